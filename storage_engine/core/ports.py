@@ -7,7 +7,9 @@ answers come back as callbacks on the one event loop.
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
+
+Result = TypeVar("Result")
 
 
 class LogSlice(Protocol):
@@ -60,8 +62,8 @@ class Background(Protocol):
 
     def submit(
         self,
-        work: Callable[[], Any],
-        on_done: Callable[[Any], None],
+        work: Callable[[], Result],
+        on_done: Callable[[Result], None],
         on_error: Callable[[Exception], None],
     ) -> None:
         """Run `work` elsewhere; one of the callbacks comes back on the loop."""
@@ -82,32 +84,6 @@ class TransportError:
     """A request without an answer; its effect on the other side is unknown."""
 
     reason: str
-
-
-class Transport(Protocol):
-    """Requests to other brokers. Order holds within (endpoint, channel)."""
-
-    def request(
-        self,
-        endpoint: Endpoint,
-        channel: str,
-        spec: Any,
-        version: int,
-        message: Any,
-        *,
-        timeout_ms: int,
-        on_reply: Callable[[Any], None],
-    ) -> None:
-        """Send `message`; `on_reply` gets the decoded response or a TransportError, exactly once.
-
-        `channel` names a connection of its own ("fetch", "controller"), so that a long poll delays
-        nobody else.
-        """
-        ...
-
-    def disconnect(self, endpoint: Endpoint, channel: str) -> None:
-        """Drop the connection; what is pending is answered with TransportError."""
-        ...
 
 
 class ZkStatus(enum.Enum):
@@ -135,11 +111,19 @@ class ZkStat(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZkReply:
-    """Answer of a request to ZooKeeper; `value` is bytes (get), list[str] (children), path (create)
-    or list[ZkReply] (multi)."""
+    """Answer of ZooKeeper to one request."""
 
     status: ZkStatus
-    value: Any = None
+    data: bytes = b""
+    """What a node holds: of `get`."""
+    children: Sequence[str] = ()
+    """Names, in order: of `children`."""
+    path: str = ""
+    """The path of the node that was made: of `create`."""
+    replies: Sequence["ZkReply"] = ()
+    """One for each operation: of a `multi` that was carried out."""
+    failed: int | None = None
+    """The number of the operation that failed: of a `multi` that was refused."""
     stat: ZkStat | None = None
 
     @property

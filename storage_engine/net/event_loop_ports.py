@@ -8,15 +8,18 @@ import concurrent.futures
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from storage_engine.net.suspended_time import monotonic_with_sleep_ms
 
 log = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
 BACKGROUND_THREADS = 6
-"""fsync, deletions of files, cold reads, preparations of appends. Those that may take long have
-bounds of their own, which leave a thread for the flushes that acknowledgements wait for."""
+"""They do fsync, deletions of files, cold reads, preparations of appends. The kinds that may take
+long have bounds of their own, which leave a thread for the flushes that acknowledgements wait
+for."""
 
 
 class SystemClock:
@@ -58,11 +61,11 @@ class ThreadBackground:
 
     def submit(
         self,
-        work: Callable[[], Any],
-        on_done: Callable[[Any], None],
+        work: Callable[[], Result],
+        on_done: Callable[[Result], None],
         on_error: Callable[[Exception], None],
     ) -> None:
-        def finished(future: concurrent.futures.Future[Any]) -> None:
+        def finished(future: concurrent.futures.Future[Result]) -> None:
             error = future.exception()
             if error is None:
                 self._call(lambda: on_done(future.result()))

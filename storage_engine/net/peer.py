@@ -5,7 +5,8 @@
 
 Rule: each request is answered exactly once, never within the call of `request`; order holds within
 (endpoint, channel); after any failure the connection is dropped with everything on it, since later
-answers could no longer be told apart. Implements core.ports.Transport. Source: R-REP2, R-CTL3.
+answers could no longer be told apart. Implements protocol.transport.Transport. Source: R-REP2,
+R-CTL3.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from storage_engine.net.limits import (
     RECONNECT_BACKOFF_MS,
     RESPONSE_MAX_BYTES,
 )
+from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Req, Resp
 from storage_engine.protocol.framing import (
     encode_request_frame,
     parse_response,
@@ -55,12 +57,12 @@ class PeerTransport:
         self,
         endpoint: Endpoint,
         channel: str,
-        spec: Any,
+        spec: ApiSpec[Req, Resp],
         version: int,
-        message: Any,
+        message: Req,
         *,
         timeout_ms: int,
-        on_reply: OnReply,
+        on_reply: Callable[[Resp | TransportError], None],
     ) -> None:
         key = (endpoint, channel)
         peer = self._channels.get(key)
@@ -84,7 +86,7 @@ class _Request:
 
     __slots__ = ("correlation_id", "frame", "on_reply", "spec", "timer", "version")
 
-    def __init__(self, correlation_id: int, spec: Any, version: int, on_reply: OnReply) -> None:
+    def __init__(self, correlation_id: int, spec: AnyApi, version: int, on_reply: OnReply) -> None:
         self.correlation_id = correlation_id
         self.spec = spec
         self.version = version
@@ -112,7 +114,12 @@ class _Channel:
         self._retry_at_s = 0.0
 
     def request(
-        self, spec: Any, version: int, message: Any, timeout_ms: int, on_reply: OnReply
+        self,
+        spec: ApiSpec[Req, Resp],
+        version: int,
+        message: Req,
+        timeout_ms: int,
+        on_reply: Callable[[Resp | TransportError], None],
     ) -> None:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request = _Request(self._correlation_id, spec, version, on_reply)

@@ -131,8 +131,8 @@ class SimulatedZooKeeper:
             return ZkReply(status=status)
         path = self.apply(op, session_id)
         node = self.nodes.get(path)
-        value = path if op.kind is ZkOpKind.CREATE else None
-        return ZkReply(status=ZkStatus.OK, value=value, stat=node.stat if node else None)
+        made = path if op.kind is ZkOpKind.CREATE else ""
+        return ZkReply(status=ZkStatus.OK, path=made, stat=node.stat if node else None)
 
     def multi(self, operations: Sequence[ZkOp], session_id: int) -> ZkReply:
         """One after another, under one zxid; undone as a whole when one is refused."""
@@ -143,7 +143,7 @@ class SimulatedZooKeeper:
             status = self.check(op)
             if status is not ZkStatus.OK:
                 self._restore(before)
-                return ZkReply(status=status, value=index)
+                return ZkReply(status=status, failed=index)
             if op.kind is not ZkOpKind.CHECK:
                 for path in (op.path, op.path.rpartition("/")[0]):
                     if path not in before:
@@ -152,7 +152,7 @@ class SimulatedZooKeeper:
                 made = self._change(op, session_id, self.zxid + 1, fired, told)
                 before.setdefault(made, None)
         self._publish(fired, told)
-        return ZkReply(status=ZkStatus.OK, value=[])
+        return ZkReply(status=ZkStatus.OK)
 
     def make_parents(self, path: str) -> None:
         parts = path.split("/")[1:-1]

@@ -190,7 +190,7 @@ class SimulatedSession:
             if node is None:
                 return ZkReply(status=ZkStatus.NO_NODE)
             self._watch(self.server.data_watches, path, watch)
-            return ZkReply(status=ZkStatus.OK, value=node.data, stat=node.stat)
+            return ZkReply(status=ZkStatus.OK, data=node.data, stat=node.stat)
 
         self._submit(path, do, on_reply)
 
@@ -203,7 +203,7 @@ class SimulatedSession:
                 return ZkReply(status=ZkStatus.NO_NODE)
             self._watch(self.server.child_watches, path, watch)
             names = self.server.children(path)
-            return ZkReply(status=ZkStatus.OK, value=names, stat=node.stat)
+            return ZkReply(status=ZkStatus.OK, children=names, stat=node.stat)
 
         self._submit(path, do, on_reply)
 

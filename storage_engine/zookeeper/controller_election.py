@@ -180,7 +180,7 @@ class ControllerElection:
                 elif owner == self._metadata_store.session_id:
                     self._on_own_node(reply)
                 else:
-                    self._follow(reply.value)
+                    self._follow(reply.data)
             case ZkStatus.NO_NODE:
                 self._controller_id = None
                 self._resign("its node is gone")
@@ -198,7 +198,7 @@ class ControllerElection:
     def _set_right(self, reply: ZkReply) -> None:
         """Others may have written into the node; brokers take orders of whom it names only."""
         try:
-            if ControllerZNode.decode(reply.value).broker_id == self._broker_id:
+            if ControllerZNode.decode(reply.data).broker_id == self._broker_id:
                 return
         except ZnodeFormatError as error:
             log.error("%s", error)
@@ -251,7 +251,7 @@ class ControllerElection:
         match reply.status:
             case ZkStatus.OK:
                 try:
-                    epoch = ControllerEpochZNode.decode(reply.value)
+                    epoch = ControllerEpochZNode.decode(reply.data)
                 except ZnodeFormatError as error:
                     log.error(
                         "no controller can be elected: %s; set it to a number above that of the "

@@ -5,7 +5,7 @@
         while not reply.ok:
             yield from pause(self._scheduler, RETRY_MS)
             reply = yield from self._zookeeper.children(path)
-        return reply.value
+        return list(reply.children)
 
 Rule: a flow goes on in the callback that brings what it waits for, on the event loop, and no sooner
 than that; while it waits anything may happen. So what was checked before a wait is checked again

@@ -54,12 +54,12 @@ def from_error(error: Exception) -> ZkReply:
 def from_get(result: Any) -> ZkReply:
     data, stat = result
     # A node made by another program may have no data at all: null, not empty.
-    return ZkReply(status=ZkStatus.OK, value=bytes(data or b""), stat=_stat(stat))
+    return ZkReply(status=ZkStatus.OK, data=bytes(data or b""), stat=_stat(stat))
 
 
 def from_children(result: Any) -> ZkReply:
     children, stat = result
-    return ZkReply(status=ZkStatus.OK, value=sorted(children), stat=_stat(stat))
+    return ZkReply(status=ZkStatus.OK, children=sorted(children), stat=_stat(stat))
 
 
 def from_exists(result: Any) -> ZkReply:
@@ -70,7 +70,7 @@ def from_exists(result: Any) -> ZkReply:
 
 def from_create(result: Any) -> ZkReply:
     path, stat = result
-    return ZkReply(status=ZkStatus.OK, value=path, stat=_stat(stat))
+    return ZkReply(status=ZkStatus.OK, path=path, stat=_stat(stat))
 
 
 def from_set(result: Any) -> ZkReply:
@@ -86,15 +86,15 @@ def from_multi(results: Any) -> ZkReply:
     failures = [(index, item) for index, item in enumerate(results) if isinstance(item, Exception)]
     for index, failure in failures:
         if not isinstance(failure, _NOT_TO_BLAME):
-            return ZkReply(status=_status(failure), value=index)
+            return ZkReply(status=_status(failure), failed=index)
     if failures:
         return UNKNOWN
-    return ZkReply(status=ZkStatus.OK, value=[_from_multi_item(item) for item in results])
+    return ZkReply(status=ZkStatus.OK, replies=[_from_multi_item(item) for item in results])
 
 
 def _from_multi_item(item: Any) -> ZkReply:
     if isinstance(item, str):  # a create
-        return ZkReply(status=ZkStatus.OK, value=item)
+        return ZkReply(status=ZkStatus.OK, path=item)
     if item is True:  # a check or delete
         return ZkReply(status=ZkStatus.OK)
     return from_set(item)

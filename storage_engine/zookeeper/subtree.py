@@ -61,7 +61,7 @@ class _Removal:
         self._metadata_store.multi([*self._guard, deletion], self._on_deleted)
 
     def _on_deleted(self, reply: ZkReply) -> None:
-        is_of_node = reply.value == len(self._guard)
+        is_of_node = reply.failed == len(self._guard)
         if reply.ok or (reply.is_absent and is_of_node):
             self._stack.pop()
             self._next()
@@ -78,7 +78,7 @@ class _Removal:
     def _list(self, path: str) -> None:
         def on_children(reply: ZkReply) -> None:
             if reply.ok or reply.is_absent:
-                names = reply.value if reply.ok else ()
+                names = reply.children if reply.ok else ()
                 self._stack.extend((f"{path}/{name}", -1, 0) for name in names)
                 self._next()
             else:

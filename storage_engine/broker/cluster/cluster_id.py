@@ -47,7 +47,7 @@ def _agree(zookeeper: ZookeeperFlows, flows: Flows) -> Flow[str | HeadraceError]
     if not found.ok:
         return _failure(f"can't read {ClusterIdZNode.PATH}")
     try:
-        return ClusterIdZNode.decode(found.value).cluster_id
+        return ClusterIdZNode.decode(found.data).cluster_id
     except ZnodeFormatError as failure:
         return failure
 

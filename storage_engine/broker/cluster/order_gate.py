@@ -229,8 +229,8 @@ def _named(epoch: ZkReply, controller: ZkReply) -> _Named:
         return _Named()
     try:
         return _Named(
-            ControllerEpochZNode.decode(epoch.value),
-            ControllerZNode.decode(controller.value).broker_id,
+            ControllerEpochZNode.decode(epoch.data),
+            ControllerZNode.decode(controller.data).broker_id,
         )
     except ZnodeFormatError as failure:
         log.error("nobody's orders are taken: %s", failure)

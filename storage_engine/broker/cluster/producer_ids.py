@@ -54,7 +54,7 @@ class ProducerIds:
                 )
             elif reply.ok and reply.stat is not None:
                 try:
-                    previous = ProducerIdBlockZNode.decode(reply.value)
+                    previous = ProducerIdBlockZNode.decode(reply.data)
                 except ZnodeFormatError as failure:
                     log.error("no producer ids: %s", failure)
                     self._fail(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -205,7 +205,7 @@ class Registration:
                 self.broker_epoch = UNREGISTERED
                 self._on_lost()
                 self._begin()
-            elif reply.value != self._written:
+            elif reply.data != self._written:
                 log.error("registration of broker %d was changed: set right", self._node.broker_id)
                 path = BrokerIdZNode.path(self._node.broker_id)
                 self._metadata_store.set(

@@ -264,7 +264,7 @@ class _Write:
         if not self._lost:
             return False
         try:
-            node = TopicZNode.decode(self._info.topic, reply.value)
+            node = TopicZNode.decode(self._info.topic, reply.data)
         except ZnodeFormatError:
             return False
         return (node.topic_id or _NO_ID) == self._info.topic_id and all(
@@ -332,7 +332,7 @@ class _Growth(_Write):
             self._done(None)
             return
         try:
-            present = TopicZNode.decode(topic, reply.value)
+            present = TopicZNode.decode(topic, reply.data)
         except ZnodeFormatError as failure:
             self._done(KafkaError(str(failure), ErrorCode.UNKNOWN_SERVER_ERROR))
             return

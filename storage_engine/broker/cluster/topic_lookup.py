@@ -63,7 +63,7 @@ class TopicLookup:
         if not found.ok:
             return None
         try:
-            partitions = frozenset(TopicZNode.decode(topic, found.value).assignment)
+            partitions = frozenset(TopicZNode.decode(topic, found.data).assignment)
         except ZnodeFormatError as failure:
             log.error("%s", failure)
             return None
@@ -72,7 +72,7 @@ class TopicLookup:
 
     def _is_ours(self, reply: ZkReply) -> bool:
         try:
-            return reply.ok and ClusterIdZNode.decode(reply.value).cluster_id == self._cluster_id
+            return reply.ok and ClusterIdZNode.decode(reply.data).cluster_id == self._cluster_id
         except ZnodeFormatError:
             return False
 
@@ -85,7 +85,7 @@ class TopicLookup:
             return None
         node = yield from self._zookeeper.get(DeleteTopicsZNode.PATH)
         if node.ok:
-            return topic in _named(node.value)
+            return topic in _named(node.data)
         return False if node.status is ZkStatus.NO_NODE else None
 
 

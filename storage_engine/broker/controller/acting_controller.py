@@ -53,7 +53,8 @@ from storage_engine.core.control.controller_events import (
 )
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
-from storage_engine.core.ports import MetadataStore, Scheduler, Transport
+from storage_engine.core.ports import MetadataStore, Scheduler
+from storage_engine.protocol.transport import Transport
 from storage_engine.zookeeper.flow import Flow, Flows, pause
 
 log = logging.getLogger(__name__)

@@ -81,7 +81,7 @@ class AdminNode:
         if is_absent:
             self._pass_on(ABSENT, fired)
         elif found.ok and found.stat is not None:
-            self._pass_on(Content(found.value, found.stat.version), fired)
+            self._pass_on(Content(found.data, found.stat.version), fired)
         else:
             self._scheduler.call_later(RETRY_MS, fired)
 
@@ -112,7 +112,7 @@ class AdminNode:
         while True:
             found = yield from self._zookeeper.get(self.path)
             if found.ok and found.stat is not None:
-                content = Content(found.value, found.stat.version)
+                content = Content(found.data, found.stat.version)
             elif found.status is ZkStatus.NO_NODE:
                 content = ABSENT
             else:

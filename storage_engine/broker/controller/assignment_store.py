@@ -48,7 +48,7 @@ class AssignmentStore:
                 yield from pause(self._scheduler, RETRY_MS)
                 continue
             try:
-                node = TopicZNode.decode(effect.topic, found.value)
+                node = TopicZNode.decode(effect.topic, found.data)
             except ZnodeFormatError as failure:
                 log.error("topic not reassigned: %s", failure)
                 yield from pause(self._scheduler, RETRY_MS)

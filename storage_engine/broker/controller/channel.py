@@ -28,8 +28,9 @@ from storage_engine.core.control.controller_events import (
 )
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, ControllerEpoch, TopicPartition
-from storage_engine.core.ports import Endpoint, Scheduler, Transport, TransportError
+from storage_engine.core.ports import Endpoint, Scheduler, TransportError
 from storage_engine.protocol.apis import leader_and_isr, stop_replica
+from storage_engine.protocol.transport import Transport
 
 log = logging.getLogger(__name__)
 

@@ -78,7 +78,7 @@ class DeletionRequests:
                     watch = self._watches.newest("deletions", self.read)
                     listed = yield from self._zookeeper.children(path, watch)
                     if listed.status is not ZkStatus.UNKNOWN:
-                        self._on_requests(tuple(listed.value) if listed.ok else ())
+                        self._on_requests(tuple(listed.children) if listed.ok else ())
                         return
                 elif (yield from self._turn_into_children(request)):
                     # The watch on the JSON leads to the next read.
@@ -104,7 +104,7 @@ class DeletionRequests:
         creations = [
             ZkOp(kind=ZkOpKind.CREATE, path=DeleteTopicsZNode.topic_path(topic))
             for topic in dict.fromkeys(part)
-            if topic not in listed.value
+            if topic not in listed.children
         ]
         shortened = ZkOp(
             kind=ZkOpKind.SET,
@@ -124,10 +124,10 @@ class DeletionRequests:
 
 def _json_request(reply: ZkReply) -> _JsonRequest | None:
     """None: the node names no topics."""
-    if not reply.value or reply.stat is None:
+    if not reply.data or reply.stat is None:
         return None
     try:
-        node = DeleteTopicsZNode.decode(reply.value)
+        node = DeleteTopicsZNode.decode(reply.data)
     except ZnodeFormatError as failure:
         log.error("deletion ignored: %s", failure)
         return None

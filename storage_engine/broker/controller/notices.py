@@ -52,12 +52,12 @@ class IsrChangeNotices:
             if listed.ok:
                 break
             yield from pause(self._scheduler, RETRY_MS)
-        children = {IsrChangeZNode.path(child): child for child in listed.value}
+        children = {IsrChangeZNode.path(child): child for child in listed.children}
         replies = yield from self._zookeeper.get_each(children)
         changed: set[TopicPartition] = set()
         for path, reply in replies.items():
             if reply.ok:
-                changed.update(_changed(children[path], reply.value))
+                changed.update(_changed(children[path], reply.data))
                 self._metadata_store.delete(path, -1, _ignore)
         if changed:
             self._on_changes(sorted(changed))
@@ -99,13 +99,13 @@ class FailureNotices:
     def _read(self) -> Flow[None]:
         watch = self._watches.newest("failure notices", self.read)
         listed = yield from self._zookeeper.children(LogDirEventZNode.PARENT, watch)
-        names = listed.value if listed.ok else ()
+        names = listed.children if listed.ok else ()
         children = {LogDirEventZNode.path(child): child for child in names}
         replies = yield from self._zookeeper.get_each(children)
         for path, reply in replies.items():
             if reply.ok:
                 self._metadata_store.delete(path, -1, _ignore)
-                self._take(children[path], reply.value)
+                self._take(children[path], reply.data)
         if not listed.ok or any(reply.status is ZkStatus.UNKNOWN for reply in replies.values()):
             # Once, however many reads were not answered.
             again = self._watches.newest("failure notices read later", self.read)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from storage_engine.broker import unexpected
 from storage_engine.broker.controller.acting_controller import ActingController, ControllerSettings
 from storage_engine.core.ids import ControllerEpoch
-from storage_engine.core.ports import Clock, MetadataStore, Scheduler, Transport
+from storage_engine.core.ports import Clock, MetadataStore, Scheduler
+from storage_engine.protocol.transport import Transport
 from storage_engine.zookeeper.controller_election import ControllerElection
 
 log = logging.getLogger(__name__)

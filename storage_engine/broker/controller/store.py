@@ -60,7 +60,7 @@ class ControllerStore:
         listed = yield from self._zookeeper.children(BrokerIdZNode.PARENT, watch)
         if not listed.ok:
             return None
-        ids = {BrokerIdZNode.path(broker): broker for broker in BrokerIdZNode.ids(listed.value)}
+        ids = {BrokerIdZNode.path(broker): broker for broker in BrokerIdZNode.ids(listed.children)}
         replies = yield from self._zookeeper.get_each(ids)
         if any(not reply.ok and not reply.is_absent for reply in replies.values()):
             return None
@@ -98,7 +98,7 @@ class ControllerStore:
         if not listed.ok:
             return None
         # Names that no topic can have are not even read: each listing would bring them again.
-        return sorted(name for name in listed.value if topic_name_problem(name) is None)
+        return sorted(name for name in listed.children if topic_name_problem(name) is None)
 
     def read_states(
         self, partitions: Iterable[TopicPartition]
@@ -175,7 +175,7 @@ class ControllerStore:
 def _broker_info(broker_id: BrokerId, reply: ZkReply) -> BrokerInfo | None:
     assert reply.stat is not None
     try:
-        node = BrokerIdZNode.decode(broker_id, reply.value)
+        node = BrokerIdZNode.decode(broker_id, reply.data)
     except ZnodeFormatError as failure:
         log.error("broker ignored: %s", failure)
         return None
@@ -193,7 +193,7 @@ def _broker_info(broker_id: BrokerId, reply: ZkReply) -> BrokerInfo | None:
 def _partition_state(tp: TopicPartition, reply: ZkReply) -> PartitionState | None:
     assert reply.stat is not None
     try:
-        node = PartitionStateZNode.decode(tp.topic, tp.partition, reply.value)
+        node = PartitionStateZNode.decode(tp.topic, tp.partition, reply.data)
     except ZnodeFormatError as failure:
         log.error("state ignored: %s", failure)
         return None

@@ -69,7 +69,8 @@ class TopicRemoval:
                 return True
             if removed.status is not ZkStatus.NOT_EMPTY or not clearings_left:
                 return self._refused(removed)
-            path = operations[removed.value].path
+            assert removed.failed is not None, "a refused multi says which operation it was"
+            path = operations[removed.failed].path
             cleared: ZkReply = yield partial(
                 remove_children, self._metadata_store, path, guard=guard
             )

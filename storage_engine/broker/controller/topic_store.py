@@ -132,7 +132,7 @@ class TopicStore:
 
     def _decoded(self, topic: str, reply: ZkReply) -> TopicZNode | None:
         try:
-            return TopicZNode.decode(topic, reply.value)
+            return TopicZNode.decode(topic, reply.data)
         except ZnodeFormatError as failure:
             log.error("topic ignored: %s", failure)
             self.unreadable.add(topic)
@@ -249,10 +249,10 @@ def _said_id(read: _Read) -> uuid.UUID | None:
 def _recorded_id(topic: str, read: _Read) -> uuid.UUID | None:
     """What the partitions' node says, if it means this node of the topic."""
     reply = read.partitions
-    if not reply.ok or not reply.value:
+    if not reply.ok or not reply.data:
         return None
     try:
-        record = PartitionsZNode.decode(topic, reply.value)
+        record = PartitionsZNode.decode(topic, reply.data)
     except ZnodeFormatError as failure:
         log.warning("recorded topic id ignored: %s", failure)
         return None
@@ -266,7 +266,7 @@ def _topic_info(
     if config.ok:
         try:
             path = ConfigZNode.topic_path(node.topic)
-            value = ConfigZNode.decode(path, config.value).config.get(
+            value = ConfigZNode.decode(path, config.data).config.get(
                 "unclean.leader.election.enable"
             )
             unclean = unclean_default if value is None else value == "true"

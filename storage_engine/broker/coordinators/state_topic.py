@@ -98,7 +98,7 @@ class StateTopic:
         self._busy = False
         if reply.ok:
             try:
-                node = TopicZNode.decode(self._plan.topic, reply.value)
+                node = TopicZNode.decode(self._plan.topic, reply.data)
             except ZnodeFormatError as failure:
                 self._complain(str(failure))
                 return

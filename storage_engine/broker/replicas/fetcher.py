@@ -20,14 +20,7 @@ from storage_engine.broker.replicas.leader_answers import LeaderAnswers
 from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import (
-    Clock,
-    Endpoint,
-    Scheduler,
-    Timer,
-    Transport,
-    TransportError,
-)
+from storage_engine.core.ports import Clock, Endpoint, Scheduler, Timer, TransportError
 from storage_engine.protocol.apis.fetch import (
     API as FETCH,
 )
@@ -37,6 +30,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchResponse,
 )
 from storage_engine.protocol.fetch_session import NO_SESSION_EPOCH, ClientFetchSession
+from storage_engine.protocol.transport import Transport
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ by whoever has known them for long enough, by its own clock. Source: R-TOOL1.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.settings.config_entity import ConfigEntity
@@ -106,12 +106,12 @@ class ConfigChanges:
             if not reply.ok:
                 self._again(self._list)
                 return
-            self._read_changes(reply.value)
-            self._purge(reply.value)
+            self._read_changes(reply.children)
+            self._purge(reply.children)
 
         self._metadata_store.children(ConfigChangeZNode.PARENT, on_children, on_watch)
 
-    def _read_changes(self, children: list[str]) -> None:
+    def _read_changes(self, children: Sequence[str]) -> None:
         fresh = [child for child in children if child not in self._seen]
         now_ms = self._clock.monotonic_ms()
         self._seen = {child: self._seen.get(child, now_ms) for child in children}
@@ -121,13 +121,13 @@ class ConfigChanges:
         else:
             self._read_notifications(fresh)
 
-    def _read_notifications(self, children: list[str]) -> None:
+    def _read_notifications(self, children: Sequence[str]) -> None:
         named: set[ConfigEntity] = set()
 
         def on_notification(child: str, reply: ZkReply) -> None:
             if reply.ok:
                 try:
-                    node = ConfigChangeZNode.decode(child, reply.value)
+                    node = ConfigChangeZNode.decode(child, reply.data)
                 except ZnodeFormatError as failure:
                     log.error("notification ignored: %s", failure)
                 else:
@@ -158,7 +158,7 @@ class ConfigChanges:
         if on_ready is not None:
             on_ready()
 
-    def _purge(self, children: list[str]) -> None:
+    def _purge(self, children: Sequence[str]) -> None:
         old_ms = self._clock.monotonic_ms() - KEEP_MS
         for child in children:
             if self._seen[child] <= old_ms:

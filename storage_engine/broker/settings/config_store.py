@@ -150,7 +150,7 @@ class _Alteration:
 def _decoded(entity: ConfigEntity, reply: ZkReply) -> Mapping[str, str]:
     """What can't be read counts as nothing: the next change makes it good."""
     try:
-        return ConfigZNode.decode(entity.znode_path, reply.value).config
+        return ConfigZNode.decode(entity.znode_path, reply.data).config
     except ZnodeFormatError as failure:
         log.error("settings ignored: %s", failure)
         return {}

@@ -20,9 +20,10 @@ from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.upkeep.segment_repair import YIELD_MS, RepairEnd, SegmentRepair
 from storage_engine.core.errors import LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.ports import Background, Clock, Endpoint, Scheduler, Transport
+from storage_engine.core.ports import Background, Clock, Endpoint, Scheduler
 from storage_engine.log.cleaning.segment_scrub import SegmentScrub
 from storage_engine.log.files.storage_errors import storage_error
+from storage_engine.protocol.transport import Transport
 
 LOOK_INTERVAL_MS = 1000
 """How often is looked for a log whose turn it is."""

@@ -16,7 +16,7 @@ from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
 
@@ -70,7 +70,7 @@ class Strays:
 
     def _is_ours(self, reply: ZkReply) -> bool:
         try:
-            return reply.ok and ClusterIdZNode.decode(reply.value).cluster_id == self._cluster_id
+            return reply.ok and ClusterIdZNode.decode(reply.data).cluster_id == self._cluster_id
         except ZnodeFormatError:
             return False
 
@@ -80,7 +80,7 @@ class Strays:
                 self._put_aside(partitions)
             elif reply.ok:
                 try:
-                    there = TopicZNode.decode(topic, reply.value).assignment
+                    there = TopicZNode.decode(topic, reply.data).assignment
                 except ZnodeFormatError as failure:
                     log.error("logs of topic %s left alone: %s", topic, failure)
                     return

@@ -52,7 +52,7 @@ class BrokerParts:
         registration, controller = self.cluster.registration, self.cluster.controller
 
         def on_registered(epoch: BrokerEpoch) -> None:
-            self.ports.logs.keep_tail_lost_epoch(epoch)
+            self.ports.logs.dirs.keep_tail_lost_epoch(epoch)
             controller.start()
 
         def register() -> None:
@@ -110,28 +110,14 @@ def build(ports: BrokerPorts) -> BrokerParts:
         table, ports, produce=produce, cluster=cluster, replicas=replicas, requests=requests
     )
     add_transaction_apis(table, ports, cluster=cluster, replicas=manager, coordinators=coordinators)
-    add_group_apis(
-        table,
-        ports,
-        settings=settings,
-        cluster=cluster,
-        replicas=manager,
-        coordinators=coordinators,
-    )
-    add_administration_apis(
-        table,
-        ports,
-        settings=settings,
-        config_changes=config_changes,
-        cluster=cluster,
-        replicas=replicas,
-    )
-    add_controller_apis(table, ports, settings=settings, cluster=cluster)
+    add_group_apis(table, ports, settings, cluster, replicas=manager, coordinators=coordinators)
+    add_administration_apis(table, ports, settings, cluster, replicas, config_changes)
+    add_controller_apis(table, ports, settings, cluster)
     add_order_apis(
         table,
         ports,
-        settings=settings,
-        cluster=cluster,
+        settings,
+        cluster,
         replicas=manager,
         coordinators=coordinators,
         strays=upkeep.strays,

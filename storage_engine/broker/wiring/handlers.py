@@ -187,9 +187,9 @@ def add_transaction_apis(
 def add_group_apis(
     table: HandlerTable,
     ports: BrokerPorts,
-    *,
     settings: SettingsParts,
     cluster: ClusterParts,
+    *,
     replicas: ReplicaManager,
     coordinators: CoordinatorParts,
 ) -> None:
@@ -239,11 +239,10 @@ def add_group_apis(
 def add_administration_apis(
     table: HandlerTable,
     ports: BrokerPorts,
-    *,
     settings: SettingsParts,
-    config_changes: ConfigChanges,
     cluster: ClusterParts,
     replicas: ReplicaParts,
+    config_changes: ConfigChanges,
 ) -> None:
     """Those that any broker answers: the cluster, settings, log directories."""
     for_clients = cluster_for_clients(ports, cluster, replicas.manager)
@@ -274,7 +273,7 @@ def add_administration_apis(
 
 
 def add_controller_apis(
-    table: HandlerTable, ports: BrokerPorts, *, settings: SettingsParts, cluster: ClusterParts
+    table: HandlerTable, ports: BrokerPorts, settings: SettingsParts, cluster: ClusterParts
 ) -> None:
     """Those that the controller alone answers."""
     controller, scheduler = cluster.controller, ports.scheduler
@@ -303,9 +302,9 @@ def add_controller_apis(
 def add_order_apis(
     table: HandlerTable,
     ports: BrokerPorts,
-    *,
     settings: SettingsParts,
     cluster: ClusterParts,
+    *,
     replicas: ReplicaManager,
     coordinators: CoordinatorParts,
     strays: Strays,

@@ -117,7 +117,7 @@ class _Commit:
             self.on_done(self.error)
 
 
-class GroupMember:
+class ZooKeeperGroupMember:
     """One consumer of a group. All calls and callbacks are on the loop."""
 
     def __init__(
@@ -301,7 +301,7 @@ class GroupMember:
             known = reply.ok
             if known:
                 try:
-                    holding.offset = OffsetZNode.decode(self._paths.offset(tp), reply.value)
+                    holding.offset = OffsetZNode.decode(self._paths.offset(tp), reply.data)
                 except ZnodeFormatError as error:
                     # Whoever guessed where to go on would skip or repeat what nobody knows of.
                     known = False
@@ -448,7 +448,7 @@ class GroupMember:
         self._nodes.forget(self._paths.owner(tp))
         if reply.status is ZkStatus.NODE_EXISTS:
             holding.stored = True
-        elif reply.status is ZkStatus.NO_NODE and reply.value == 1:
+        elif reply.status is ZkStatus.NO_NODE and reply.failed == 1:
             # Somebody has removed it: by its parents, if it was to be made.
             holding.stored = False
             place = self._paths.topic_offsets(tp.topic)

@@ -104,10 +104,10 @@ class NodeView:
             return
         self.changes += 1
         if children:
-            self._children[path] = Seen(there=True, children=tuple(reply.value))
+            self._children[path] = Seen(there=True, children=tuple(reply.children))
         else:
             owner = reply.stat.ephemeral_owner if reply.stat else 0
-            self._data[path] = Seen(there=True, data=reply.value, owner=owner)
+            self._data[path] = Seen(there=True, data=reply.data, owner=owner)
         self._on_change()
 
     def _on_absent(self, path: str, children: bool, reply: ZkReply) -> None:

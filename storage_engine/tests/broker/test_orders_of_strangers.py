@@ -160,7 +160,7 @@ class ZooKeeper:
 
     def _answer(self, path: str, value: Any, on_reply: Callable[[ZkReply], None]) -> None:
         stat = ZkStat(version=0, czxid=1, ephemeral_owner=self.sessions.get(path, 0))
-        reply = ZkReply(status=ZkStatus.OK, value=value, stat=stat)
+        reply = ZkReply(status=ZkStatus.OK, data=value, stat=stat)
         self.asked.append(lambda: on_reply(reply))
 
     def answer_all(self) -> None:

@@ -94,7 +94,7 @@ class Nodes:
         if path == self.silent:
             on_reply(ZkReply(status=ZkStatus.UNKNOWN))
         elif path in self.nodes:
-            on_reply(ZkReply(status=ZkStatus.OK, value=self.nodes[path]))
+            on_reply(ZkReply(status=ZkStatus.OK, data=self.nodes[path]))
         else:
             on_reply(ZkReply(status=ZkStatus.NO_NODE))
 

@@ -110,7 +110,7 @@ class FakeMetadataStore:
             if watch is not None:
                 self.server.watches.setdefault(path, []).append(watch)
             stat = ZkStat(version=node.version, czxid=node.czxid, ephemeral_owner=node.owner)
-            return ZkReply(status=ZkStatus.OK, value=node.data, stat=stat)
+            return ZkReply(status=ZkStatus.OK, data=node.data, stat=stat)
 
         self._submit(do, on_reply)
 
@@ -134,10 +134,10 @@ class FakeMetadataStore:
             for index, op in enumerate(operations):
                 status = self._would(op)
                 if status is not ZkStatus.OK:
-                    return ZkReply(status=status, value=index)
+                    return ZkReply(status=status, failed=index)
             for op in operations:
                 self.server.apply(op, self._id)
-            return ZkReply(status=ZkStatus.OK, value=[])
+            return ZkReply(status=ZkStatus.OK)
 
         self._submit(do, on_reply)
 

@@ -96,7 +96,7 @@ def test_data_survive_sigkill(tmp_path: Path) -> None:
         first.process.wait()
         second = start_embedded(tmp_path, port=first.port)
         try:
-            loop.run_until(lambda: loop.reply_of(session.get, "/kept").value == b"data")
+            loop.run_until(lambda: loop.reply_of(session.get, "/kept").data == b"data")
         finally:
             second.stop()
     finally:

@@ -101,6 +101,6 @@ def test_many_nodes_are_asked_for_at_once_and_told_in_the_order_of_their_paths()
     results: list[dict[str, ZkReply]] = []
     Flows().start(ZookeeperFlows(store).exist_each(["/b", "/a", "/b"]), results.append)
     for path in ("/a", "/b"):
-        store.asked[path](ZkReply(status=ZkStatus.OK, value=path))
+        store.asked[path](ZkReply(status=ZkStatus.OK, path=path))
     (found,) = results
-    assert [(path, reply.value) for path, reply in found.items()] == [("/b", "/b"), ("/a", "/a")]
+    assert [(path, reply.path) for path, reply in found.items()] == [("/b", "/b"), ("/a", "/a")]

@@ -28,8 +28,8 @@ OpenSession = Callable[..., ZooKeeperSession]
 def test_a_node_created_is_read_with_its_stat(session: ZooKeeperSession, loop: HandLoop) -> None:
     created = loop.reply_of(session.create, "/a", b"one")
     read = loop.reply_of(session.get, "/a")
-    assert created.value == "/a"
-    assert read.value == b"one"
+    assert created.path == "/a"
+    assert read.data == b"one"
     assert created.stat == read.stat
     assert read.stat is not None
     assert read.stat.version == 0
@@ -53,18 +53,18 @@ def test_set_answers_with_the_new_version(session: ZooKeeperSession, loop: HandL
     reply = loop.reply_of(session.set, "/a", b"two", 0)
     assert reply.stat is not None
     assert reply.stat.version == 1
-    assert loop.reply_of(session.get, "/a").value == b"two"
+    assert loop.reply_of(session.get, "/a").data == b"two"
 
 
 def test_sequential_nodes_get_numbers_and_children_come_sorted(
     session: ZooKeeperSession, loop: HandLoop
 ) -> None:
     loop.reply_of(session.create, "/q", b"")
-    paths = [loop.reply_of(session.create, "/q/n_", b"", sequence=True).value for _ in range(3)]
+    paths = [loop.reply_of(session.create, "/q/n_", b"", sequence=True).path for _ in range(3)]
     assert paths == ["/q/n_0000000000", "/q/n_0000000001", "/q/n_0000000002"]
-    assert loop.reply_of(session.children, "/q").value == [p.removeprefix("/q/") for p in paths]
+    assert loop.reply_of(session.children, "/q").children == [p.removeprefix("/q/") for p in paths]
     made = loop.reply_of(session.create, "/new/n_", b"", sequence=True, make_parents=True)
-    assert made.value == "/new/n_0000000000"
+    assert made.path == "/new/n_0000000000"
 
 
 def test_a_path_that_has_no_form_in_utf_8_is_illegal_and_ends_nothing(
@@ -86,9 +86,9 @@ def test_a_node_whose_name_is_not_printable_is_one_like_others(
 ) -> None:
     """Whoever reads all children of a node would try again for ever."""
     path = f"/odd/{name}"
-    assert loop.reply_of(session.create, path, b"x", make_parents=True).value == path
-    assert loop.reply_of(session.children, "/odd").value == [name]
-    assert loop.reply_of(session.get, path).value == b"x"
+    assert loop.reply_of(session.create, path, b"x", make_parents=True).path == path
+    assert loop.reply_of(session.children, "/odd").children == [name]
+    assert loop.reply_of(session.get, path).data == b"x"
     assert loop.reply_of(session.exists, path).ok
     assert loop.reply_of(session.set, path, b"y", 0).ok
     assert loop.reply_of(session.delete, path, -1).ok
@@ -130,9 +130,9 @@ def test_a_multi_is_done_as_a_whole(session: ZooKeeperSession, loop: HandLoop) -
         ],
     )
     assert reply.ok
-    assert [item.status for item in reply.value] == [ZkStatus.OK] * 4
-    assert reply.value[1].value == "/b"
-    assert reply.value[2].stat.version == 1
+    assert [item.status for item in reply.replies] == [ZkStatus.OK] * 4
+    assert reply.replies[1].path == "/b"
+    assert reply.replies[2].stat.version == 1
 
 
 def test_a_multi_that_fails_names_the_operation_and_changes_nothing(
@@ -148,19 +148,19 @@ def test_a_multi_that_fails_names_the_operation_and_changes_nothing(
         ],
     )
     assert reply.status is ZkStatus.BAD_VERSION
-    assert reply.value == 1
+    assert reply.failed == 1
     assert loop.reply_of(session.exists, "/b").status is ZkStatus.NO_NODE
 
 
 def test_a_multi_can_make_a_numbered_node(session: ZooKeeperSession, loop: HandLoop) -> None:
     operation = ZkOp(kind=ZkOpKind.CREATE, path="/n_", sequence=True)
-    paths = [loop.reply_of(session.multi, [operation]).value[0].value for _ in range(2)]
+    paths = [loop.reply_of(session.multi, [operation]).replies[0].path for _ in range(2)]
     first, second = (int(path.removeprefix("/n_")) for path in paths)
     assert second == first + 1
 
 
 def test_an_empty_multi_is_done(session: ZooKeeperSession, loop: HandLoop) -> None:
-    assert loop.reply_of(session.multi, []) == ZkReply(status=ZkStatus.OK, value=[])
+    assert loop.reply_of(session.multi, []) == ZkReply(status=ZkStatus.OK)
 
 
 def test_replies_come_in_the_order_of_the_operations_beyond_the_window(
@@ -205,7 +205,7 @@ def test_a_watch_fires_before_the_reply_that_shows_the_change(
         session.create(path, b"old", lambda _: None)
         session.get(path, lambda _: None, watch=lambda seen=happened: seen.append("watch"))  # type: ignore[misc]
         session.set(path, b"new", -1, lambda _: None)
-        session.get(path, lambda r, seen=happened: seen.append(r.value.decode()))  # type: ignore[misc]
+        session.get(path, lambda r, seen=happened: seen.append(r.data.decode()))  # type: ignore[misc]
         loop.run_until(lambda seen=happened: len(seen) == 2)  # type: ignore[misc]
         assert happened == ["watch", "new"]
 
@@ -223,7 +223,7 @@ def test_the_chroot_is_made_and_hidden(
 ) -> None:
     inner = open_session(connect=f"{zookeeper.connect}/deep/er/root")
     outer = open_session(connect=zookeeper.connect)
-    assert loop.reply_of(inner.create, "/a", b"", sequence=True).value == "/a0000000000"
+    assert loop.reply_of(inner.create, "/a", b"", sequence=True).path == "/a0000000000"
     assert loop.reply_of(outer.exists, "/deep/er/root/a0000000000").ok
 
 

@@ -181,4 +181,4 @@ def test_a_node_without_data_is_read_as_empty():
     class Stat:
         version, czxid, mzxid, ephemeralOwner = 0, 1, 1, 0
 
-    assert from_get((None, Stat())).value == b""
+    assert from_get((None, Stat())).data == b""
