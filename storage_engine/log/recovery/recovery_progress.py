@@ -82,7 +82,7 @@ def begin_progress(
 
 
 def bytes_to_check(disk: Disk, folders: Iterable[tuple[Path, int]]) -> int:
-    """Bytes that recovery has to check in the logs of these folders, given their recovery points."""
+    """Bytes that recovery has to check in the logs of these folders with their recovery points."""
     total = 0
     for path, recovery_point in folders:
         bases = sorted(
