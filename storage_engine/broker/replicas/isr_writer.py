@@ -12,12 +12,13 @@ import logging
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.lease import Lease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.core.ids import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
+    PartitionEpoch,
     TopicPartition,
 )
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
@@ -57,7 +58,7 @@ class IsrWriter:
         scheduler: Scheduler,
         *,
         local: int,
-        lease: Lease,
+        lease: LeaderLease,
     ) -> None:
         self._metadata_store = metadata_store
         self._scheduler = scheduler
@@ -98,7 +99,9 @@ class IsrWriter:
                     "isr changed partition=%s isr=%s leader_epoch=%d", tp, list(isr), epoch
                 )
                 self._notify(tp)
-                accepted = IsrAccepted(isr=effect.isr, partition_epoch=reply.stat.version)
+                accepted = IsrAccepted(
+                    isr=effect.isr, partition_epoch=PartitionEpoch(reply.stat.version)
+                )
                 partition.step(accepted)
                 return
             log.info("isr not changed partition=%s isr=%s: %s", tp, list(isr), reply.status)
@@ -151,7 +154,7 @@ class IsrWriter:
                 leader=state.leader,
                 leader_epoch=state.leader_epoch,
                 isr=frozenset(state.isr),
-                partition_epoch=reply.stat.version,
+                partition_epoch=PartitionEpoch(reply.stat.version),
             )
             before = leader.partition_epoch
             if state.leader_epoch < epoch or observed.partition_epoch < before:

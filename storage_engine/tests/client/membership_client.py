@@ -11,7 +11,7 @@ from storage_engine.client.consumer import membership
 from storage_engine.client.consumer.membership import Membership, Stage
 from storage_engine.client.consumer.range_assignment import assign_ranges
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import Heartbeat, Join, Joined, Leave, Sync
+from storage_engine.core.groups.events import Join, Joined, Leave, MemberHeartbeat, Sync
 from storage_engine.tests.core.group_bench import G, subscription
 from storage_engine.tests.core.group_world import (
     HEARTBEAT_MS,
@@ -148,9 +148,9 @@ class MembershipClient(Client):
             at=self.world.at,
         )
 
-    def _heartbeat(self, request: int) -> Heartbeat:
+    def _heartbeat(self, request: int) -> MemberHeartbeat:
         self.call = request
-        return Heartbeat(request=request, group_id=G, caller=self.caller, at=self.world.at)
+        return MemberHeartbeat(request=request, group_id=G, caller=self.caller, at=self.world.at)
 
     def _leave(self, request: int) -> Leave:
         return Leave(request=request, group_id=G, members=(self.caller,), at=self.world.at)
