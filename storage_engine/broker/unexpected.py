@@ -1,8 +1,8 @@
-"""An exception that nobody foresaw: told with its trace, it ends the one thing that met it.
+"""An exception that nobody foresaw: logged with its trace, it ends the one thing that raised it.
 
 Rule: who catches such an exception leaves nothing under way. What it ends is done again after a
 pause, counted as failed, or given away; the other partitions, brokers and topics are served on.
-(An exception that goes up to the event loop is told, too, but whoever waits for the answer of the
+(An exception that goes up to the event loop is logged, too, but whoever waits for the answer of the
 call that it ended waits for ever.) A KafkaError that is expected is caught where it is expected.
 """
 
