@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.topic_admin import NewTopic, TopicAdmin
+from storage_engine.broker.cluster.topic_admin import RequestedTopic, TopicAdmin
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.control.cluster_state import BrokerInfo
@@ -37,7 +37,7 @@ class StateTopicPlan:
 
     topic: str
     purpose: str
-    """What there is none of as long as the topic can't be used."""
+    """What the broker can't offer as long as the topic can't be used; for the log."""
     partitions: str
     """The name of the setting; so with the next two."""
     replication_factor: str
@@ -45,7 +45,7 @@ class StateTopicPlan:
     config: Mapping[str, str]
     """Settings of the topic that name others of the broker."""
     hashed: Callable[[str], str] = str
-    """What of a name decides about its partition."""
+    """The part of a name that is hashed to find its partition."""
 
 
 class StateTopic:
@@ -119,7 +119,7 @@ class StateTopic:
         plan, config = self._plan, self._config
         try:
             planned = self._topic_admin.plan(
-                NewTopic(
+                RequestedTopic(
                     topic=plan.topic,
                     partitions=config.integer(plan.partitions),
                     replication_factor=config.integer(plan.replication_factor),
