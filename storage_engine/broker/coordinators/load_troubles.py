@@ -21,7 +21,7 @@ from storage_engine.core.errors import (
     ErrorCode,
     KafkaError,
     LogBusyError,
-    LogFolderError,
+    LogDirError,
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
@@ -95,7 +95,7 @@ class LoadTroubles:
         is_storage = isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError)
         trouble.storage_tries = trouble.storage_tries + 1 if is_storage else 0
         if isinstance(failure, LogStorageError) and is_storage:
-            if isinstance(failure, LogFolderError) or trouble.storage_tries >= STORAGE_TRIES:
+            if isinstance(failure, LogDirError) or trouble.storage_tries >= STORAGE_TRIES:
                 del self._troubles[tp]
                 self._give_away(partition, failure)
         elif isinstance(failure, DamagedLogError):

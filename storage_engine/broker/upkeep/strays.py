@@ -16,7 +16,7 @@ from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
 

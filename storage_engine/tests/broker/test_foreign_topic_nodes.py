@@ -96,7 +96,7 @@ def holds_everything(cluster: SimulatedCluster, tp: TopicPartition = TP) -> None
     cluster.wait_in_sync(tp, 1, 2, 3)
     for broker in cluster.brokers:
         assert broker.logs.logs[tp].log_end_offset == RECORDS + 1
-        assert not list(broker.logs.working_folders[0].glob("*-stray"))
+        assert not list(broker.logs.dirs.working_paths[0].glob("*-stray"))
 
 
 @pytest.mark.parametrize("more", [{}, {"1": [2, 3, 1]}])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.folders.data_folder import STRAY_FOLDER_SUFFIX
+from storage_engine.log.dirs.log_dir import STRAY_FOLDER_SUFFIX
 from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.disk import SimulatedDisk

@@ -159,7 +159,7 @@ def test_a_topic_whose_nodes_were_removed_by_hand_does_not_keep_the_controller_b
 def test_files_that_can_not_be_deleted_are_tried_again(topic):
     broker = topic.brokers[0]
     log = broker.logs.logs[TP]
-    folder = broker.logs._folder_of[TP]
+    folder = broker.logs._open_logs.dir_of[TP]
     disk = folder._disk
     tries = []
 
@@ -193,7 +193,7 @@ def test_old_logs_do_not_pass_for_a_topic_made_anew_while_all_brokers_were_down(
     topic.wait_in_sync(TP, 1, 2, 3)
     assert [broker.logs.logs[TP].log_end_offset for broker in topic.brokers] == [1, 1, 1]
     for broker in topic.brokers:
-        (stray,) = broker.logs.working_folders[0].glob("t-0.*-stray")
+        (stray,) = broker.logs.dirs.working_paths[0].glob("t-0.*-stray")
         assert (stray / f"{0:020}.log").stat().st_size > 0
 
 

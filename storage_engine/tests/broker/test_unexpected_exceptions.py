@@ -19,7 +19,7 @@ from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import BrokersChanged, StatesWritten
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.replication.partition import LeaderPartition, Tick
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_dirs import LogDirs
 from storage_engine.protocol.apis import create_topics
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.network import SimulatedTransport
@@ -289,7 +289,7 @@ def test_a_look_at_one_partition_that_fails_keeps_no_other_from_being_looked_at(
 
 
 def test_a_registration_whose_consequences_fail_has_them_later(cluster, raised, break_it):
-    break_it(LogManager, "keep_tail_lost_epoch", most=2)
+    break_it(LogDirs, "keep_tail_lost_epoch", most=2)
     for broker in cluster.brokers:
         broker.kill(session_ends_at_once=True)
     for broker in cluster.brokers:

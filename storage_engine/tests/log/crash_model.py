@@ -9,7 +9,7 @@ import random
 from collections import defaultdict
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segments.log_segment import LogSegment, offset_in_name
 from storage_engine.protocol.records.record_batch import BatchHeader, crc_matches

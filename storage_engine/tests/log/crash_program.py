@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.cleaning.cleaned_segment import CancelledError
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import read_header
@@ -93,9 +93,7 @@ class CrashProgram:
             manager = LogManager.__new__(LogManager)
             try:
                 manager.__init__(  # type: ignore[misc]
-                    [ROOT],
-                    LogConfig(),
-                    broker_id=1,
+                    LogManagerSettings(log_dirs=[ROOT], broker_id=1, default_config=LogConfig()),
                     clock=self.clock,
                     config_of=self.configs.__getitem__,
                     disk=self.disk,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.log_config import LogConfig
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log.compaction_support import put
@@ -17,6 +17,7 @@ from storage_engine.tests.log.support import (
     append,
     fill,
     make_batch,
+    new_log_manager,
     offsets_of,
     read_all,
 )
@@ -27,7 +28,7 @@ SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100, file_delete_delay
 
 
 def started(disk: SimulatedDisk, config: LogConfig = SMALL) -> LogManager:
-    manager = LogManager([ROOT], config, broker_id=1, clock=ManualClock(), disk=disk)
+    manager = new_log_manager([ROOT], config, broker_id=1, clock=ManualClock(), disk=disk)
     manager.load("cluster")
     manager.get_or_create(TP)
     return manager

@@ -12,13 +12,18 @@ import pytest
 
 from storage_engine.core.errors import StorageError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.files.checkpoints import LOG_STARTS_FILE
-from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers
 from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.tests.log.support import ManualClock, append, read_all
+from storage_engine.tests.log.support import (
+    ManualClock,
+    append,
+    new_log_manager,
+    read_all,
+)
 from storage_engine.tests.log.transaction_support import end, write
 
 ROOT = Path("/data")
@@ -38,7 +43,7 @@ def step_of(damage: str) -> int:
 
 
 def opened(disk: SimulatedDisk) -> LogManager:
-    manager = LogManager([ROOT], CONFIG, broker_id=1, clock=ManualClock(), disk=disk)
+    manager = new_log_manager([ROOT], CONFIG, broker_id=1, clock=ManualClock(), disk=disk)
     manager.load("cluster")
     return manager
 

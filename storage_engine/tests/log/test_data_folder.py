@@ -9,18 +9,18 @@ import pytest
 
 from storage_engine.core.errors import StorageError
 from storage_engine.core.ids import NO_TAIL_LOST, TAIL_LOST_NOW, BrokerEpoch, TopicPartition
+from storage_engine.log.dirs.log_dir import BrokerLogDir
 from storage_engine.log.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
     RECOVERY_POINTS_FILE,
     write_offsets,
 )
 from storage_engine.log.files.disk import REAL_DISK, RealDisk
-from storage_engine.log.folders.data_folder import DataFolder
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
 
 
 def open_folder(path: Path, *, broker_id: int = 1, cluster_id: str | None = "c1", disk=REAL_DISK):
-    return DataFolder(disk, path, broker_id=broker_id, cluster_id=cluster_id)
+    return BrokerLogDir(disk, path, broker_id=broker_id, cluster_id=cluster_id)
 
 
 class RestartedMachine(RealDisk):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_engine.core.errors import LogFolderError, LogFullError
+from storage_engine.core.errors import LogDirError, LogFullError
 from storage_engine.log.files.free_space import ALLOWANCE_BYTES, FreeSpace
 from storage_engine.log.log_config import LogConfig
 from storage_engine.simulation.disk import SimulatedDisk
@@ -52,7 +52,7 @@ def test_what_others_wrote_counts_after_the_next_look(tmp_path, disk, space):
     disk.free[tmp_path] = RESERVE + 500
     space.take(1)
     disk.free[tmp_path] = RESERVE
-    space.look_again()
+    space.refresh()
     with pytest.raises(LogFullError):
         space.take(1)
 
@@ -64,7 +64,7 @@ def test_without_a_reserve_nobody_asks(tmp_path, disk):
 
 def test_a_file_system_that_fails_when_asked_is_a_failed_folder(tmp_path, disk, space):
     disk.broken.add(tmp_path)
-    with pytest.raises(LogFolderError, match="free space"):
+    with pytest.raises(LogDirError, match="free space"):
         space.take(1)
 
 
@@ -73,7 +73,7 @@ def test_a_refused_append_leaves_the_log_as_it_was(tmp_path, disk, space):
     fill(log, 5)
     headers, end = read_all(log), log.log_end_offset
     disk.free[tmp_path] = 0
-    space.look_again()
+    space.refresh()
     with pytest.raises(LogFullError):
         append(log, producer=(9, 0, 0))
     with pytest.raises(LogFullError):

@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_loading import LogLoading
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.compaction_support import CONFIG, compact, fill_keys, put, rows
-from storage_engine.tests.log.support import ManualClock, make_batch
+from storage_engine.tests.log.support import (
+    ManualClock,
+    make_batch,
+    new_log_manager,
+)
 from storage_engine.tests.log.transaction_support import encoded
 
 ROOT, OTHER = Path("/data"), Path("/other")
@@ -25,7 +30,7 @@ TP = TopicPartition("topic", 0)
 def started(
     disk: SimulatedDisk, config: LogConfig = CONFIG, folders: Sequence[Path] = (ROOT,)
 ) -> LogManager:
-    logs = LogManager(folders, config, broker_id=1, clock=ManualClock(), disk=disk)
+    logs = new_log_manager(folders, config, broker_id=1, clock=ManualClock(), disk=disk)
     logs.load("cluster")
     return logs
 
@@ -203,13 +208,13 @@ def test_a_folder_that_refuses_a_sync_while_gaps_are_told_apart_is_left_out(monk
         else:
             disk.remove(ROOT / name)
     disk.kill_process()
-    load_logs = LogManager._load_logs
+    load_logs = LogLoading.load_logs
 
-    def load_and_break(logs: LogManager, found: list[Any]) -> None:
-        load_logs(logs, found)
+    def load_and_break(loading: LogLoading, found: Any) -> None:
+        load_logs(loading, found)
         disk.broken_syncs.add(ROOT / str(places[ROOT]))
 
-    monkeypatch.setattr(LogManager, "_load_logs", load_and_break)
+    monkeypatch.setattr(LogLoading, "load_logs", load_and_break)
     again = started(disk, folders=(ROOT, OTHER))
-    assert again.working_folders == [OTHER]
+    assert again.dirs.working_paths == [OTHER]
     assert list(again.logs) == [places[OTHER]]

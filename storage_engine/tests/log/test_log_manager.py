@@ -8,9 +8,9 @@ import pytest
 
 from storage_engine.core.errors import LogStorageError, StorageError
 from storage_engine.core.ids import TAIL_LOST_NOW, TopicPartition
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.files.checkpoints import read_offsets
 from storage_engine.log.files.disk import REAL_DISK
-from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.log.log_config import LogConfig
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.support import (
@@ -20,6 +20,7 @@ from storage_engine.tests.log.support import (
     fill,
     join,
     make_batch,
+    new_log_manager,
     read_all,
 )
 
@@ -43,7 +44,7 @@ class Later:
 
 def open_manager(*folders, load: bool = True, **options) -> LogManager:
     options.setdefault("clock", ManualClock())
-    manager = LogManager(list(folders), SMALL, broker_id=1, **options)
+    manager = new_log_manager(list(folders), SMALL, broker_id=1, **options)
     if load:
         manager.load("cluster")
     return manager
@@ -51,14 +52,14 @@ def open_manager(*folders, load: bool = True, **options) -> LogManager:
 
 def test_logs_are_there_again_after_a_stop_in_order(tmp_path):
     manager = open_manager(tmp_path)
-    assert manager.is_new
+    assert manager.dirs.are_new
     fill(manager.get_or_create(A0), 30)
     fill(manager.get_or_create(B0), 5)
     ends = {tp: log.log_end_offset for tp, log in manager.logs.items()}
     manager.close()
     again = open_manager(tmp_path)
-    assert (again.is_new, again.was_clean_shutdown) == (False, True)
-    assert again.tail_lost_epoch == TAIL_LOST_NOW, "it was new, and never registered"
+    assert (again.dirs.are_new, again.dirs.were_shut_down_clean) == (False, True)
+    assert again.dirs.tail_lost_epoch == TAIL_LOST_NOW, "it was new, and never registered"
     assert again.recovered_bytes == 0
     assert {tp: log.log_end_offset for tp, log in again.logs.items()} == ends
     assert again.get(A1) is None
@@ -70,7 +71,7 @@ def test_a_killed_manager_recovers(tmp_path):
     headers = read_all(manager.logs[A0])
     manager.abandon()
     again = open_manager(tmp_path)
-    assert not again.was_clean_shutdown
+    assert not again.dirs.were_shut_down_clean
     assert again.recovered_bytes > 0
     assert read_all(again.logs[A0]) == headers
 
@@ -154,8 +155,8 @@ def test_a_partition_in_two_folders_is_an_error_that_names_both(tmp_path):
 
 
 def test_a_folder_that_must_not_be_used_leaves_the_others_unlocked(tmp_path):
-    LogManager([tmp_path / "b"], SMALL, broker_id=2, clock=ManualClock()).close()
-    manager = LogManager([tmp_path / "b"], SMALL, broker_id=2, clock=ManualClock())
+    new_log_manager([tmp_path / "b"], SMALL, broker_id=2, clock=ManualClock()).close()
+    manager = new_log_manager([tmp_path / "b"], SMALL, broker_id=2, clock=ManualClock())
     with pytest.raises(StorageError, match="in use"):
         open_manager(tmp_path / "a", tmp_path / "b")
     manager.close()
@@ -167,7 +168,7 @@ def test_a_folder_that_can_not_be_used_is_left_out_while_another_can(tmp_path):
     with pytest.raises(StorageError, match="file can't be written"):
         open_manager(tmp_path / "file")
     manager = open_manager(tmp_path / "file", tmp_path / "a")
-    assert manager.working_folders == [tmp_path / "a"]
+    assert manager.dirs.working_paths == [tmp_path / "a"]
     manager.close()
 
 
@@ -198,8 +199,8 @@ def test_a_folder_that_fails_while_its_logs_are_opened_is_left_out(tmp_path):
     manager.abandon()
     disk.broken.add(lost)
     again = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
-    assert lost.parent not in again.working_folders
-    assert {log.directory.parent for log in again.logs.values()} == set(again.working_folders)
+    assert lost.parent not in again.dirs.working_paths
+    assert {log.directory.parent for log in again.logs.values()} == set(again.dirs.working_paths)
 
 
 def test_a_folder_that_fails_is_left_alone_and_the_others_are_closed_in_order(tmp_path):
@@ -209,7 +210,7 @@ def test_a_folder_that_fails_is_left_alone_and_the_others_are_closed_in_order(tm
         fill(manager.get_or_create(tp), 30)
     broken = manager.logs[A1].directory.parent
     heard: list[Any] = []
-    manager.on_folder_failed = lambda path, error: heard.append((path, manager.fail_folder(path)))
+    manager.dirs.on_failed = lambda path, error: heard.append((path, manager.fail_dir(path)))
     disk.broken.add(broken)
     manager.write_recovery_points()
     manager.write_recovery_points()
@@ -227,7 +228,7 @@ def test_a_checkpoint_for_which_there_is_no_room_fails_nothing(tmp_path, caplog)
     disk = SimulatedDisk(tmp_path)
     manager = open_manager(tmp_path / "a", disk=disk)
     fill(manager.get_or_create(A0), 30)
-    manager.on_folder_failed = lambda path, error: pytest.fail("a full folder has not failed")
+    manager.dirs.on_failed = lambda path, error: pytest.fail("a full folder has not failed")
     disk.room[tmp_path / "a"] = 0
     manager.write_recovery_points()
     assert "checkpoint not written" in caplog.text
@@ -338,7 +339,7 @@ def test_a_manager_that_never_loaded_leaves_the_folder_as_it_was(tmp_path):
     stillborn.close()
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == checkpoint
     again = open_manager(tmp_path)
-    assert not again.was_clean_shutdown
+    assert not again.dirs.were_shut_down_clean
     assert again.recovered_bytes > 0
 
 

@@ -10,25 +10,33 @@ from storage_engine.core.errors import (
     ErrorCode,
     KafkaError,
     LogBusyError,
-    LogFolderError,
+    LogDirError,
     LogShortageError,
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
+from storage_engine.log.dirs.log_manager import LogManager
+from storage_engine.log.dirs.preferred_dirs import PREFERRED_MAX, PreferredDirs
 from storage_engine.log.files.disk import REAL_DISK
-from storage_engine.log.folders.log_manager import LogManager
-from storage_engine.log.folders.wanted_folders import WANTED_MAX, WantedFolders
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log import compaction_support
 from storage_engine.tests.log.compaction_support import compact, fill_keys, put, rows
-from storage_engine.tests.log.support import SMALL, ManualClock, append, fill, make_batch, read_all
+from storage_engine.tests.log.support import (
+    SMALL,
+    ManualClock,
+    append,
+    fill,
+    make_batch,
+    new_log_manager,
+    read_all,
+)
 
 TP = TopicPartition("t", 0)
 HIGH_WATERMARKS = {TP: 20}
 
 
 def open_manager(folders: list[Path], disk=REAL_DISK, config=SMALL) -> LogManager:
-    manager = LogManager(folders, config, broker_id=1, clock=ManualClock(), disk=disk)
+    manager = new_log_manager(folders, config, broker_id=1, clock=ManualClock(), disk=disk)
     manager.load("cluster")
     return manager
 
@@ -51,7 +59,7 @@ def copy(future) -> None:
 
 
 def move(manager: LogManager, path: Path) -> None:
-    future = manager.moves.begin(TP, manager.folder_at(path))
+    future = manager.moves.begin(TP, manager.dirs.at(path))
     copy(future)
     manager.moves.take_over(TP, HIGH_WATERMARKS)
 
@@ -167,7 +175,7 @@ def test_what_is_cut_from_the_log_is_cut_from_its_copy(tmp_path):
     manager = open_manager(folders)
     log = manager.get_or_create(TP)
     fill(log, 20, epoch=1)
-    future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
+    future = manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
     copy(future)
     log.truncation.truncate_to(12)
     append(log, 5, epoch=3)
@@ -176,7 +184,7 @@ def test_what_is_cut_from_the_log_is_cut_from_its_copy(tmp_path):
     manager.moves.take_over(TP, HIGH_WATERMARKS)
     assert read_all(manager.logs[TP])[-1].partition_leader_epoch == 3
     log = manager.logs[TP]
-    future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
+    future = manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
     copy(future)
     log.truncation.truncate_fully_and_start_at(3)
     assert future.cuts.begun_anew
@@ -188,7 +196,7 @@ def test_a_start_that_moves_beyond_the_copy_takes_it_along(tmp_path):
     manager = open_manager(folders)
     log = manager.get_or_create(TP)
     fill(log, 20)
-    future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
+    future = manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
     log.retention.advance_log_start(30)
     copy(future)
     manager.moves.take_over(TP, HIGH_WATERMARKS)
@@ -201,11 +209,11 @@ def test_a_cancelled_move_leaves_nothing(tmp_path):
     folders = two(tmp_path)
     manager = open_manager(folders)
     fill(manager.get_or_create(TP), 5)
-    manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
+    manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
     assert len(names_in(REAL_DISK, folders)) == 2
     manager.moves.cancel(TP)
     assert names_in(REAL_DISK, folders) == ["t-0"] and not manager.moves.under_way
-    manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
+    manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
     manager.delete(TP)
     assert names_in(REAL_DISK, folders) == []
     manager.close()
@@ -217,19 +225,19 @@ def test_a_folder_that_fails_at_the_last_moment_costs_no_record(tmp_path, where)
     expected = state_of(manager.logs[TP])[:3]
     target = other(manager, folders)
     source = manager.logs[TP].directory.parent
-    copy(manager.moves.begin(TP, manager.folder_at(target)))
+    copy(manager.moves.begin(TP, manager.dirs.at(target)))
     disk.broken.add(source if where == "source" else target)
     with pytest.raises(LogStorageError) as failure:
         manager.moves.take_over(TP, HIGH_WATERMARKS)
     assert manager.logs[TP].directory.parent == source
     # Whoever moves it tells the two folders apart by that, and fails the target.
     is_of_target = TP in manager.moves.under_way
-    assert is_of_target == (where == "target") == isinstance(failure.value, LogFolderError)
+    assert is_of_target == (where == "target") == isinstance(failure.value, LogDirError)
     if is_of_target:
-        manager.fail_folder(target)
+        manager.fail_dir(target)
     disk.broken.clear()
     assert not manager.moves.under_way
-    if where == "target" or not isinstance(failure.value, LogFolderError):
+    if where == "target" or not isinstance(failure.value, LogDirError):
         # It goes on where it was.
         append(manager.logs[TP], epoch=1)
         expected = state_of(manager.logs[TP])[:3]
@@ -261,7 +269,7 @@ def test_a_cut_that_ends_for_want_of_descriptors_is_known_to_the_copy(tmp_path):
     times_cut_short = 0
     for calls in range(1000):
         disk, folders, manager = prepared(tmp_path)
-        log, target = manager.logs[TP], manager.folder_at(other(manager, folders))
+        log, target = manager.logs[TP], manager.dirs.at(other(manager, folders))
         future = manager.moves.begin(TP, target)
         copy(future)
         first = disk.opens + 1 + calls
@@ -299,7 +307,7 @@ def test_a_shortage_while_the_copy_is_completed_costs_nothing_but_time(tmp_path)
     for calls in range(1000):
         disk, folders, manager = prepared(tmp_path)
         target = other(manager, folders)
-        future = manager.moves.begin(TP, manager.folder_at(target))
+        future = manager.moves.begin(TP, manager.dirs.at(target))
         copy(future)
         first = disk.opens + 1 + calls
         disk.short_at = range(first, first + 1)
@@ -324,7 +332,7 @@ def test_a_shortage_while_the_copy_is_completed_costs_nothing_but_time(tmp_path)
 
 def test_a_copy_that_was_not_needed_is_never_taken_for_the_log(tmp_path):
     disk, folders, manager = prepared(tmp_path)
-    future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
+    future = manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
     copy(future)
     path = future.log.directory
     disk.rename(path, path.with_name(path.name.replace("-future", "-moved")))
@@ -361,7 +369,7 @@ def test_offsets_missing_at_the_end_of_the_log_are_missing_in_the_other_folder(t
     log.truncation.truncate_to(end)
     assert log.log_end_offset == end > rows_below_the_end(log)[-1].offset + 1
     expected = rows_below_the_end(log)
-    future = manager.moves.begin(TP, manager.folder_at(other(manager, folders)))
+    future = manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
     copy(future)
     future.end_with_current()
     manager.moves.take_over(TP, HIGH_WATERMARKS)
@@ -386,20 +394,20 @@ def test_unknown_folders_and_names_without_room_are_refused(tmp_path):
     folders = two(tmp_path)
     manager = open_manager(folders)
     with pytest.raises(KafkaError) as refused:
-        manager.folder_at(tmp_path / "c")
+        manager.dirs.at(tmp_path / "c")
     assert refused.value.code is ErrorCode.LOG_DIR_NOT_FOUND
     long = TopicPartition("x" * 249, 0)
     log = manager.get_or_create(long)
     with pytest.raises(KafkaError, match="no room"):
-        manager.moves.begin(long, manager.folder_at(folders[1]))
+        manager.moves.begin(long, manager.dirs.at(folders[1]))
     log.leader_appends.append(make_batch(), leader_epoch=0, now_ms=0)
     manager.close()
 
 
 def test_wishes_have_a_bound():
-    wanted = WantedFolders()
-    for number in range(WANTED_MAX + 1):
-        wanted.want(TopicPartition("t", number), Path("/a"))
+    wanted = PreferredDirs()
+    for number in range(PREFERRED_MAX + 1):
+        wanted.prefer(TopicPartition("t", number), Path("/a"))
     assert wanted.take(TopicPartition("t", 0)) is None
     assert wanted.take(TopicPartition("t", 1)) == Path("/a")
     assert wanted.take(TopicPartition("t", 1)) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.core.errors import LogFolderError, LogStorageError
+from storage_engine.core.errors import LogDirError, LogStorageError
 from storage_engine.log.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
@@ -51,12 +51,12 @@ class World:
         for _ in range(3):
             try:
                 if TP not in moves.under_way:
-                    moves.begin(TP, self.manager.folder_at(self.target))
+                    moves.begin(TP, self.manager.dirs.at(self.target))
                 copy(moves.under_way[TP])
                 moves.take_over(TP, HIGH_WATERMARKS)
                 return
             except LogStorageError as failure:
-                assert not isinstance(failure, LogFolderError), "the partition would be offline"
+                assert not isinstance(failure, LogDirError), "the partition would be offline"
                 self.disk.short_at = range(0)
                 assert self.manager.logs[TP].directory.parent != self.target
                 self.write()
@@ -96,13 +96,13 @@ def test_a_shortage_at_any_call_of_a_move_takes_no_log_offline(tmp_path, lasts, 
         disk.short_at = range(0)
         log = manager.logs[TP]
         assert log.directory == world.target / "t-0", f"short at call {calls}"
-        assert len(manager.working_folders) == 2
+        assert len(manager.dirs.working_paths) == 2
         assert read_all(log) == world.acknowledged, f"short at call {calls}"
         append(log, producer=(9, 0, 0), epoch=1)
         world.check_checkpoints()
         log.flush()
         expected = state_of(log)
-        manager.remove_leftovers()
+        manager.retry_removals()
         assert names_in(disk, world.folders) == ["t-0"], f"short at call {calls}"
         if end == "closed":
             manager.close()
@@ -111,7 +111,7 @@ def test_a_shortage_at_any_call_of_a_move_takes_no_log_offline(tmp_path, lasts, 
         else:
             disk.lose_power()
         again = open_manager(world.folders, disk)
-        assert again.was_clean_shutdown == (end == "closed")
+        assert again.dirs.were_shut_down_clean == (end == "closed")
         assert again.logs[TP].directory.parent == world.target
         assert state_of(again.logs[TP]) == expected, f"short at call {calls}"
         assert again.high_watermark(TP) == HIGH_WATERMARKS[TP]
@@ -233,9 +233,9 @@ def test_a_move_that_ends_in_doubt_is_told_by_the_checkpoints_of_both_folders(
     renames_fail(
         monkeypatch, world, {f"{world.target.name}/t-0", f"{source.name}/t-0"}, errno.EACCES
     )
-    future = world.manager.moves.begin(TP, world.manager.folder_at(world.target))
+    future = world.manager.moves.begin(TP, world.manager.dirs.at(world.target))
     copy(future)
-    with pytest.raises(LogFolderError):
+    with pytest.raises(LogDirError):
         world.manager.moves.take_over(TP, HIGH_WATERMARKS)
     world.manager.write_recovery_points()
     world.manager.write_log_starts()

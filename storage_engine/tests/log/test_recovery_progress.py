@@ -7,9 +7,15 @@ import threading
 import pytest
 
 from storage_engine.log.files.disk import REAL_DISK
-from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.log.recovery.recovery_progress import MARK, RecoveryProgress, bytes_to_check
-from storage_engine.tests.log.support import SMALL, TP, ManualClock, fill, open_log
+from storage_engine.tests.log.support import (
+    SMALL,
+    TP,
+    ManualClock,
+    fill,
+    new_log_manager,
+    open_log,
+)
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.cluster_file import BrokerEntry
 from storage_engine.tools.local.serving import wait_until_serving
@@ -39,11 +45,11 @@ def test_what_a_recovery_will_go_through_is_known_before(tmp_path):
 
 def test_a_long_recovery_tells_how_far_it_is(tmp_path, caplog):
     clock = RunningClock()
-    manager = LogManager([tmp_path], SMALL, broker_id=1, clock=clock)
+    manager = new_log_manager([tmp_path], SMALL, broker_id=1, clock=clock)
     manager.load("c")
     fill(manager.get_or_create(TP), 60)
     manager.abandon()
-    manager = LogManager([tmp_path], SMALL, broker_id=1, clock=clock)
+    manager = new_log_manager([tmp_path], SMALL, broker_id=1, clock=clock)
     with caplog.at_level(logging.INFO):
         manager.load()
     manager.close()

@@ -16,7 +16,14 @@ from storage_engine.log.files.disk import REAL_DISK
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
-from storage_engine.tests.log.support import TP, ManualClock, fill, open_log, read_all
+from storage_engine.tests.log.support import (
+    TP,
+    ManualClock,
+    fill,
+    new_log_manager,
+    open_log,
+    read_all,
+)
 
 BATCHES = 75
 
@@ -286,13 +293,13 @@ def test_a_checked_file_is_not_kept_in_the_page_cache(tmp_path):
 
 
 def test_the_time_of_the_last_check_outlives_a_stop_in_order_only(tmp_path):
-    from storage_engine.log.folders.log_manager import LogManager
+    from storage_engine.log.dirs.log_manager import LogManager
     from storage_engine.tests.log.support import SMALL
 
     clock = ManualClock()
 
     def started() -> LogManager:
-        manager = LogManager([tmp_path], SMALL, broker_id=1, clock=clock)
+        manager = new_log_manager([tmp_path], SMALL, broker_id=1, clock=clock)
         manager.load("c")
         return manager
 

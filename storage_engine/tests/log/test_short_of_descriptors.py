@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from storage_engine.core.errors import LogFolderError, LogShortageError, StorageError
+from storage_engine.core.errors import LogDirError, LogShortageError, StorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.log.cleaning.compaction_job import CompactionJob
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.files.open_files import OpenFiles
 from storage_engine.log.files.storage_errors import storage_error
-from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log import compaction_support
@@ -26,6 +26,7 @@ from storage_engine.tests.log.support import (
     append,
     fill,
     make_batch,
+    new_log_manager,
     offsets_of,
     open_log,
     read_all,
@@ -313,7 +314,7 @@ def test_a_shortage_at_any_call_of_a_pass_loses_no_key(action, lasts):
 
 
 def managed(disk: SimulatedDisk) -> LogManager:
-    return LogManager(
+    return new_log_manager(
         [ROOT / "one", ROOT / "two"], SMALL, broker_id=1, clock=ManualClock(), disk=disk
     )
 
@@ -346,7 +347,7 @@ def test_a_shortage_at_any_call_of_a_start_leaves_no_folder_out():
             break
         disk.kill_process()
         again = started(disk)
-        assert len(again.working_folders) == 2
+        assert len(again.dirs.working_paths) == 2
         assert [log.log_end_offset for log in again.logs.values()] == [9] * 4
         disk.kill_process()
         calls += 1
@@ -368,7 +369,7 @@ def test_a_checkpoint_that_lacks_descriptors_fails_no_folder(name):
     logs = started(disk)
     fill(logs.get_or_create(TP), 5)
     failed = []
-    logs.on_folder_failed = lambda path, error: failed.append((path, error))
+    logs.dirs.on_failed = lambda path, error: failed.append((path, error))
     for call in range(4):
         disk.short_at = range(disk.opens + 1 + call, EVER)
         CHECKPOINTS[name](logs)
@@ -401,12 +402,12 @@ def test_a_partition_is_made_and_deleted_once_descriptors_are_back():
                     disk.short_at = range(0)
         is_over = disk.opens < first
         disk.short_at = range(0)
-        logs.remove_leftovers()
+        logs.retry_removals()
         assert logs.get(TP) is None
         assert not [n for f in ("one", "two") for n in disk.list_names(ROOT / f) if "topic" in n]
         made = logs.get_or_create(TP, topic_id=topic_id)
         append(made)
-        assert len(logs.working_folders) == 2
+        assert len(logs.dirs.working_paths) == 2
         if is_over:
             break
         calls += 1
@@ -423,5 +424,5 @@ def test_a_failed_sync_is_the_folders_failure_even_for_want_of_memory(monkeypatc
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     monkeypatch.setattr(world.disk, "sync", sync)
-    with pytest.raises(LogFolderError):
+    with pytest.raises(LogDirError):
         world.log.flush_state.run(job)

@@ -27,7 +27,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.replication.isr import CommittedIsr, PendingExpand
 from storage_engine.core.replication.partition import FollowerProgress, IsrAccepted, LeaderPartition
 from storage_engine.core.retained.producer_state import ProducerStates
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.follower_appends import FollowerAppends
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from storage_engine.simulation.run import run_seed

@@ -1,17 +1,18 @@
-"""Opens the logs of partitions in the data folders of a broker. Its one rule: what a log needs to
-know of its past comes from the checkpoint files of its folder, or from the log that it replaces.
+"""Opens the logs of partitions in the log dirs of a broker. What a log needs to know of its past
+comes from the checkpoint files of its log dir, or from the log that it replaces.
 
 Source: R-LOG8.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
+from storage_engine.log.dirs.dir_checkpoints import CheckpointsOfLog, DirCheckpoints
+from storage_engine.log.dirs.log_dir import BrokerLogDir
 from storage_engine.log.files.disk import Disk
 from storage_engine.log.files.open_files import OpenFiles
-from storage_engine.log.folders.data_folder import DataFolder
-from storage_engine.log.folders.folder_checkpoints import CheckpointsOfLog, FolderCheckpoints
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.recovery.log_loader import LogStart
@@ -20,11 +21,18 @@ from storage_engine.log.segments.log_folder import LogFolder
 
 
 class LogOpener:
-    """For all data folders of one broker."""
+    """For all log dirs of one broker."""
 
     def __init__(
-        self, disk: Disk, clock: Clock, pool: OpenFiles, checkpoints: FolderCheckpoints
+        self,
+        disk: Disk,
+        clock: Clock,
+        pool: OpenFiles,
+        checkpoints: DirCheckpoints,
+        config_of: Callable[[str], LogConfig],
     ) -> None:
+        """`config_of` gives a topic's settings."""
+        self._config_of = config_of
         self._disk = disk
         self._clock = clock
         self._pool = pool
@@ -32,45 +40,49 @@ class LogOpener:
 
     def open(
         self,
-        folder: DataFolder,
+        log_dir: BrokerLogDir,
         topic_partition: TopicPartition,
-        config: LogConfig,
+        config: LogConfig | None = None,
         *,
         clean: bool,
         progress: RecoveryProgress | None = None,
     ) -> PartitionLog:
-        """The partition's log in that folder, as its checkpoint files describe it."""
-        recovery_point = folder.recovery_points.get(topic_partition, 0)
+        """The partition's log in that log dir, as its checkpoint files describe it. Without
+        `config` it takes the settings of its topic."""
+        recovery_point = log_dir.recovery_points.get(topic_partition, 0)
         start = LogStart(
-            log_start_offset=folder.log_starts.get(topic_partition, 0),
+            log_start_offset=log_dir.log_starts.get(topic_partition, 0),
             recovery_point=recovery_point,
-            first_dirty_offset=folder.cleaner_offsets.get(
-                topic_partition, folder.least_cleaner_offset
+            first_dirty_offset=log_dir.cleaner_offsets.get(
+                topic_partition, log_dir.least_cleaner_offset
             ),
             clean=clean,
-            no_gap_above=recovery_point if folder.tells_gaps else None,
+            no_gap_above=recovery_point if log_dir.tells_gaps else None,
         )
         return PartitionLog(
-            self._log_folder(folder.path / str(topic_partition), config),
+            self._log_folder(
+                log_dir.path / str(topic_partition),
+                config or self._config_of(topic_partition.topic),
+            ),
             topic_partition,
             start,
             clock=self._clock,
-            room=folder.room,
-            checkpoints=CheckpointsOfLog(self._checkpoints, folder, topic_partition),
+            room=log_dir.room,
+            checkpoints=CheckpointsOfLog(self._checkpoints, log_dir, topic_partition),
             progress=progress,
         )
 
     def open_copy(
         self,
         path: Path,
-        folder: DataFolder,
+        log_dir: BrokerLogDir,
         like: PartitionLog,
         *,
         log_start_offset: int,
         recovery_point: int,
         grows: bool,
     ) -> PartitionLog:
-        """A log in `path`, in that folder, that is or becomes the same as another.
+        """A log in `path`, in that log dir, that is or becomes the same as another.
 
         `grows`: it is not the partition's log yet, and the checkpoint files do not have its
         offsets.
@@ -86,9 +98,9 @@ class LogOpener:
             like.topic_partition,
             start,
             clock=self._clock,
-            room=folder.room,
+            room=log_dir.room,
             checkpoints=CheckpointsOfLog(
-                self._checkpoints, folder, like.topic_partition, has_entry=not grows
+                self._checkpoints, log_dir, like.topic_partition, has_entry=not grows
             ),
         )
 

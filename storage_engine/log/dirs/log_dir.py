@@ -1,5 +1,5 @@
-"""One of the folders of `log.dirs`. Its one rule: one process uses it, of the broker whose id it
-has, in a format it knows.
+"""One of the folders of `log.dirs`. Only one process uses it, which runs the broker whose id is in
+it and knows its format.
 
     .lock               locked exclusively while a broker runs
     meta.properties     version=1, broker.id, cluster.id, gaps.below.recovery.points
@@ -10,7 +10,7 @@ has, in a format it knows.
     <topic>-<partition>/
 
 The boot id tells a killed process (the page cache lives on, nothing is lost) from a machine that
-went down. Source: R-CTL4, R-LOG8; ARCHITECTURE decision 4.
+went down. Source: R-CTL4, R-LOG8.
 """
 
 import logging
@@ -48,32 +48,33 @@ CLEAN_SHUTDOWN_FILE = ".clean-shutdown"
 TAIL_LOST_FILE = ".tail-lost"
 DELETED_FOLDER_SUFFIX = "-delete"
 STRAY_FOLDER_SUFFIX = "-stray"
-"""Of a partition whose topic was deleted and made anew; kept until a person removes it."""
+"""The folder of a partition whose topic was deleted and made anew; kept until a person removes it.
+"""
 
 FUTURE_FOLDER_SUFFIX = "-future"
 MOVED_FOLDER_SUFFIX = "-moved"
-"""Of copies in a folder that their partitions move to: see `log_moves`."""
+"""Folders of copies in a log dir that their partitions move to: see `log_moves`."""
 
 FILE_NAME_MAX_BYTES = 255
 
 GAPS_KEY = "gaps.below.recovery.points"
-"""Says that every release that wrote to the folder saw to it; see `LogManager._tell_gaps`."""
+"""Its line says that no release wrote to the log dir that ignores `LogLoading._make_gaps_tell`."""
 
 logger = logging.getLogger(__name__)
 
 
-class FolderFailedError(StorageError):
-    """The operating system refuses the folder; others of the broker may do."""
+class UnusableLogDirError(StorageError):
+    """The operating system refuses the log dir; others of the broker may be usable."""
 
 
 def _kind_of(error: OSError) -> type[StorageError]:
-    """For want of descriptors or memory no folder is left out: the start fails."""
+    """When descriptors or memory are short, no log dir is left out: the start fails."""
     is_short = reach_of_file_error(error) is Reach.SHORTAGE
-    return StorageError if is_short else FolderFailedError
+    return StorageError if is_short else UnusableLogDirError
 
 
-class DataFolder:
-    """A locked data folder. What it says of the last run is read once, when it is opened."""
+class BrokerLogDir:
+    """A locked log dir. What it says of the last run is read once, when it is opened."""
 
     def __init__(
         self,
@@ -81,17 +82,17 @@ class DataFolder:
         path: Path,
         *,
         broker_id: int,
-        cluster_id: str | None,
+        cluster_id: str | None = None,
         reserve_bytes: int = 0,
     ) -> None:
-        """StorageError when the folder must not be used; FolderFailedError when it can't be."""
+        """StorageError when the log dir must not be used; UnusableLogDirError when it can't be."""
         self._disk = disk
         self.path = path
         self._lock: int | None = None
         self._names: int | None = None
         self.room = FreeSpace(disk, path, reserve_bytes=reserve_bytes)
         self.failed = False
-        """Its disk failed: nothing in it is touched any more."""
+        """Its disk failed: nothing in it is touched before the next start."""
         try:
             disk.make_directory(path)
             self._lock = disk.lock(path / LOCK_FILE)
@@ -122,19 +123,19 @@ class DataFolder:
 
     def _take_over(self, broker_id: int, cluster_id: str | None) -> None:
         self.is_new = not self._disk.exists(self.path / META_FILE)
-        """The folder held no broker's data before."""
+        """The log dir held no broker's data before."""
         self._meta = self._checked_meta(broker_id, cluster_id)
         boot_id = self._disk.boot_id()
         self.same_boot = self._read_text(BOOT_ID_FILE) == boot_id
-        """The machine has not been restarted since a broker last started on this folder."""
+        """The machine has not been restarted since a broker last started on this log dir."""
         self.was_clean_shutdown = self._disk.exists(self.path / CLEAN_SHUTDOWN_FILE)
         self.tail_lost_epoch = self._read_tail_lost()
         """The broker's first incarnation since the logs here may have lost what was not flushed;
-        TAIL_LOST_NOW when that is the one to come. A folder that is new may be a disk that was
+        TAIL_LOST_NOW when that is the one to come. A new log dir may be a disk that was
         replaced, whose logs have lost everything."""
         saved_points = self._saved(RECOVERY_POINTS_FILE)
         self.recovery_points = saved_points.offsets
-        """Those on the medium."""
+        """The recovery points on the medium."""
         self.tells_gaps = (
             GAPS_KEY in self._meta
             and not saved_points.is_damaged
@@ -145,8 +146,8 @@ class DataFolder:
         cleaned = self._saved(CLEANER_OFFSETS_FILE)
         self.cleaner_offsets = cleaned.offsets
         self.least_cleaner_offset = 1 if cleaned.is_damaged else 0
-        """Of logs that the file does not name: where it is damaged, each may have had one, and so
-        may lack offsets in order."""
+        """For logs that the file does not name: where it is damaged, each of them may have been
+        compacted, so that offsets may be missing."""
         self.scrub_times = self._saved(SCRUB_TIMES_FILE).offsets
         """When the older segments were last gone through, in wall-clock milliseconds."""
         self.high_watermarks = self._saved(HIGH_WATERMARKS_FILE).offsets
@@ -177,7 +178,7 @@ class DataFolder:
         self._write_tail_lost()
 
     def keep_that_gaps_tell(self) -> None:
-        """The recovery points on the medium are above all gaps that are in order."""
+        """All gaps that are in order lie below the recovery points on the medium."""
         self.tells_gaps = True
         if GAPS_KEY not in self._meta:
             self._meta[GAPS_KEY] = "true"
@@ -217,7 +218,7 @@ class DataFolder:
         return found
 
     def deleted_folders(self) -> list[Path]:
-        """What an earlier deletion left to remove."""
+        """Folders that an earlier deletion did not remove."""
         return [
             self.path / name
             for name in self._disk.list_names(self.path)
@@ -234,7 +235,7 @@ class DataFolder:
     def sync_names(self) -> None:
         """The names here are on the medium when this returns. Takes no descriptor: between two
         names that belong together a shortage of them would leave nobody a log."""
-        assert self._names is not None, "the folder is locked"
+        assert self._names is not None, "the log dir is locked"
         self._disk.sync_names(self._names)
 
     def unlock(self) -> None:
@@ -290,7 +291,7 @@ class DataFolder:
         text = self._read_text(TAIL_LOST_FILE)
         if not text:
             return NO_TAIL_LOST
-        # What can't be read is taken for the worst.
+        # A file that can't be read is taken for the worst.
         is_number = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
         if is_number and int(text) <= INT64_MAX:
             return BrokerEpoch(int(text))
@@ -306,8 +307,8 @@ class DataFolder:
         return read_offsets(self._disk, self.path / name)
 
     def _lower_high_watermarks(self) -> None:
-        """Above what was flushed there may be what a cut had removed: it came back with the power,
-        and is not what was committed there later."""
+        """Above the recovery points records may be back that a cut had removed before the machine
+        went down: they are not what was committed there later."""
         points = self.recovery_points
         flushed = {tp: min(known, points.get(tp, 0)) for tp, known in self.high_watermarks.items()}
         if flushed != self.high_watermarks:
