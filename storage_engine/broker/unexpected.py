@@ -20,13 +20,13 @@ Args = ParamSpec("Args")
 ResultT = TypeVar("ResultT")
 
 
-class Failed(enum.Enum):
+class CallFailed(enum.Enum):
     """What `guarded` returns instead of a result."""
 
     FAILED = "failed"
 
 
-FAILED: Final = Failed.FAILED
+FAILED: Final = CallFailed.FAILED
 
 
 def report(what: str, error: Exception) -> None:
@@ -38,7 +38,7 @@ def report(what: str, error: Exception) -> None:
 
 def guarded(
     what: str, call: Callable[Args, ResultT], *args: Args.args, **named: Args.kwargs
-) -> ResultT | Failed:
+) -> ResultT | CallFailed:
     """What the call returns; FAILED when it has failed, which is reported as `what`.
 
     For what is called in a row, or where something would stay under way for ever: answers to

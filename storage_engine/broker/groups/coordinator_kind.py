@@ -16,10 +16,10 @@ from storage_engine.broker.transactions.marker_writes import MarkerTarget
 from storage_engine.core.coordinator_log import Answer, Replicated
 from storage_engine.core.groups.coordinator import GroupCoordinator, refusal
 from storage_engine.core.groups.events import (
+    CheckDeadlines,
     ExpireOffsets,
     GroupEffect,
     LookForTopics,
-    Tick,
     TopicsDeleted,
     TransactionEnded,
 )
@@ -116,4 +116,4 @@ class _GroupCarrier:
 
     def _ring(self) -> None:
         self._timer = None
-        self._runner.submit(Tick(at=moment(self._clock)))
+        self._runner.submit(CheckDeadlines(at=moment(self._clock)))

@@ -9,7 +9,7 @@ document 001 (LeaderAndIsrRequest, step 7).
 from collections.abc import Sequence
 
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings, PeerFetcher
-from storage_engine.broker.replicas.followed_partition import Followed, Progress
+from storage_engine.broker.replicas.followed_partition import Followed, FollowerState
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
@@ -29,7 +29,7 @@ class FetcherManager:
     def add(self, partition: HostedPartition, leader: Endpoint) -> None:
         """Follow `leader` for this partition, from the next `wake` on."""
         key, known = self._take_out(partition.topic_partition)
-        progress = Progress.UNKNOWN
+        progress = FollowerState.UNKNOWN
         if key is not None and key[0] == leader and known is not None:
             # The same leadership told again must not bring it among those in sync.
             progress = known.progress

@@ -22,7 +22,7 @@ DURABLE_CHANNEL = "durable fetch"
 DURABLE_CATCH_UP_CHANNEL = "durable catch-up"
 
 
-class Progress(enum.Enum):
+class FollowerState(enum.Enum):
     """What the leader's last answer told."""
 
     UNKNOWN = "unknown"
@@ -36,7 +36,9 @@ class Followed:
 
     __slots__ = ("is_full", "partition", "progress", "refusals", "resume_ms", "was_damaged")
 
-    def __init__(self, partition: HostedPartition, progress: Progress = Progress.UNKNOWN) -> None:
+    def __init__(
+        self, partition: HostedPartition, progress: FollowerState = FollowerState.UNKNOWN
+    ) -> None:
         self.partition = partition
         self.progress = progress
         self.is_full = False
@@ -56,13 +58,13 @@ class Followed:
     @property
     def is_caught_up(self) -> bool:
         """It held all committed records when it was last answered."""
-        return self.progress is Progress.CAUGHT_UP
+        return self.progress is FollowerState.CAUGHT_UP
 
     @property
     def channel(self) -> str:
         """That it is to be fetched over next."""
         is_durable = self.partition.config.flush_before_ack
-        if self.progress is Progress.BEHIND:
+        if self.progress is FollowerState.BEHIND:
             return DURABLE_CATCH_UP_CHANNEL if is_durable else CATCH_UP_CHANNEL
         return DURABLE_CHANNEL if is_durable else CHANNEL
 

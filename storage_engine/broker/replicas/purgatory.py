@@ -20,7 +20,7 @@ class Waiter(Protocol):
         ...
 
 
-class Deadline:
+class RequestDeadline:
     """Runs `expire` once after `delay_ms` unless cancelled first."""
 
     __slots__ = ("_done", "_timer")

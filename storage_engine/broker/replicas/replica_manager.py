@@ -16,7 +16,7 @@ from storage_engine.broker.replicas.end_of_turn import EndOfTurn
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, PartitionPorts, Role
 from storage_engine.broker.replicas.isr_writer import IsrWriter
-from storage_engine.broker.replicas.lease import Lease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.postponed_roles import PostponedRoles
 from storage_engine.broker.replicas.replica_failures import ReplicaFailures
 from storage_engine.broker.settings.topic_config import TopicConfig
@@ -81,7 +81,7 @@ class ReplicaManager:
         self._background = background
         self._codec_is_loaded = False
         self._stopped = False
-        self.lease = Lease(lease_valid)
+        self.lease = LeaderLease(lease_valid)
         self.durable_acks = DurableAcks(background, scheduler)
         isr = IsrWriter(metadata_store, scheduler, local=settings.broker_id, lease=self.lease)
         self._failures = ReplicaFailures(

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.transactions.partition_requests import Outcomes, answer_leaders
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock, Endpoint, Scheduler, TransportError
-from storage_engine.core.transactions.verification_guard import Question, VerificationGuards
+from storage_engine.core.transactions.verification_guard import Verification, VerificationGuards
 from storage_engine.protocol.apis.add_partitions_to_txn import (
     API,
     AddPartitionsToTxnRequest,
@@ -62,14 +62,14 @@ class _Asked:
     partition: TopicPartition
     transactional_id: str
     guards: VerificationGuards
-    question: Question
+    question: Verification
     enlists: bool
     times_again: int = TIMES_AGAIN
     """How often it may be asked once more."""
     waiting: list[_Waiter] = field(default_factory=list)
 
     @property
-    def key(self) -> tuple[int, Question]:
+    def key(self) -> tuple[int, Verification]:
         return id(self.guards), self.question
 
     @property
@@ -97,7 +97,7 @@ class Verifier:
         self._transport = transport
         self._scheduler = scheduler
         self._clock = clock
-        self._asked: dict[tuple[int, Question], _Asked] = {}
+        self._asked: dict[tuple[int, Verification], _Asked] = {}
         """By the identity of the guards, and question."""
         self._new: list[_Asked] = []
         self._waiting_bytes = 0
@@ -207,7 +207,7 @@ class Verifier:
             for asked in questions:
                 self._settle(asked, ErrorCode.NETWORK_EXCEPTION)
 
-        deadline = Deadline(self._scheduler, TIMEOUT_MS, expire)
+        deadline = RequestDeadline(self._scheduler, TIMEOUT_MS, expire)
 
         def on_time(outcomes: list[Outcomes]) -> None:
             if deadline.finish():

@@ -27,7 +27,7 @@ NO_MEMBER = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class MemberIdentity:
     """Whom a request says that it comes from."""
 
     member_id: str = NO_MEMBER
@@ -70,7 +70,7 @@ class Sync:
     writes: ClassVar[bool] = True
     request: int
     group_id: str
-    caller: Caller
+    caller: MemberIdentity
     protocol_type: str | None = None
     protocol: str | None = None
     assignments: Mapping[str, bytes] = field(default_factory=dict)
@@ -79,11 +79,11 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class MemberHeartbeat:
     writes: ClassVar[bool] = False
     request: int
     group_id: str
-    caller: Caller
+    caller: MemberIdentity
     at: Moment
 
 
@@ -94,7 +94,7 @@ class Leave:
     writes: ClassVar[bool] = True
     request: int
     group_id: str
-    members: tuple[Caller, ...]
+    members: tuple[MemberIdentity, ...]
     at: Moment
 
 
@@ -108,7 +108,7 @@ class CommitOffsets:
     writes: ClassVar[bool] = True
     request: int
     group_id: str
-    caller: Caller
+    caller: MemberIdentity
     offsets: Mapping[TopicPartition, OffsetRecord]
     producer: tuple[int, int] | None = None
     """Id and epoch."""
@@ -159,7 +159,7 @@ class TransactionEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class CheckDeadlines:
     """It is later: look for sessions and rebalances whose time is over."""
 
     writes: ClassVar[bool] = True
@@ -185,14 +185,14 @@ class TopicsDeleted:
 Event = (
     Join
     | Sync
-    | Heartbeat
+    | MemberHeartbeat
     | Leave
     | CommitOffsets
     | ReadOffsets
     | DeleteOffsets
     | DeleteGroup
     | TransactionEnded
-    | Tick
+    | CheckDeadlines
     | ExpireOffsets
     | TopicsDeleted
     | Replicated
@@ -203,7 +203,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeAt:
-    """Send a Tick when the monotonic clock shows this, and forget earlier ones."""
+    """Send a CheckDeadlines when the monotonic clock shows this, and forget earlier ones."""
 
     now_ms: int
 

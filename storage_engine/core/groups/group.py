@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import Caller, JoinedMember
-from storage_engine.core.groups.offsets import GroupOffsets
-from storage_engine.core.groups.records import NO_TIME, GroupRecord, MemberRecord
+from storage_engine.core.groups.events import JoinedMember, MemberIdentity
+from storage_engine.core.groups.offsets import CommittedOffsets
+from storage_engine.core.groups.records import NO_TIME, GroupMemberRecord, GroupRecord
 from storage_engine.core.groups.sizes import group_bytes, member_bytes
 from storage_engine.core.groups.subscription import CONSUMER, subscribed_topics
 
@@ -126,11 +126,11 @@ class Group:
     """Wall time of the last change that was recorded."""
     number: int = RESTORED
     """Of the last record about it."""
-    offsets: GroupOffsets = field(default_factory=GroupOffsets)
+    offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
 
     # --- members ---
 
-    def check(self, caller: Caller) -> ErrorCode:
+    def check(self, caller: MemberIdentity) -> ErrorCode:
         """NONE when the caller is a member; the generation is not looked at."""
         if caller.instance_id is not None:
             member_id = self.instances.get(caller.instance_id)
@@ -140,7 +140,7 @@ class Group:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if caller.member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def check_generation(self, caller: Caller) -> ErrorCode:
+    def check_generation(self, caller: MemberIdentity) -> ErrorCode:
         """NONE when the caller is a member of the present generation."""
         code = self.check(caller)
         if code is ErrorCode.NONE and caller.generation != self.generation:
@@ -242,7 +242,7 @@ class Group:
             leader=self.leader,
             state_ms=self.state_ms,
             members=tuple(
-                MemberRecord(
+                GroupMemberRecord(
                     member_id=m.member_id,
                     instance_id=m.instance_id,
                     client_id=m.client_id,

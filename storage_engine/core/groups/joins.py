@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import NO_MEMBER, Caller, GroupLog, Join, Joined
+from storage_engine.core.groups.events import NO_MEMBER, GroupLog, Join, Joined, MemberIdentity
 from storage_engine.core.groups.group import Group, GroupState, Member, chosen_protocol
 from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS, GroupSettings, Rebalances
 from storage_engine.core.groups.subscription import subscribed_topics
@@ -57,7 +57,7 @@ class Joins:
             self._refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         else:
             is_new = member_id == NO_MEMBER or (promised and event.instance_id is None)
-            caller = Caller(member_id=member_id, instance_id=event.instance_id)
+            caller = MemberIdentity(member_id=member_id, instance_id=event.instance_id)
             code = ErrorCode.NONE if is_new else group.check(caller)
             before = group.members.get(static_id or member_id)
             if code is ErrorCode.NONE and self._outgrows(group, event, before):

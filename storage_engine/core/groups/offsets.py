@@ -16,7 +16,7 @@ from storage_engine.core.groups.records import (
 from storage_engine.core.ids import TopicPartition
 
 
-class GroupOffsets:
+class CommittedOffsets:
     """Invariant: no transaction in `_pending` is without offsets."""
 
     __slots__ = ("_committed", "_pending")

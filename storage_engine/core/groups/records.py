@@ -36,7 +36,7 @@ RecordKey = GroupKey | OffsetKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberRecord:
+class GroupMemberRecord:
     """A member of the generation."""
 
     member_id: str
@@ -60,7 +60,7 @@ class GroupRecord:
     leader: str | None
     state_ms: int
     """Wall time since when the group is so."""
-    members: tuple[MemberRecord, ...] = ()
+    members: tuple[GroupMemberRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ REFUSALS_REMEMBERED = 1000
 hundred bytes, and clients choose the ids."""
 
 
-class ProducerBatch(NamedTuple):
+class SequencedBatch(NamedTuple):
     """One batch of a producer, as it was appended."""
 
     first_sequence: int
@@ -82,7 +82,7 @@ class ProducerEntry:
         producer_id: int,
         epoch: int,
         last_seen_ms: int,
-        batches: Iterable[ProducerBatch] = (),
+        batches: Iterable[SequencedBatch] = (),
         *,
         coordinator_epoch: int = NO_COORDINATOR_EPOCH,
     ) -> None:
@@ -90,11 +90,11 @@ class ProducerEntry:
         self.epoch = epoch
         self.last_seen_ms = last_seen_ms
         """By our clock: the times in batches may be those of events long past."""
-        self.batches: deque[ProducerBatch] = deque(batches, BATCHES_REMEMBERED)
+        self.batches: deque[SequencedBatch] = deque(batches, BATCHES_REMEMBERED)
         self.coordinator_epoch = coordinator_epoch
         """Of the transaction coordinator that wrote the producer's last marker."""
 
-    def find(self, epoch: int, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
+    def find(self, epoch: int, first_sequence: int, last_sequence: int) -> SequencedBatch | None:
         """The remembered batch of exactly these sequences."""
         if epoch != self.epoch:
             return None
@@ -161,7 +161,7 @@ class ProducerStates:
         last_sequence: int,
         *,
         in_transaction: bool = False,
-    ) -> ProducerBatch | None:
+    ) -> SequencedBatch | None:
         """None when the batch may be appended, the batch of the first time when it is a duplicate;
         else raises.
         """
@@ -181,7 +181,7 @@ class ProducerStates:
         epoch: int,
         first_sequence: int,
         last_sequence: int,
-    ) -> ProducerBatch | None:
+    ) -> SequencedBatch | None:
         if entry is None:
             self._check_first(producer_id, epoch, first_sequence)
             return None
@@ -274,7 +274,7 @@ class ProducerStates:
         self,
         producer_id: int,
         epoch: int,
-        batch: ProducerBatch,
+        batch: SequencedBatch,
         *,
         now_ms: int,
         in_transaction: bool = False,

@@ -73,7 +73,7 @@ class TransactionalIdKey:
 
 @dataclass(frozen=True, slots=True)
 class MemberKey:
-    """A producer id that JoinBatch gave out; none is ever used again."""
+    """A producer id that JoinMicroBatch gave out; none is ever used again."""
 
     producer_id: int
 
@@ -134,7 +134,7 @@ class MemberRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchEnd:
+class MemberEnd:
     """How a commit ended one member, until every marker of it is written."""
 
     producer_id: int
@@ -158,7 +158,7 @@ class LedgerRecord:
     """What one query has committed to one sink."""
 
     last: int = NO_BATCH
-    ends: tuple[BatchEnd, ...] = ()
+    ends: tuple[MemberEnd, ...] = ()
     origins: Mapping[TopicPartition, Origin] = field(default_factory=dict)
     """By source partition; of this query alone, the sink's are the highest of all its queries."""
     once_ms: int = NO_TIME

@@ -11,9 +11,9 @@ from storage_engine.core.groups.records import GroupKey, OffsetKey
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transactions.transaction_state import (
-    BatchEnd,
     LedgerKey,
     LedgerRecord,
+    MemberEnd,
     MemberKey,
     TransactionalIdKey,
     state_partition,
@@ -128,7 +128,7 @@ def test_a_commit_that_was_answered_is_not_aborted_where_its_ledger_can_not_be_r
 
 def test_two_ledgers_that_contradict_each_other_are_refused_and_the_others_go_on(cluster, caplog):
     other = Task(cluster, 0, query="other").join().wrote(A)
-    end = BatchEnd(5, 0, True, frozenset())
+    end = MemberEnd(5, 0, True, frozenset())
     record = transaction_records.encode_record(LedgerRecord(last=0, ends=(end,)))
     keys = [LedgerKey(SINK, QUERY), LedgerKey(SINK, "second")]
     write(

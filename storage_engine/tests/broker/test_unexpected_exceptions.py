@@ -26,7 +26,7 @@ from storage_engine.simulation.network import SimulatedTransport
 from storage_engine.simulation.requests import create_topic_request
 from storage_engine.simulation.zookeeper_session import SimulatedSession
 from storage_engine.tests.broker.settings_requests import SET, TOPIC, send_alter
-from storage_engine.zookeeper.call_window import Call, CallWindow
+from storage_engine.zookeeper.call_window import CallWindow, PendingCall
 from storage_engine.zookeeper.znodes import ControllerEpochZNode
 
 TP = TopicPartition("t", 0)
@@ -316,7 +316,7 @@ def test_settings_that_can_not_be_applied_keep_no_broker_from_starting(cluster, 
 # --- the session itself ---
 
 
-def call(name: str, replies: list[Any], **how: Any) -> Call:
+def call(name: str, replies: list[Any], **how: Any) -> PendingCall:
     class Result:
         exception = None
         value = name
@@ -324,7 +324,7 @@ def call(name: str, replies: list[Any], **how: Any) -> Call:
         def rawlink(self, on_result: Callable[[Any], None]) -> None:
             on_result(self)
 
-    return Call(
+    return PendingCall(
         **{
             "name": name,
             "path": f"/{name}",

@@ -4,7 +4,7 @@ group protocol; KIP-62, KIP-134, KIP-345, KIP-394, KIP-814."""
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import Caller, Joined
+from storage_engine.core.groups.events import Joined, MemberIdentity
 from storage_engine.core.groups.group import GroupState
 from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS
 from storage_engine.tests.core.group_bench import (
@@ -18,8 +18,10 @@ from storage_engine.tests.core.group_bench import (
 AT_ONCE = {"initial_delay_ms": 0}
 
 
-def caller(joined: Joined, instance_id: str | None = None) -> Caller:
-    return Caller(member_id=joined.member_id, generation=joined.generation, instance_id=instance_id)
+def caller(joined: Joined, instance_id: str | None = None) -> MemberIdentity:
+    return MemberIdentity(
+        member_id=joined.member_id, generation=joined.generation, instance_id=instance_id
+    )
 
 
 def test_the_first_members_are_gathered_for_as_long_as_others_come():
@@ -281,9 +283,9 @@ def test_an_operator_takes_static_members_out_by_their_instance_ids():
     bench.advance(200)
     bench.assign([bench.joined(each) for each in requests])
     codes = bench.leave(
-        Caller(instance_id="i1"),
-        Caller(instance_id="unknown"),
-        Caller(member_id="another", instance_id="i2"),
+        MemberIdentity(instance_id="i1"),
+        MemberIdentity(instance_id="unknown"),
+        MemberIdentity(member_id="another", instance_id="i2"),
     )
     assert codes == (
         ErrorCode.NONE,
@@ -382,8 +384,10 @@ def test_fifty_members_share_two_hundred_partitions_through_every_arrival_and_de
     for step in range(25):
         gone = members.pop(step % len(members))
         generation = bench.group().generation
-        assert bench.leave(Caller(member_id=gone)) == (ErrorCode.NONE,)
-        code = bench.error(bench.commit({T0: step}, Caller(member_id=gone, generation=generation)))
+        assert bench.leave(MemberIdentity(member_id=gone)) == (ErrorCode.NONE,)
+        code = bench.error(
+            bench.commit({T0: step}, MemberIdentity(member_id=gone, generation=generation))
+        )
         assert code is ErrorCode.UNKNOWN_MEMBER_ID
         settle()
     assert bench.group().state is GroupState.STABLE

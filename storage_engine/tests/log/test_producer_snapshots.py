@@ -8,8 +8,8 @@ from crc32c import crc32c
 from storage_engine.core.retained.producer_state import (
     ANY_FORGOTTEN,
     NONE_FORGOTTEN,
-    ProducerBatch,
     ProducerStates,
+    SequencedBatch,
 )
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.log.files.disk import REAL_DISK
@@ -27,11 +27,11 @@ def some_states() -> ProducerStates:
     for producer_id in (1, 1 << 40):
         for number in range(7):
             states.record(
-                producer_id, 3, ProducerBatch(number, number, number, number, 1000), now_ms=50
+                producer_id, 3, SequencedBatch(number, number, number, number, 1000), now_ms=50
             )
-    states.record(4, 0, ProducerBatch(0, 0, 60, 60, 1000), now_ms=60, in_transaction=True)
+    states.record(4, 0, SequencedBatch(0, 0, 60, 60, 1000), now_ms=60, in_transaction=True)
     for producer_id in (5, 6):
-        batch = ProducerBatch(0, 0, 60 + producer_id, 60 + producer_id, 1000)
+        batch = SequencedBatch(0, 0, 60 + producer_id, 60 + producer_id, 1000)
         states.record(producer_id, 2, batch, now_ms=70, in_transaction=True)
     states.record_marker(5, 2, TransactionMarker(False, 9), offset=70, now_ms=77)
     return states

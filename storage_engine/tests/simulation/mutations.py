@@ -13,7 +13,7 @@ from unittest.mock import patch
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.isr_writer import IsrWriter
-from storage_engine.broker.replicas.lease import Lease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests import fetch_reads
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
@@ -228,12 +228,12 @@ def served_above_the_high_watermark(stack: ExitStack) -> None:
 
 @mutation
 def lease_ignored(stack: ExitStack) -> None:
-    set_attribute(stack, Lease, "check", lambda self: None)
+    set_attribute(stack, LeaderLease, "check", lambda self: None)
 
 
 @mutation
 def fence_ignored(stack: ExitStack) -> None:
-    set_attribute(stack, Lease, "fence", lambda self: None)
+    set_attribute(stack, LeaderLease, "fence", lambda self: None)
 
 
 @mutation

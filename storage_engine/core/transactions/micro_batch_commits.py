@@ -2,7 +2,7 @@
 record commits those that the driver names. Its one rule: a batch is committed by the record of its
 (sink, query) ledger, all of it and once, or not at all.
 
-    CommitBatch, in this order                            because otherwise
+    CommitMicroBatch, in this order                            because otherwise
     0 a newer run was seen: RUN_REPLACED                  two drivers take turns with one counter
     1 batch <= last: ALREADY_COMMITTED; listed members    a commit whose answer was lost, or that
       that are open still are aborted                     another driver did, never succeeds; an
@@ -35,17 +35,17 @@ from dataclasses import replace
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.sink_ledgers import Ledger, SinkLedgers
+from storage_engine.core.transactions.sink_ledgers import SinkLedger, SinkLedgers
 from storage_engine.core.transactions.sink_names import is_once
 from storage_engine.core.transactions.sink_origins import MOST_ORIGIN_BYTES, advanced
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
-    CommitBatch,
-    CommittedBatch,
+    CommitMicroBatch,
+    CommittedMicroBatch,
     EnlistPartitions,
-    Heartbeat,
-    JoinBatch,
+    JoinMicroBatch,
     MarkersWritten,
+    MicroBatchHeartbeat,
     SendMarkers,
     TransactionAnswer,
     TransactionLog,
@@ -54,9 +54,9 @@ from storage_engine.core.transactions.transaction_events import (
 from storage_engine.core.transactions.transaction_state import (
     NO_PRODUCER_ID,
     NO_TIME,
-    BatchEnd,
     LedgerKey,
     LedgerRecord,
+    MemberEnd,
     MemberKey,
     MemberRecord,
     NumbersKey,
@@ -87,7 +87,7 @@ class _Member:
         return self.record.ledger, self.record.batch
 
 
-class BatchCommits:
+class MicroBatchCommits:
     """All sinks of one partition of the state log."""
 
     def __init__(
@@ -158,12 +158,12 @@ class BatchCommits:
 
     # --- requests of tasks ---
 
-    def join(self, event: JoinBatch) -> None:
+    def join(self, event: JoinMicroBatch) -> None:
         log = self._log
         if not 0 < event.timeout_ms <= self._timeout_max_ms:
             log.refuse(event.request, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
             return
-        key = LedgerKey(event.sink, event.query)
+        key = event.ledger_key
         replaced, seen_at = self._ledgers.note_run(event)
         ledger = self._ledgers.of(key)
         seen_at = max(seen_at, ledger.seen_at)
@@ -176,7 +176,7 @@ class BatchCommits:
         # It may still be lost: so is this answer then, which waits for it or for a record behind.
         committed = self._ledgers.committed(key, event.batch)
         if committed is not None:
-            self._tell_committed(event, committed, seen_at)
+            self._answer_committed(event, committed, seen_at)
             return
         refusal = self._ledgers.number_refusal(key, event.owner)
         if refusal is not ErrorCode.NONE:
@@ -207,12 +207,14 @@ class BatchCommits:
         )
         log.answer(answer, after=member.seen_at)
 
-    def _tell_committed(self, event: JoinBatch, committed: CommittedBatch, seen_at: int) -> None:
+    def _answer_committed(
+        self, event: JoinMicroBatch, committed: CommittedMicroBatch, seen_at: int
+    ) -> None:
         """With the sink's origins, so that the task sees whether its rows are among them."""
         origins = self._ledgers.origins_of(event.sink)
         answer = TransactionAnswer(
             request=event.request,
-            error=_told_of(committed, event.owner),
+            error=_refusal_of(committed, event.owner),
             origins=dict(origins.offsets),
             committed=committed,
         )
@@ -238,8 +240,8 @@ class BatchCommits:
         else:
             self._log.answer(TransactionAnswer(request=event.request), after=member.seen_at)
 
-    def heartbeat(self, event: Heartbeat) -> None:
-        batch = LedgerKey(event.sink, event.query), event.batch
+    def heartbeat(self, event: MicroBatchHeartbeat) -> None:
+        batch = event.ledger_key, event.batch
         if batch in self._touched:
             self._touched[batch] = event.now_ms
             self._log.emit(TransactionAnswer(request=event.request))
@@ -248,10 +250,10 @@ class BatchCommits:
 
     # --- requests of the driver ---
 
-    def commit(self, event: CommitBatch) -> None:
+    def commit(self, event: CommitMicroBatch) -> None:
         """The five steps; none is done while what it looks at may still be lost."""
         log = self._log
-        key = LedgerKey(event.sink, event.query)
+        key = event.ledger_key
         ledger = self._ledgers.of(key)
         if log.in_flight(ledger.seen_at):
             log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -280,7 +282,7 @@ class BatchCommits:
             log.answer(TransactionAnswer(request=event.request), after=ledger.seen_at)
 
     def abort(self, event: AbortMembers) -> None:
-        key = LedgerKey(event.sink, event.query)
+        key = event.ledger_key
         aborted_at = self._abort_listed(key, event.members, None)
         self._log.answer(TransactionAnswer(request=event.request), after=aborted_at)
 
@@ -312,18 +314,16 @@ class BatchCommits:
 
     # --- the rules of a commit, one by one ---
 
-    def _commit_refusal(self, event: CommitBatch, ledger: Ledger) -> ErrorCode:
+    def _commit_refusal(self, event: CommitMicroBatch, ledger: SinkLedger) -> ErrorCode:
         if self._is_committed(event, ledger):
-            committed = self._ledgers.committed(LedgerKey(event.sink, event.query), event.batch)
-            return _told_of(committed or CommittedBatch(), event.owner)
+            committed = self._ledgers.committed(event.ledger_key, event.batch)
+            return _refusal_of(committed or CommittedMicroBatch(), event.owner)
         if event.drained > 0:
             return ErrorCode.NOT_COMMITTED
-        refusal = self._ledgers.number_refusal(LedgerKey(event.sink, event.query), event.owner)
+        refusal = self._ledgers.number_refusal(event.ledger_key, event.owner)
         if refusal is not ErrorCode.NONE:
             return refusal
-        if event.origins and not self._ledgers.has_room(
-            LedgerKey(event.sink, event.query), event.origins
-        ):
+        if event.origins and not self._ledgers.has_room(event.ledger_key, event.origins):
             return ErrorCode.MESSAGE_TOO_LARGE
         if self._markers_are_missing(ledger):
             return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -331,29 +331,29 @@ class BatchCommits:
             return ErrorCode.MEMBER_LOST
         return ErrorCode.NONE
 
-    def _is_committed(self, event: CommitBatch, ledger: Ledger) -> bool:
-        key = LedgerKey(event.sink, event.query)
+    def _is_committed(self, event: CommitMicroBatch, ledger: SinkLedger) -> bool:
+        key = event.ledger_key
         return self._ledgers.committed(key, event.batch) is not None
 
-    def _markers_are_missing(self, ledger: Ledger) -> bool:
+    def _markers_are_missing(self, ledger: SinkLedger) -> bool:
         return bool(ledger.record.ends)
 
-    def _a_member_is_lost(self, event: CommitBatch) -> bool:
-        batch = LedgerKey(event.sink, event.query), event.batch
+    def _a_member_is_lost(self, event: CommitMicroBatch) -> bool:
+        batch = event.ledger_key, event.batch
         for producer_id, epoch in event.members:
             member = self._open_member(producer_id, epoch)
             if member is None or member.batch != batch:
                 return True
         return False
 
-    def _origins_moved(self, event: CommitBatch) -> bool:
+    def _origins_moved(self, event: CommitMicroBatch) -> bool:
         """Whether another query has copied, since a member joined, from where its rows are."""
         if not event.members or not event.origins:
             return False
         joined = min(self._members[each].record.origin_clock for each, _ in event.members)
         return self._ledgers.origins_of(event.sink).moved_since(joined, event.query, event.origins)
 
-    def _write_commit(self, event: CommitBatch, key: LedgerKey, ledger: Ledger) -> None:
+    def _write_commit(self, event: CommitMicroBatch, key: LedgerKey, ledger: SinkLedger) -> None:
         winners = {producer_id for producer_id, _ in event.members}
         swept = sorted(
             producer_id
@@ -361,7 +361,7 @@ class BatchCommits:
             if producer_id in winners or self._members[producer_id].record.batch <= event.batch
         )
         ends = tuple(
-            BatchEnd(
+            MemberEnd(
                 producer_id,
                 self._members[producer_id].record.epoch,
                 producer_id in winners,
@@ -386,13 +386,13 @@ class BatchCommits:
         self._ledgers.write(key, ledger, record)
         self._send_ends(key, ledger)
 
-    def _carried(self, ledger: Ledger) -> tuple[BatchEnd, ...]:
+    def _carried(self, ledger: SinkLedger) -> tuple[MemberEnd, ...]:
         """Ends whose markers are not all written: this record takes the place of theirs."""
         return ledger.record.ends
 
     # --- ends ---
 
-    def _send_ends(self, key: LedgerKey, ledger: Ledger) -> None:
+    def _send_ends(self, key: LedgerKey, ledger: SinkLedger) -> None:
         """See to the markers, as soon as the record can't be lost."""
         ends = ledger.record.ends
         ledger.unmarked = {end.producer_id: set(end.partitions) for end in ends}
@@ -410,7 +410,7 @@ class BatchCommits:
 
         self._log.after(ledger.seen_at, send)
 
-    def _drop_ended(self, key: LedgerKey, ledger: Ledger) -> None:
+    def _drop_ended(self, key: LedgerKey, ledger: SinkLedger) -> None:
         """Forget members, once every marker of the commit is written; the ledger says so last."""
         if any(ledger.unmarked.values()) or not ledger.record.ends:
             return
@@ -484,7 +484,7 @@ class BatchCommits:
             self._touched.pop(member.batch, None)
 
 
-def _told_of(committed: CommittedBatch, owner: str) -> ErrorCode:
+def _refusal_of(committed: CommittedMicroBatch, owner: str) -> ErrorCode:
     """A number belongs to the query that has committed it, or to no query."""
     is_same = committed.owner == owner
     return ErrorCode.ALREADY_COMMITTED if is_same else ErrorCode.BATCH_ID_TAKEN
