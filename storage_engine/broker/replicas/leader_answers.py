@@ -146,7 +146,9 @@ class LeaderAnswers:
         if offset < replica_log.log_start_offset:
             replica_log.truncation.truncate_fully_and_start_at(offset)
         else:
-            replica_log.truncation.truncate_to(offset)
+            # Lower than asked for where `offset` lies within a batch.
+            end_offset = replica_log.truncation.truncate_to(offset)
+            partition.follower_high_watermark = min(partition.follower_high_watermark, end_offset)
 
     def _on_error(self, followed: Followed, answer: FetchPartitionResponse) -> None:
         partition = followed.partition

@@ -17,6 +17,10 @@ from storage_engine.core.groups.records import GroupKey
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 """How long one that has never been in a generation may wait to be. Kafka's, and not a setting."""
 
+AWAY_MS = 1_000
+"""How long static members that are away are waited for at least before they are looked for again:
+their own rebalance timeout may be none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
@@ -80,7 +84,7 @@ class Rebalances:
         joined = [m for m in group.members.values() if m.joining is not None]
         if group.members and not joined:
             # Static members that are away keep their part until their sessions end.
-            group.join_deadline_ms = at.now_ms + group.rebalance_timeout_ms
+            group.join_deadline_ms = at.now_ms + max(AWAY_MS, group.rebalance_timeout_ms)
             return
         group.join_deadline_ms = None
         group.generation += 1

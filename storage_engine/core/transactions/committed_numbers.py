@@ -80,8 +80,8 @@ class CommittedNumbers:
     def move(self, key: NumbersKey, is_settled: Callable[[int], bool]) -> list[int]:
         """Move the oldest numbers with a ledger into the intervals, when there are many; whoever
         calls writes their tombstones. `is_settled`: nothing may happen to that ledger any more."""
-        part = self._parts[key]
-        if len(part.newest) < 2 * LEDGERS_KEPT:
+        part = self._parts.get(key)
+        if part is None or len(part.newest) < 2 * LEDGERS_KEPT:
             return []
         many = min(len(part.newest) - LEDGERS_KEPT, MOST_MOVED)
         oldest = list(islice(part.newest, many))

@@ -4,7 +4,7 @@ group protocol; KIP-62, KIP-134, KIP-345, KIP-394, KIP-814."""
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import Joined, MemberIdentity
+from storage_engine.core.groups.events import CheckDeadlines, Joined, MemberIdentity
 from storage_engine.core.groups.group import GroupState
 from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS
 from storage_engine.tests.core.group_bench import (
@@ -275,6 +275,24 @@ def test_two_that_start_with_one_instance_id_are_not_both_members():
     assert bench.error(first) is ErrorCode.FENCED_INSTANCE_ID
     bench.advance(200)
     assert len(bench.joined(second).members) == 1
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 1])
+def test_a_static_member_without_a_rebalance_timeout_is_looked_for_once_in_a_while(timeout_ms):
+    bench = GroupBench(**AT_ONCE)
+    _, first = bench.enter()
+    static = bench.join(instance_id="i", rebalance_timeout_ms=timeout_ms)
+    again = bench.join(bench.joined(first).member_id)
+    leader, _ = bench.assign([bench.joined(again), bench.joined(static)])
+    bench.leave(caller(leader))
+    ticks, end_ms = 0, bench.now_ms + SESSION_MS // 2
+    while bench.wake_ms is not None and bench.wake_ms <= end_ms and ticks < 100:
+        ticks += 1
+        bench.now_ms, bench.wake_ms = max(bench.now_ms, bench.wake_ms), None
+        bench.step(CheckDeadlines(at=bench.at))
+    assert ticks <= 6
+    bench.advance(SESSION_MS)
+    assert bench.group().state is GroupState.EMPTY
 
 
 def test_an_operator_takes_static_members_out_by_their_instance_ids():
