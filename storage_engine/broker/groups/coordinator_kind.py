@@ -69,7 +69,7 @@ def _load_codec() -> StateCodec[GroupEntry, GroupContent]:
 
 
 def on_marker_written(coordinators: GroupCoordinators) -> Callable[[MarkerTarget], None]:
-    """What the broker is to do with each marker that it has appended."""
+    """A function that tells the group coordinator of a partition about each marker there."""
 
     def on_written(target: MarkerTarget) -> None:
         if target.partition.topic == GROUP_OFFSETS_TOPIC:
@@ -81,7 +81,7 @@ def on_marker_written(coordinators: GroupCoordinators) -> Callable[[MarkerTarget
 
 
 class _GroupCarrier:
-    """Of one coordinator. Of the times at which it wants to be woken the last one counts."""
+    """Timers and topic look-ups of one coordinator. Only the last WakeAt counts."""
 
     def __init__(
         self, runner: GroupRunner, topics: TopicPorts, scheduler: Scheduler, clock: Clock

@@ -3,7 +3,7 @@
 Rule: a partition is in at most one of them. It changes the channel when its own answer has been
 taken, never while it is asked for, so no offset is fetched twice and none is left out; its next
 fetch, over the other channel, begins at the end of its log as every fetch does. Source: R-REP2,
-document 001 (LeaderAndIsrRequest, step 7).
+R-CTL3.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class FetcherManager:
         return next((f.heard_ms for f in self._fetchers.values() if tp in f), None)
 
     def remove(self, tp: TopicPartition) -> None:
-        """Stop following; idle loops are closed (document 001, step 7)."""
+        """Stop following; idle loops are closed."""
         key, _ = self._take_out(tp)
         self._close_idle(key)
 

@@ -18,12 +18,12 @@ from storage_engine.protocol.apis.fetch import FetchPartition
 CHANNEL = "fetch"
 CATCH_UP_CHANNEL = "catch-up"
 DURABLE_CHANNEL = "durable fetch"
-"""Of the partitions that are flushed before a fetch acknowledges them."""
+"""For partitions that are flushed before a fetch acknowledges them."""
 DURABLE_CATCH_UP_CHANNEL = "durable catch-up"
 
 
 class FollowerState(enum.Enum):
-    """What the leader's last answer told."""
+    """Whether the replica is behind, as the leader's last answer showed."""
 
     UNKNOWN = "unknown"
     BEHIND = "behind"
@@ -62,14 +62,14 @@ class Followed:
 
     @property
     def channel(self) -> str:
-        """That it is to be fetched over next."""
+        """The channel over which it is to be fetched next."""
         is_durable = self.partition.config.flush_before_ack
         if self.progress is FollowerState.BEHIND:
             return DURABLE_CATCH_UP_CHANNEL if is_durable else CATCH_UP_CHANNEL
         return DURABLE_CHANNEL if is_durable else CHANNEL
 
     def wanted(self, max_bytes: int) -> FetchPartition:
-        """What to ask the leader for."""
+        """The entry for this partition in the next fetch."""
         partition = self.partition
         replica_log = partition.log
         return FetchPartition(

@@ -1,8 +1,7 @@
 """Requests that wait: produces for their followers, fetches for data.
 
 Rule: a waiter is answered exactly once, by whichever comes first: its condition, its time, or the
-end of its partition's role. Callback-driven: no asyncio, no threads. Source: R-NET2, document 001
-(the four conditions of a fetch).
+end of its partition's role. Callback-driven: no asyncio, no threads. Source: R-NET2.
 """
 
 from collections.abc import Callable

@@ -369,7 +369,7 @@ class ReplicaManager:
 
     @property
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """Of all logs that are here."""
+        """The high watermark of every log on this broker, by partition."""
         return {
             # Not hosted yet: what was known at the start stays true.
             **{tp: self._logs.high_watermark(tp) for tp in self._logs.logs},

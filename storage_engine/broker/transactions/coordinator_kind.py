@@ -46,7 +46,7 @@ PLAN = StateTopicPlan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerPorts:
-    """What markers are sent with."""
+    """The parts of the broker that are needed to send markers."""
 
     broker_id: int
     writes: MarkerWrites
@@ -83,7 +83,7 @@ def _load_codec() -> StateCodec[StateEntry, StateContent]:
 
 
 class _Markers:
-    """Of one coordinator."""
+    """Sends the markers of one coordinator."""
 
     def __init__(self, runner: TransactionRunner, ports: MarkerPorts) -> None:
         self._runner = runner

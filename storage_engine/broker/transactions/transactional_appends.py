@@ -19,7 +19,7 @@ from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.sink_names import is_member
-from storage_engine.core.transactions.verification_guard import Verification
+from storage_engine.core.transactions.verification_guard import TransactionVerification
 from storage_engine.log.appending.append_result import AppendOutcome
 from storage_engine.protocol.apis.produce import (
     FIRST_THAT_ENLISTS,
@@ -169,7 +169,7 @@ class _TransactionalAppend:
             hosted.note_refused(records, failure)
         self._on_outcome(failure.as_outcome())
 
-    def write(self, records: memoryview, verification: Verification) -> None:
+    def write(self, records: memoryview, verification: TransactionVerification) -> None:
         """Append; the records may have to be prepared, and a marker may come in the meantime."""
 
         def refusal() -> KafkaError | None:
@@ -186,7 +186,7 @@ class _TransactionalAppend:
             refusal=refusal,
         )
 
-    def _is_valid(self, verification: Verification) -> bool:
+    def _is_valid(self, verification: TransactionVerification) -> bool:
         """Whether nothing has happened to the transaction since it was verified, under the same
         leader epoch."""
         hosted = self._replicas.get(self._tp)

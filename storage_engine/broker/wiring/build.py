@@ -120,7 +120,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         cluster,
         replicas=manager,
         coordinators=coordinators,
-        strays=upkeep.strays,
+        orphaned_logs=upkeep.orphaned_logs,
     )
     return BrokerParts(
         ports=ports,

@@ -30,8 +30,8 @@ from storage_engine.core.groups.events import (
     Leave,
     Left,
     MemberHeartbeat,
-    MemberIdentity,
     ReadOffsets,
+    RequestingMember,
     Sync,
     TopicsDeleted,
     TransactionEnded,
@@ -200,7 +200,7 @@ class GroupCoordinator:
         self._plan(group)
         self._log.answer(Left(request=event.request, codes=tuple(codes)), after=group.number)
 
-    def _member_that_leaves(self, group: Group, caller: MemberIdentity) -> Member | ErrorCode:
+    def _member_that_leaves(self, group: Group, caller: RequestingMember) -> Member | ErrorCode:
         if not caller.member_id and caller.instance_id is not None:
             # An operator takes a static member out, whoever it is at present.
             member_id = group.instances.get(caller.instance_id)
@@ -208,7 +208,7 @@ class GroupCoordinator:
         code = group.check(caller)
         return group.members[caller.member_id] if code is ErrorCode.NONE else code
 
-    def _group_of(self, group_id: str, caller: MemberIdentity) -> tuple[Group | None, ErrorCode]:
+    def _group_of(self, group_id: str, caller: RequestingMember) -> tuple[Group | None, ErrorCode]:
         """The group whose present generation the caller is in, or why there is none."""
         if not group_id:
             return None, ErrorCode.INVALID_GROUP_ID

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import NO_MEMBER, GroupLog, Join, Joined, MemberIdentity
+from storage_engine.core.groups.events import NO_MEMBER, GroupLog, Join, Joined, RequestingMember
 from storage_engine.core.groups.group import Group, GroupState, Member, chosen_protocol
 from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS, GroupSettings, Rebalances
 from storage_engine.core.groups.subscription import subscribed_topics
@@ -23,7 +23,7 @@ fill the memory."""
 
 
 class Joins:
-    """Of all groups of one coordinator."""
+    """JoinGroup requests to one coordinator."""
 
     def __init__(self, log: GroupLog, settings: GroupSettings, rebalances: Rebalances) -> None:
         self._log = log
@@ -31,7 +31,7 @@ class Joins:
         self._rebalances = rebalances
 
     def check(self, event: Join) -> ErrorCode:
-        """What can be said without looking at the group."""
+        """Checks of the request that do not depend on the group."""
         settings = self._settings
         if not event.group_id:
             return ErrorCode.INVALID_GROUP_ID
@@ -57,7 +57,7 @@ class Joins:
             self._refuse(group, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         else:
             is_new = member_id == NO_MEMBER or (promised and event.instance_id is None)
-            caller = MemberIdentity(member_id=member_id, instance_id=event.instance_id)
+            caller = RequestingMember(member_id=member_id, instance_id=event.instance_id)
             code = ErrorCode.NONE if is_new else group.check(caller)
             before = group.members.get(static_id or member_id)
             if code is ErrorCode.NONE and self._outgrows(group, event, before):

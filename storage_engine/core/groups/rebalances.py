@@ -24,7 +24,7 @@ their own rebalance timeout may be none."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """What a coordinator takes from the broker's settings, as they are at present."""
+    """The settings of the broker that a coordinator uses."""
 
     initial_delay_ms: int = 3_000
     min_session_timeout_ms: int = 6_000
@@ -32,11 +32,11 @@ class GroupSettings:
     max_size: int = 2**31 - 1
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
     record_max_bytes: int = 8 << 20
-    """Of one group."""
+    """Limit of members in one group."""
 
 
 class Rebalances:
-    """Of all groups of one coordinator."""
+    """Rebalances of all groups of one coordinator."""
 
     def __init__(self, log: GroupLog, settings: GroupSettings) -> None:
         self._log = log
@@ -121,7 +121,7 @@ class Rebalances:
             self.remove(group, last, ErrorCode.INVALID_REQUEST)
 
     def joined(self, group: Group, member: Member, request: int) -> Joined:
-        """What a member hears of the present generation."""
+        """The answer to a member's JoinGroup in the present generation."""
         leads = member.member_id == group.leader
         return Joined(
             request=request,

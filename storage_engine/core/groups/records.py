@@ -96,7 +96,7 @@ class GroupContent:
     groups: dict[str, GroupRecord] = field(default_factory=dict)
     offsets: dict[OffsetKey, PlacedOffset] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, PlacedOffset]] = field(default_factory=dict)
-    """Of open transactions, by producer id."""
+    """Offsets of open transactions, by producer id."""
     next_order: int = 0
 
     def __len__(self) -> int:

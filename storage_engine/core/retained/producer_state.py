@@ -1,4 +1,4 @@
-"""What a log knows of its idempotent producers. Its one rule: within an epoch a producer's sequence
+"""The state of a log's idempotent producers. Rule: within an epoch a producer's sequence
 has no gap and no repeat.
 
 For each producer id the newest epoch and the last five batches are kept: five, because a client may
@@ -89,10 +89,10 @@ class ProducerEntry:
         self.producer_id = producer_id
         self.epoch = epoch
         self.last_seen_ms = last_seen_ms
-        """By our clock: the times in batches may be those of events long past."""
+        """By the broker's clock: the times in batches may be those of events long past."""
         self.batches: deque[SequencedBatch] = deque(batches, BATCHES_REMEMBERED)
         self.coordinator_epoch = coordinator_epoch
-        """Of the transaction coordinator that wrote the producer's last marker."""
+        """Epoch of the transaction coordinator that wrote the producer's last marker."""
 
     def find(self, epoch: int, first_sequence: int, last_sequence: int) -> SequencedBatch | None:
         """The remembered batch of exactly these sequences."""
@@ -200,7 +200,7 @@ class ProducerStates:
         return duplicate
 
     def _check_first(self, producer_id: int, epoch: int, first_sequence: int) -> None:
-        """Of a producer without a batch here."""
+        """The state of a producer without a batch here."""
         refused = self._refused.get(producer_id)
         if (
             refused is not None
@@ -236,7 +236,7 @@ class ProducerStates:
             del self._refused[next(iter(self._refused))]
 
     def next_sequence(self, producer_id: int, epoch: int) -> int:
-        """That of the first record that the producer writes next under this epoch."""
+        """The sequence of the first record that the producer writes next under this epoch."""
         entry = self._entries.get(producer_id)
         if entry is None or entry.epoch != epoch or not entry.batches:
             return 0

@@ -65,7 +65,7 @@ from storage_engine.core.transactions.transaction_state import (
 )
 
 MEMBER_EPOCH = 0
-"""Of every member: its producer id is never used again, so that there is nothing to fence."""
+"""The epoch of every member: no producer id is used again, so there is nothing to fence."""
 
 Batch = tuple[LedgerKey, int]
 
@@ -103,7 +103,7 @@ class MicroBatchCommits:
         self._expiration_ms = max(expiration_ms, timeout_max_ms)
         """No attempt and no driver of a batch is at work for longer."""
         self._members: dict[int, _Member] = {}
-        """By producer id: open ones, and those that abort by themselves."""
+        """By producer id, members that are open and those whose abort is not complete."""
         self._ledgers = SinkLedgers(log, most_origin_bytes)
         self._ending: dict[int, LedgerKey] = {}
         """The ledger that carries a producer's end."""
@@ -111,7 +111,7 @@ class MicroBatchCommits:
         """When an attempt of a batch with open members was last heard of; monotonic."""
 
     def ledger(self, key: LedgerKey) -> LedgerRecord | None:
-        """What is known of it, replicated or not."""
+        """The newest record of the ledger, replicated or not."""
         ledger = self._ledgers.get(key)
         return None if ledger is None else ledger.record
 
@@ -123,7 +123,7 @@ class MicroBatchCommits:
         return self._ledgers.numbers.record(key)
 
     def members(self) -> Iterator[tuple[int, MemberRecord]]:
-        """Of every producer id that has not ended."""
+        """The records of all members that have not ended, by producer id."""
         return ((producer_id, member.record) for producer_id, member in self._members.items())
 
     def restore(

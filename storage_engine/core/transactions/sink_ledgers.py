@@ -60,7 +60,7 @@ class SinkLedger:
         self.seen_at = seen_at
         """Number of its newest record."""
         self.unmarked: dict[int, set[TopicPartition]] = {}
-        """By producer id, of the ends in `record`: where the marker is not acknowledged."""
+        """By producer id of the ends in `record`, partitions whose marker is not acknowledged."""
         self.members: set[int] = set()
         """The open ones, by producer id."""
         self.left_alone_at: int | None = None
@@ -71,14 +71,14 @@ class SinkLedger:
 
 
 class SinkLedgers:
-    """By sink and query."""
+    """The ledgers of one coordinator, by sink and query."""
 
     def __init__(self, log: TransactionLog, most_origin_bytes: int) -> None:
         self._log = log
         self._most_origin_bytes = most_origin_bytes
         self._ledgers: dict[LedgerKey, SinkLedger] = {}
         self._origins: dict[str, SinkOrigins] = {}
-        """By sink; of those that have any."""
+        """The origins of each sink that has any."""
         self.numbers = CommittedNumbers(log)
         self._unreadable: Set[StateKey] = frozenset()
         """Keys whose record means nothing here: nothing may take its place."""
@@ -101,7 +101,7 @@ class SinkLedgers:
         self._ledgers[key] = ledger
 
     def drop_empty(self, key: LedgerKey) -> None:
-        """Of a query that has committed nothing and is not at work, as after an abort."""
+        """Drop the ledger of a query that has committed nothing and is not at work."""
         ledger = self._ledgers.get(key)
         if ledger is not None and not ledger.members and ledger.record == LedgerRecord():
             del self._ledgers[key]

@@ -1,4 +1,4 @@
-"""What goes into a transaction coordinator and what comes out of it.
+"""Events and effects of a transaction coordinator.
 
 Rule: a request carries a number of the driver's, and gets exactly one answer with that number, at
 once or when a record is replicated. Source: KIP-98, KIP-890, R-SPARK2.
@@ -111,9 +111,9 @@ class RunRequest(MicroBatchRequest):
     """A request that names the run of the query."""
 
     owner: str = ""
-    """Of a named batch write: the streaming query that it is a part of, if it is."""
+    """The streaming query that a named batch write is a part of; empty: none."""
     run: UUID | None = None
-    """Of the streaming query; None where nobody tells."""
+    """The run of the streaming query; None where the client does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +237,7 @@ class CommittedMicroBatch:
     """Who has committed a batch, as far as it is still known."""
 
     owner: str = ""
-    """Of a named batch write, as in RunRequest."""
+    """As in RunRequest."""
     run: UUID | None = None
     rows: int = NO_ROWS
     winner: int = NO_PRODUCER_ID

@@ -1,4 +1,4 @@
-"""What a transaction coordinator keeps in its log: keys, records, and the states of a transaction.
+"""Keys and records of a transaction coordinator's log, and the states of a transaction.
 Its one rule: the newest record of each key is all that a new coordinator needs.
 
     key                    record              ends when
@@ -165,11 +165,11 @@ class LedgerRecord:
     """When a query that nobody can repeat has committed; NO_TIME for all others, which are kept for
     ever."""
     owner: str = ""
-    """Of a named batch write: the streaming query that it is a part of, if it is."""
+    """The streaming query that a named batch write is a part of; empty: none."""
     run: UUID | None = None
     """The run of the query that has committed `last`, where it was told."""
     rows: int = NO_ROWS
-    """In the batch `last`."""
+    """Rows of the batch `last`."""
     winner: int = NO_PRODUCER_ID
     """One of the members that have written `last`: who names it asks about a commit of its own."""
     runs: tuple[UUID, ...] = ()

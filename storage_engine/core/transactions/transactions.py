@@ -67,7 +67,7 @@ MAX_MESSAGE_BYTES = 16 << 20
 """`max.message.bytes` of the log: no record may be larger."""
 
 OTHER_BYTES = 128 << 10
-"""What a record of origins has beside them: names, runs, the ends of a commit of some tasks."""
+"""Room in a record of origins for the rest: names, runs, the ends of a commit of some tasks."""
 
 
 def refusal(request: int, error: ErrorCode) -> TransactionAnswer:
@@ -95,9 +95,9 @@ class TransactionCoordinator:
             expiration_ms=expiration_ms,
             most_origin_bytes=max_message_bytes - min(max_message_bytes // 2, OTHER_BYTES),
         )
-        """To look at, as `producers` is."""
+        """To be read only, as `producers`."""
         self._unreadable: set[StateKey] = set()
-        """What has a record that means nothing here, and members that such a record may have
+        """Keys whose record this version can't read, and members that such a record may have
         committed: they stay as they are until a coordinator that can read it leads."""
         self._blind_sinks: set[str] = set()
         """With a ledger among them, whose origins nobody knows."""
@@ -181,7 +181,7 @@ class TransactionCoordinator:
         return self._log.take_effects()
 
     def _needs_unreadable(self, event: Event) -> bool:
-        """Whether its answer would depend on a record that means nothing here."""
+        """Whether its answer would depend on a record that this version can't read."""
         if not self._unreadable.isdisjoint((*_keys(event), *_member_keys(event))):
             return True
         # Each join is told up to where sources are copied, which any ledger of the sink may say.
@@ -218,7 +218,7 @@ class TransactionCoordinator:
 
 
 def _member_keys(event: Event) -> Iterator[StateKey]:
-    """Of the members that a request is about. A commit is not among them: it is told that a member
+    """Keys of the members that a request is about. A commit has none: it is answered that a member
     is lost, and the batch is written again."""
     match event:
         case EnlistPartitions() | VerifyMember():

@@ -10,8 +10,8 @@ begins with an empty table: it asks again. Source: KIP-890, R-SPARK2.
 from typing import NamedTuple
 
 
-class Verification(NamedTuple):
-    """What the coordinator was asked: is this producer's transaction open, with this partition?"""
+class TransactionVerification(NamedTuple):
+    """One question to a coordinator: is this producer's transaction open, with this partition?"""
 
     producer_id: int
     epoch: int
@@ -25,35 +25,35 @@ class VerificationGuards:
     __slots__ = ("_asked", "_numbers", "_open")
 
     def __init__(self) -> None:
-        self._open: dict[int, Verification] = {}
+        self._open: dict[int, TransactionVerification] = {}
         """By producer id what the coordinator has confirmed, from its answer to the next marker."""
-        self._asked: dict[int, Verification] = {}
+        self._asked: dict[int, TransactionVerification] = {}
         self._numbers = 0
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
         """Whether a transactional batch of the producer may be appended."""
         return self.verification(producer_id, epoch) is not None
 
-    def verification(self, producer_id: int, epoch: int) -> Verification | None:
-        """By which the producer may write now; None where it may not."""
+    def verification(self, producer_id: int, epoch: int) -> TransactionVerification | None:
+        """The verification that allows the producer to write now; None where it may not."""
         known = self._open.get(producer_id)
         return known if known is not None and known.epoch == epoch else None
 
-    def is_valid(self, verification: Verification) -> bool:
+    def is_valid(self, verification: TransactionVerification) -> bool:
         """Whether no marker has come since it was confirmed: under one epoch a producer can have
         the next transaction by now, for which it says nothing."""
         return self._open.get(verification.producer_id) == verification
 
-    def ask(self, producer_id: int, epoch: int) -> Verification:
+    def ask(self, producer_id: int, epoch: int) -> TransactionVerification:
         """What to ask the coordinator; the same as long as it is not answered."""
         asked = self._asked.get(producer_id)
         if asked is None or asked.epoch != epoch:
             self._numbers += 1
-            asked = Verification(producer_id, epoch, self._numbers)
+            asked = TransactionVerification(producer_id, epoch, self._numbers)
             self._asked[producer_id] = asked
         return asked
 
-    def note_answer(self, asked: Verification, *, enlisted: bool) -> bool:
+    def note_answer(self, asked: TransactionVerification, *, enlisted: bool) -> bool:
         """Whether the producer may write now: the coordinator says so, and no marker came since it
         was asked."""
         if self._asked.get(asked.producer_id) != asked:

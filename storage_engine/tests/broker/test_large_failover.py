@@ -115,7 +115,7 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
             broker_id=BrokerId(2),
             replicas=replicas,
             metadata=MetadataCache(),
-            strays=None,
+            orphaned_logs=None,
             named=NamedReplicas(),
         ),
         orders=Orders(SimpleNamespace(ensure=lambda _topics, done: done()), loop),

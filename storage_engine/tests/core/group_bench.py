@@ -22,9 +22,9 @@ from storage_engine.core.groups.events import (
     Leave,
     Left,
     MemberHeartbeat,
-    MemberIdentity,
     OffsetsRead,
     ReadOffsets,
+    RequestingMember,
     Sync,
     Synced,
     TransactionEnded,
@@ -177,7 +177,7 @@ class GroupBench:
             lambda request: Sync(
                 request=request,
                 group_id=G,
-                caller=MemberIdentity(
+                caller=RequestingMember(
                     member_id=joined.member_id, generation=joined.generation, **caller
                 ),
                 assignments=assignments or {},
@@ -192,13 +192,15 @@ class GroupBench:
         return answer.assignment
 
     def heartbeat(self, member_id: str, generation: int, instance_id=None) -> ErrorCode:
-        caller = MemberIdentity(member_id=member_id, generation=generation, instance_id=instance_id)
+        caller = RequestingMember(
+            member_id=member_id, generation=generation, instance_id=instance_id
+        )
         request = self.ask(
             lambda request: MemberHeartbeat(request=request, group_id=G, caller=caller, at=self.at)
         )
         return self.answers[request].error
 
-    def leave(self, *callers: MemberIdentity) -> tuple[ErrorCode, ...]:
+    def leave(self, *callers: RequestingMember) -> tuple[ErrorCode, ...]:
         request = self.ask(
             lambda request: Leave(request=request, group_id=G, members=callers, at=self.at)
         )
@@ -209,7 +211,7 @@ class GroupBench:
     def commit(
         self,
         offsets: dict[TopicPartition, int],
-        caller: MemberIdentity | None = None,
+        caller: RequestingMember | None = None,
         *,
         producer: tuple[int, int] | None = None,
         replicate: bool = True,
@@ -219,7 +221,7 @@ class GroupBench:
             lambda request: CommitOffsets(
                 request=request,
                 group_id=group_id,
-                caller=caller or MemberIdentity(),
+                caller=caller or RequestingMember(),
                 offsets={
                     tp: OffsetRecord(offset=offset, commit_ms=self.at.wall_ms)
                     for tp, offset in offsets.items()

@@ -24,7 +24,7 @@ from storage_engine.core.groups.events import (
     Joined,
     Leave,
     MemberHeartbeat,
-    MemberIdentity,
+    RequestingMember,
     Sync,
     Synced,
     WakeAt,
@@ -82,8 +82,8 @@ class Client:
         self.joined: Joined | None = None
 
     @property
-    def caller(self) -> MemberIdentity:
-        return MemberIdentity(
+    def caller(self) -> RequestingMember:
+        return RequestingMember(
             member_id=self.member_id, generation=self.generation, instance_id=self.instance_id
         )
 

@@ -4,7 +4,7 @@ group protocol; KIP-62, KIP-134, KIP-345, KIP-394, KIP-814."""
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import CheckDeadlines, Joined, MemberIdentity
+from storage_engine.core.groups.events import CheckDeadlines, Joined, RequestingMember
 from storage_engine.core.groups.group import GroupState
 from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS
 from storage_engine.tests.core.group_bench import (
@@ -18,8 +18,8 @@ from storage_engine.tests.core.group_bench import (
 AT_ONCE = {"initial_delay_ms": 0}
 
 
-def caller(joined: Joined, instance_id: str | None = None) -> MemberIdentity:
-    return MemberIdentity(
+def caller(joined: Joined, instance_id: str | None = None) -> RequestingMember:
+    return RequestingMember(
         member_id=joined.member_id, generation=joined.generation, instance_id=instance_id
     )
 
@@ -301,9 +301,9 @@ def test_an_operator_takes_static_members_out_by_their_instance_ids():
     bench.advance(200)
     bench.assign([bench.joined(each) for each in requests])
     codes = bench.leave(
-        MemberIdentity(instance_id="i1"),
-        MemberIdentity(instance_id="unknown"),
-        MemberIdentity(member_id="another", instance_id="i2"),
+        RequestingMember(instance_id="i1"),
+        RequestingMember(instance_id="unknown"),
+        RequestingMember(member_id="another", instance_id="i2"),
     )
     assert codes == (
         ErrorCode.NONE,
@@ -402,9 +402,9 @@ def test_fifty_members_share_two_hundred_partitions_through_every_arrival_and_de
     for step in range(25):
         gone = members.pop(step % len(members))
         generation = bench.group().generation
-        assert bench.leave(MemberIdentity(member_id=gone)) == (ErrorCode.NONE,)
+        assert bench.leave(RequestingMember(member_id=gone)) == (ErrorCode.NONE,)
         code = bench.error(
-            bench.commit({T0: step}, MemberIdentity(member_id=gone, generation=generation))
+            bench.commit({T0: step}, RequestingMember(member_id=gone, generation=generation))
         )
         assert code is ErrorCode.UNKNOWN_MEMBER_ID
         settle()

@@ -22,7 +22,7 @@ from storage_engine.core.groups.events import (
     Leave,
     Left,
     MemberHeartbeat,
-    MemberIdentity,
+    RequestingMember,
     Sync,
     Synced,
 )
@@ -150,10 +150,10 @@ class GroupMemberHandlers:
             call.respond(LeaveGroupResponse(error_code=code, members=[]))
             return
         if call.version < FIRST_LEAVE_OF_MANY:
-            callers: tuple[MemberIdentity, ...] = (MemberIdentity(member_id=request.member_id),)
+            callers: tuple[RequestingMember, ...] = (RequestingMember(member_id=request.member_id),)
         else:
             callers = tuple(
-                MemberIdentity(member_id=each.member_id, instance_id=each.group_instance_id)
+                RequestingMember(member_id=each.member_id, instance_id=each.group_instance_id)
                 for each in request.members
             )
 
@@ -183,8 +183,8 @@ class GroupMemberHandlers:
         )
 
 
-def _caller(request: Any) -> MemberIdentity:
-    return MemberIdentity(
+def _caller(request: Any) -> RequestingMember:
+    return RequestingMember(
         member_id=request.member_id,
         generation=request.generation_id,
         instance_id=request.group_instance_id,

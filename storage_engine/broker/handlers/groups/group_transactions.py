@@ -27,10 +27,10 @@ from storage_engine.broker.transactions.transactional_appends import ASK_AGAIN
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import CommitOffsets, MemberIdentity
+from storage_engine.core.groups.events import CommitOffsets, RequestingMember
 from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.sink_names import is_member
-from storage_engine.core.transactions.verification_guard import Verification
+from storage_engine.core.transactions.verification_guard import TransactionVerification
 from storage_engine.protocol.apis.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -156,7 +156,7 @@ class TxnOffsetCommitHandler:
         request: TxnOffsetCommitRequest,
         given: OffsetsToCommit,
         partition: HostedPartition,
-        verification: Verification,
+        verification: TransactionVerification,
     ) -> EventOf:
         """The commit, as long as nothing has happened to the transaction since `verification`."""
         guards = partition.guards
@@ -171,7 +171,7 @@ class TxnOffsetCommitHandler:
             return CommitOffsets(
                 request=number,
                 group_id=request.group_id,
-                caller=MemberIdentity(
+                caller=RequestingMember(
                     member_id=request.member_id,
                     generation=request.generation_id,
                     instance_id=request.group_instance_id,

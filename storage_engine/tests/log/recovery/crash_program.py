@@ -1,7 +1,7 @@
 """A random life of a broker's logs on a disk that crashes, several times over; after each crash
 everything is checked.
 
-    python -m storage_engine.tests.log.crash_program SEED     lives it again and tells each step
+    python -m storage_engine.tests.log.recovery.crash_program SEED    tells each step of one
 """
 
 import random
@@ -17,8 +17,8 @@ from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.simulation.disk import CrashError, SimulatedDisk
-from storage_engine.tests.log.crash_batches import SentBatch, StoredBatch, batch_of
-from storage_engine.tests.log.crash_model import LogModel
+from storage_engine.tests.log.recovery.crash_batches import SentBatch, StoredBatch, batch_of
+from storage_engine.tests.log.recovery.crash_model import LogModel
 from storage_engine.tests.log.support import ManualClock, columns_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from storage_engine.log.files.checkpoints import (
     read_offsets,
 )
 from storage_engine.simulation.disk import CrashError
-from storage_engine.tests.log.support import append, read_all
-from storage_engine.tests.log.test_log_moves import (
+from storage_engine.tests.log.dirs.test_log_moves import (
     HIGH_WATERMARKS,
     TP,
     copy,
@@ -27,6 +26,7 @@ from storage_engine.tests.log.test_log_moves import (
     prepared,
     state_of,
 )
+from storage_engine.tests.log.support import append, read_all
 
 EVER = 1 << 40
 

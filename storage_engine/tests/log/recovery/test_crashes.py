@@ -11,7 +11,7 @@ import pytest
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.log.state.flush_state import FlushState
 from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.tests.log.crash_program import CrashProgram, command_for
+from storage_engine.tests.log.recovery.crash_program import CrashProgram, command_for
 
 PARTS = 4
 SEEDS = 5000 if os.environ.get("HEADRACE_FAULTS") == "full" else 600
@@ -61,6 +61,7 @@ def test_a_bug_put_in_on_purpose_is_found(monkeypatch, bug):
             live(seed)
     # Not by a patch that does not fit the code any more.
     assert not isinstance(found.value, (TypeError, AttributeError, NameError))
-    assert "live it again with: python -m storage_engine.tests.log.crash_program" in "".join(
-        found.value.__notes__
+    assert (
+        "live it again with: python -m storage_engine.tests.log.recovery.crash_program"
+        in "".join(found.value.__notes__)
     )

@@ -4,8 +4,8 @@
 
 from storage_engine.log.state import aborted_transactions
 from storage_engine.log.state.producer_replay import rebuild_transaction_indexes
+from storage_engine.tests.log.state.test_transactions import filled
 from storage_engine.tests.log.support import fill, open_log, segment_files
-from storage_engine.tests.log.test_transactions import filled
 from storage_engine.tests.log.transaction_support import abort, aborted_of, seen, write
 
 

@@ -23,11 +23,11 @@ from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
 log = logging.getLogger(__name__)
 
 RETRY_MS = 500
-"""Pause before it is asked again: ZooKeeper is away or slow."""
+"""Pause before ZooKeeper, which is away or slow, is asked again."""
 
 
-class Strays:
-    """Looks after logs that the controller says nothing about."""
+class OrphanedLogs:
+    """Puts aside logs that the controller does not name and whose topics are deleted."""
 
     def __init__(
         self,
@@ -44,18 +44,18 @@ class Strays:
         self._replicas = replicas
         self._scheduler = scheduler
 
-    def look_at(self, partitions: Iterable[TopicPartition]) -> None:
-        """Put aside the logs of those that don't exist, once that is known."""
+    def put_aside_deleted(self, partitions: Iterable[TopicPartition]) -> None:
+        """Put aside the logs of those partitions that don't exist, as soon as ZooKeeper says so."""
         by_topic: defaultdict[str, list[TopicPartition]] = defaultdict(list)
         for tp in partitions:
             by_topic[tp.topic].append(tp)
         if by_topic:
-            self._look(by_topic)
+            self._check_cluster(by_topic)
 
-    def _look(self, by_topic: dict[str, list[TopicPartition]]) -> None:
+    def _check_cluster(self, by_topic: dict[str, list[TopicPartition]]) -> None:
         def on_cluster_id(reply: ZkReply) -> None:
             if reply.status is ZkStatus.UNKNOWN:
-                self._scheduler.call_later(RETRY_MS, lambda: self._look(by_topic))
+                self._scheduler.call_later(RETRY_MS, lambda: self._check_cluster(by_topic))
             elif self._is_ours(reply):
                 for topic, partitions in by_topic.items():
                     self._ask(topic, partitions)

@@ -151,14 +151,14 @@ def test_a_killed_process_loses_nothing(tmp_path):
 def test_a_folder_in_use_is_refused(tmp_path):
     code = (
         "import sys; from pathlib import Path;"
-        "from storage_engine.tests.log.test_data_folder import open_folder;"
+        "from storage_engine.tests.log.dirs.test_log_dir import open_folder;"
         "open_folder(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
     )
     try:
         assert holder.stdout is not None

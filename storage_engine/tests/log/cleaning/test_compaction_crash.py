@@ -26,8 +26,8 @@ from storage_engine.tests.log.compaction_support import (
     put,
     rows,
 )
+from storage_engine.tests.log.segments.test_index_files import check_indexes
 from storage_engine.tests.log.support import ManualClock, open_log
-from storage_engine.tests.log.test_index_files import check_indexes
 
 ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
 """Every call fails in turn; else one in four, from another one on in every run."""
@@ -229,7 +229,7 @@ def test_every_key_has_its_newest_record_after_sigkill(tmp_path, seed):
         child = subprocess.Popen(
             [sys.executable, "-m", __name__, str(tmp_path), str(seed * 10 + round_number)],
             stdout=subprocess.PIPE,
-            cwd=Path(__file__).parents[3],
+            cwd=Path(__file__).parents[4],
         )
         assert child.stdout is not None
         wanted = generator.randrange(1000, 12_000)

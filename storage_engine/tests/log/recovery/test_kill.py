@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.log.log_config import LogConfig
+from storage_engine.tests.log.segments.test_index_files import check_indexes
 from storage_engine.tests.log.support import (
     ManualClock,
     make_batch,
@@ -19,7 +20,6 @@ from storage_engine.tests.log.support import (
     open_log,
     read_all,
 )
-from storage_engine.tests.log.test_index_files import check_indexes
 
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=500, file_delete_delay_ms=0)
 
@@ -65,7 +65,7 @@ def test_nothing_acknowledged_is_missing_after_sigkill(tmp_path, seed):
         child = subprocess.Popen(
             [sys.executable, "-m", __name__, str(tmp_path), str(seed * 10 + round_number)],
             stdout=subprocess.PIPE,
-            cwd=Path(__file__).parents[3],
+            cwd=Path(__file__).parents[4],
         )
         assert child.stdout is not None
         wanted = generator.randrange(5_000)

@@ -15,7 +15,7 @@ from storage_engine.log.segments.log_segment import LogSegment, offset_in_name
 from storage_engine.protocol.records.record_batch import BatchHeader, crc_matches
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.compaction_support import Row, newest_of
-from storage_engine.tests.log.crash_batches import StoredBatch, batches_in, rows_in
+from storage_engine.tests.log.recovery.crash_batches import StoredBatch, batches_in, rows_in
 
 TIMES_SHARE = 0.3
 """Of the openings after which the log is asked for times: an answer costs a decoded batch."""
