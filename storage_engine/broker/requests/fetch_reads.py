@@ -16,7 +16,7 @@ from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
 from storage_engine.broker.requests.rack_reads import NO_PREFERENCE, RackReads
 from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError, OffsetOutOfRangeError
-from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.replication.follower import divergence
 from storage_engine.log.files.load_job import ColdBytesError
 from storage_engine.protocol.apis.fetch import (
@@ -111,7 +111,8 @@ class FetchReader:
         """
         if request.replica_id < 0:
             return
-        replica, incarnation = BrokerId(request.replica_id), request.replica_epoch
+        replica = BrokerId(request.replica_id)
+        incarnation = BrokerEpoch(request.replica_epoch)
         eligible = self._is_current(replica, incarnation)
         if not eligible and not self._is_current(replica, leaving(incarnation)):
             return
@@ -130,10 +131,10 @@ class FetchReader:
                 continue
             if self._agrees(partition, wanted):
                 partition.follower_fetched(
-                    request.replica_id,
+                    replica,
                     wanted.fetch_offset,
                     eligible=eligible,
-                    broker_epoch=request.replica_epoch,
+                    broker_epoch=incarnation,
                 )
 
     def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:

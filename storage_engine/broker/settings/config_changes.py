@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from storage_engine.broker import unexpected
-from storage_engine.broker.controller.gather import Gather
 from storage_engine.broker.settings.config_entity import ConfigEntity
 from storage_engine.broker.settings.config_store import ConfigStore
+from storage_engine.broker.settings.gather import Gather
 from storage_engine.core.ports import (
     Clock,
     MetadataStore,
