@@ -80,24 +80,20 @@ class LogState:
         """The free space of the log dir, shared by its logs."""
         self.checkpoints = checkpoints
         self.segments = SegmentList(folder, loaded.segments, clock)
-        """Invariant: never empty; a batch belongs to exactly one segment, base offsets ascend. Only
-        the newest one grows."""
+        """Invariant: not empty, base offsets ascend, and only the newest one grows."""
         self.read_positions = ReadPositions()
         """Invariant: every position is the end of a batch; so a cut of the log empties it."""
         self.log_start_offset: int = loaded.log_start_offset
         """Inclusive. Invariant: it never falls but with a truncation of the whole log, and no
         segment but the oldest begins at or before it once `Retention` has dropped the others."""
         self.damaged: tuple[BadRange, ...] = ()
-        """Bytes that are known to be bad, and refused to readers until they are repaired.
-        Invariant: ascending, and below the log's end."""
+        """Known damage, refused to readers. Invariant: ascending, and below the log's end."""
         self.leader_epochs: LeaderEpochCache = loaded.epochs
-        """Invariant: epochs and start offsets ascend, within the log. Changed only through
-        `epoch_checkpoint`."""
+        """Invariant: epochs and start offsets ascend. Changed only through `epoch_checkpoint`."""
         self.epoch_checkpoint = LeaderEpochCheckpoint(folder, loaded.epochs)
         """Invariant: the file has every epoch that begins below the recovery point."""
         self.producer_state: ProducerStates = loaded.producers
-        """Invariant: what the batches up to the log's end say of their producers. Replaced as a
-        whole when the log is cut."""
+        """Invariant: as of the batches up to the log's end. Replaced as a whole by a cut."""
         self.snapshots: ProducerSnapshots = loaded.snapshots
         """Invariant: no snapshot is of an offset above the log's end."""
         self.flush_state = FlushState(

@@ -100,12 +100,7 @@ def _load(
     if not clean:
         snapshots.remove_above(start.recovery_point)
     checks = SegmentChecks(
-        folder,
-        epochs,
-        gaps,
-        recovery_point=start.recovery_point,
-        clean=clean,
-        progress=progress,
+        folder, epochs, gaps, recovery_point=start.recovery_point, clean=clean, progress=progress
     )
     checks.run(segments)
     if segments and log_start_offset > segments[-1].next_offset:
