@@ -7,7 +7,7 @@ is kept and how far the dead-letter topic is done move in one commit, or not at 
 A chunk of a partition is one micro-batch: selected letters go to their origin, the others to the
 end of their own partition, because one offset per partition says what is done. Nothing behind the
 last selected letter of a partition is touched. A run that is killed leaves a chunk open, which the
-next run's first commit sweeps. Source: document 004, 5.2.5; R-SPARK2.
+next run's first commit sweeps. Source: R-SPARK2.
 """
 
 import itertools

@@ -1,7 +1,5 @@
-"""Which dead letters are meant, and what there are. Its one rule: judged by their headers alone,
-whole columns at a time.
-
-Source: document 004, 5.2.5.
+"""Which dead letters a replay selects, and a survey of what there are. Letters are judged by their
+headers alone, whole columns at a time.
 """
 
 from collections import Counter
