@@ -78,7 +78,7 @@ class LetterReplay:
             for records in self._read(tp, self._ends[tp]):
                 letters = _letters(records)
                 mask = self._mask(letters, survey.selected)
-                survey.note(tp, records.offsets, letters, mask)
+                survey.count(tp, records.offsets, letters, mask)
         for topic in sorted({topic for topic, _ in survey.kinds}):
             self._cluster.topic(topic)
         return survey
