@@ -63,7 +63,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """The end: nothing is to be let go any more."""
+    """The member leaves; it has nothing to release any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class HeartbeatAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitAnswered:
-    """Of the generation that is in `generation`."""
+    """An offset commit of that generation was refused."""
 
     error: ErrorCode
     generation: int
@@ -174,21 +174,22 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take:
-    """The owner's part, as the leader wrote it."""
+    """The owner's partitions, as the leader wrote them."""
 
     assignment: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
-    """For good."""
+    """The group refuses the member for good."""
 
     error: ErrorCode
 
 
 class Membership:
-    """Of one consumer. Invariant: `owns` from Take until every Release since then is answered by a
-    Released: one that is late must not be taken for the end of a part that was given later."""
+    """The membership of one consumer. Invariant: `owns` is true from a Take until every Release
+    since then is answered by a Released: a late one must not be taken for the end of partitions
+    that were given later."""
 
     def __init__(
         self, *, heartbeat_interval_ms: int, max_poll_interval_ms: int, is_static: bool = False
@@ -248,12 +249,12 @@ class Membership:
             case HeartbeatAnswered():
                 self._heartbeat_is_out = False
                 self._heartbeat_ms = event.now_ms + self._heartbeat_interval_ms
-                self._told(event.error)
+                self._apply_error(event.error)
                 if event.error in ASK_AGAIN and self._is_in:
                     self._heartbeat_ms = event.now_ms
             case CommitAnswered():
                 if event.generation == self.generation and event.error not in ASK_AGAIN:
-                    self._told(event.error)
+                    self._apply_error(event.error)
             case _:
                 assert_never(event)
 
@@ -320,7 +321,7 @@ class Membership:
                 self.member_id = event.member_id
                 self._join()
             case _:
-                self._told(event.error)
+                self._apply_error(event.error)
 
     def _sync_answered(self, event: SyncAnswered) -> None:
         if self.stage is not Stage.SYNCING:
@@ -330,10 +331,10 @@ class Membership:
             self._heartbeat_ms = event.now_ms + self._heartbeat_interval_ms
             self._effects.append(Take(assignment=event.assignment))
         else:
-            self._told(event.error)
+            self._apply_error(event.error)
 
-    def _told(self, error: ErrorCode) -> None:
-        """What an error means, whatever it answers."""
+    def _apply_error(self, error: ErrorCode) -> None:
+        """Apply an error, whatever request it answers."""
         if error is ErrorCode.NONE or self.stage in (Stage.OUT, Stage.LAPSED, Stage.FAILED):
             return
         waits = self.stage in (Stage.JOINING, Stage.SYNCING)
