@@ -1,29 +1,27 @@
-"""A Spark driver of its own, for tests that kill it: `spark_driver.py SERVERS TOPIC STARTING DIR
-MODE`.
+"""A Spark driver of its own, for tests that kill it: `spark_driver.py SERVERS TOPIC STARTING DIR`.
 
-Reads TOPIC and writes each micro-batch to `DIR/out/batch=<id>`, overwriting what an earlier attempt
-at the same batch left. MODE `stall` stops within the first micro-batch, after it has made
-`DIR/stalled`; MODE `run` reads all there is and ends.
+Its query stops within the first micro-batch, after it has made `DIR/stalled`.
 """
 
 import sys
 import time
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from integration_tests.spark_support import new_session
+from integration_tests.spark_support import QUERY_TIMEOUT_S, new_session
 
 
-def main() -> None:
-    servers, topic, starting, directory, mode = sys.argv[1:]
-    folder = Path(directory)
-    spark = new_session("headrace-driver")
+def copy(
+    spark: SparkSession, servers: str, topic: str, starting: str, folder: Path, *, stalls: bool
+) -> None:
+    """Writes each micro-batch of the topic to `out/batch=<id>` in the folder, over what an earlier
+    attempt at the same batch left, until all that is there now is written."""
 
     def write_batch(frame: DataFrame, batch_id: int) -> None:
         out = str(folder / "out" / f"batch={batch_id}")
         frame.selectExpr("cast(value as string) as value").write.mode("overwrite").parquet(out)
-        if mode == "stall":
+        if stalls:
             (folder / "stalled").touch()
             time.sleep(3600)
 
@@ -36,8 +34,17 @@ def main() -> None:
     )
     writer = stream.writeStream.foreachBatch(write_batch)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    query = writer.trigger(availableNow=True) if mode == "run" else writer
-    query.start().awaitTermination()
+    query = (writer if stalls else writer.trigger(availableNow=True)).start()
+    try:
+        query.awaitTermination(None if stalls else QUERY_TIMEOUT_S)
+        assert not query.isActive
+    finally:
+        query.stop()
+
+
+def main() -> None:
+    servers, topic, starting, folder = sys.argv[1:]
+    copy(new_session("headrace-driver"), servers, topic, starting, Path(folder), stalls=True)
 
 
 if __name__ == "__main__":
