@@ -4,7 +4,6 @@ damage is served, and what is dropped is told (R-LOG8).
 Of cut and overwritten bytes every third; `HEADRACE_FAULTS=full` takes all.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from storage_engine.protocol.records.record_batch import BatchHeader, iter_heade
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.support import ManualClock, append, read_all
 from storage_engine.tests.log.transaction_support import end, write
+from storage_engine.tests.sampling import ALL_FAULTS
 
 ROOT = Path("/data")
 TP = TopicPartition("t", 0)
@@ -34,7 +34,7 @@ DAMAGES: dict[str, Damage] = {
 
 
 def step_of(damage: str) -> int:
-    return 1 if damage == "flipped" or os.environ.get("HEADRACE_FAULTS") == "full" else 3
+    return 1 if damage == "flipped" or ALL_FAULTS else 3
 
 
 def opened(disk: SimulatedDisk) -> LogManager:
