@@ -2,7 +2,7 @@
 
 A file goes to one worker as a whole, for the sake of the cluster that its tests share. All files
 whose tests share one Spark are one such piece: its JVM takes as long to start as ten queries, and
-gets faster with use. Those that start a Spark of their own are pieces of their own. Long files come
+gets faster with use. A file that starts a Spark of its own is a piece of its own. Long files come
 first, so that no worker is left with one at the end.
 """
 
@@ -21,18 +21,14 @@ ROOT = Path(__file__).parent
 
 SPARK_CONF = ROOT / "integration_tests" / "spark_conf"
 
-OWN_SPARK = (
-    "integration_tests/test_spark_exactly_once.py",
-    "examples/flights/tests/test_demo.py",
-)
-WITH_SPARK = ("integration_tests/test_spark_", "examples/")
-"""One piece, without those of OWN_SPARK."""
+OWN_SPARK = "integration_tests/test_spark_exactly_once.py"
+WITH_SPARK = ("integration_tests/test_spark_", "examples/usage/", "examples/flights/tests/test_job")
+"""One piece, without OWN_SPARK."""
 
 FIRST = (
-    "integration_tests/test_spark_batch.py",
-    *OWN_SPARK,
     *WITH_SPARK,
     "integration_tests/",
+    "examples/",
     "storage_engine/tests/simulation/",
     "storage_engine/tests/broker/",
     "storage_engine/tests/zookeeper/",
