@@ -60,10 +60,13 @@ import json, sys, time
 from pathlib import Path
 from typing import Any
 from storage_engine.log.log_config import LogConfig
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.net.event_loop_ports import SystemClock
 started, worked = time.perf_counter(), time.process_time()
-logs = LogManager([Path(sys.argv[1])], LogConfig(), broker_id=1, clock=SystemClock())
+settings = LogManagerSettings(
+    log_dirs=[Path(sys.argv[1])], broker_id=1, default_config=LogConfig()
+)
+logs = LogManager(settings, clock=SystemClock())
 logs.load()
 taken, worked = time.perf_counter() - started, time.process_time() - worked
 print(taken, worked, len(logs.logs), Path("/proc/self/status").read_text())

@@ -225,17 +225,9 @@ def _measure_fetch(bench: _Bench) -> list[Result]:
 
     def fetch(consumers: int, answers_each: int, in_flight: int = 1) -> float:
         step = per_answer * frames.records_per_batch
+        of_each = FETCH_BYTES, step, answers_each, in_flight
         return float(
-            bench.near.run(
-                wire_load.consume,
-                bench.broker.port,
-                "fetched",
-                consumers,
-                FETCH_BYTES,
-                step,
-                answers_each,
-                in_flight,
-            )
+            bench.near.run(wire_load.consume, bench.broker.port, "fetched", consumers, *of_each)
         )
 
     def measure(in_flight: int) -> _Figure:

@@ -1,4 +1,4 @@
-"""Which clients of others were seen to do what, and the tests that saw it: the table in README."""
+"""Which clients of others were seen to do what, by which test: the table in docs/clients.md."""
 
 CLIENTS = (
     "librdkafka (confluent-kafka 2.x)",

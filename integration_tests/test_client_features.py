@@ -1,4 +1,4 @@
-"""The table of clients and features in README is the one of tests that exist."""
+"""The table of clients and features in docs/clients.md is the one of tests that exist."""
 
 import ast
 from pathlib import Path
@@ -18,5 +18,5 @@ def test_the_test_that_saw_it_exists(named):
     assert name in [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
-def test_readme_has_the_table():
-    assert table() in (FOLDER.parent / "README.md").read_text()
+def test_the_document_has_the_table():
+    assert table() in (FOLDER.parent / "docs" / "clients.md").read_text()

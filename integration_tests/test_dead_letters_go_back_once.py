@@ -15,7 +15,7 @@ from integration_tests.cluster_support import create_topic, running_cluster
 from integration_tests.spark_support import consume, produce, servers, topic
 from storage_engine.client.cluster import Cluster
 from storage_engine.letter_replay.replay import ConcurrentReplayError, LetterReplay
-from storage_engine.letter_replay.selection import Selection
+from storage_engine.letter_replay.selection import LetterSelection
 from storage_engine.protocol.dead_letter_headers import (
     OFFSET,
     PARTITION,
@@ -171,7 +171,7 @@ def test_a_run_that_is_killed_before_or_after_a_commit_is_continued(
 def test_two_runs_at_a_time_send_nothing_twice(servers, topic, dead, capsys):
     produce(servers, dead, (letter(topic, number) for number in range(10)))
     with Cluster(servers) as cluster:
-        slow = LetterReplay(cluster, dead, Selection())
+        slow = LetterReplay(cluster, dead, LetterSelection())
         survey = slow.survey()
         assert replay(servers, dead, capsys=capsys)["sent"] == 10
         with pytest.raises(ConcurrentReplayError, match="by another run; start this one again"):

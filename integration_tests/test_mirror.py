@@ -77,7 +77,7 @@ def die():
 owner, name, is_before = {
     "taken": (mirror.Mirror, "_take", True),
     "appended": (produce.BatchWriter, "append", False),
-    "written": (mirror_progress.Progress, "rows", True),
+    "written": (mirror_progress.MirrorProgress, "rows", True),
     "ending": (transactions.ProducerTransactions, "end", True),
     "ended": (transactions.ProducerTransactions, "end", False),
     "started": (transactions.ProducerTransactions, "init", False),

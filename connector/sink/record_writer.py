@@ -19,7 +19,7 @@ from connector.sink.row_routing import PartitionRows, Router
 from connector.sink.topic_limits import max_message_bytes
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
-from storage_engine.client.producer.produce_queue import Transaction
+from storage_engine.client.producer.produce_queue import OpenTransaction
 from storage_engine.protocol.records.records import EncodedBatch, iter_encoded
 
 GATHER_ROWS = 50_000
@@ -57,7 +57,7 @@ def write_gathered(
     cluster: Cluster,
     pieces: Iterable[pa.RecordBatch],
     *,
-    transaction: Transaction | None = None,
+    transaction: OpenTransaction | None = None,
 ) -> WrittenRows:
     """Writes what `gather` yields, and raises the client's errors. After an error the caller may go
     on with `pieces`, unless they are a generator, which the error closes."""

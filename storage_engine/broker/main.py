@@ -20,8 +20,8 @@ from storage_engine.broker.wiring.build import BrokerParts, build
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
+from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.open_files import descriptor_limit, pool_limit
-from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.net.event_loop_ports import LoopScheduler, SystemClock, ThreadBackground
 from storage_engine.net.limits import ServerLimits, most_connections
 from storage_engine.net.loop import new_event_loop
@@ -74,7 +74,7 @@ class Broker:
         transport = PeerTransport(self._loop)
         try:
             cluster_id = await self._start_session(session)
-            logs.set_cluster_id(cluster_id)
+            logs.dirs.set_cluster_id(cluster_id)
             # A long recovery must not hold the loop, which keeps the session alive.
             await self._loop.run_in_executor(None, logs.load)
             parts = build(
@@ -105,12 +105,14 @@ class Broker:
     def _logs(self, clock: SystemClock, background: ThreadBackground) -> LogManager:
         config = self._config
         return LogManager(
-            list(config.log_dirs),
-            log_config_for(config, {}),
-            broker_id=config.broker_id,
+            LogManagerSettings(
+                log_dirs=config.log_dirs,
+                broker_id=config.broker_id,
+                default_config=log_config_for(config, {}),
+                reserve_bytes=config.integer("log.dir.min.free.bytes"),
+            ),
             clock=clock,
             background=background,
-            reserve_bytes=config.integer("log.dir.min.free.bytes"),
         )
 
     def _session(self, clock: SystemClock, logs: LogManager) -> ZooKeeperSession:
@@ -120,7 +122,7 @@ class Broker:
             config.integer("zookeeper.session.timeout.ms"),
             self._loop.call_soon_threadsafe,
             clock=clock,
-            data_dir=logs.working_folders[0],
+            data_dir=logs.dirs.working_paths[0],
             access=_zookeeper_access(config),
         )
 

@@ -1,9 +1,9 @@
-"""An exception that nobody foresaw: told with its trace, it ends the one thing that met it.
+"""Unexpected exceptions: logged with their trace, they end only the piece of work that raised them.
 
-Rule: who catches such an exception leaves nothing under way. What it ends is done again after a
-pause, counted as failed, or given away; the other partitions, brokers and topics are served on.
-(An exception that goes up to the event loop is told, too, but whoever waits for the answer of the
-call that it ended waits for ever.) A KafkaError that is expected is caught where it is expected.
+Rule: code that catches such an exception leaves nothing half done: the work is tried again after a
+pause, counted as failed, or given to another broker; other partitions, brokers and topics go on. An
+exception that reaches the event loop is logged too, but whoever waits for the answer to that call
+waits for ever. A KafkaError that is expected is caught where it is expected.
 """
 
 import enum
@@ -20,13 +20,13 @@ Args = ParamSpec("Args")
 ResultT = TypeVar("ResultT")
 
 
-class Failed(enum.Enum):
+class CallFailed(enum.Enum):
     """What `guarded` returns instead of a result."""
 
     FAILED = "failed"
 
 
-FAILED: Final = Failed.FAILED
+FAILED: Final = CallFailed.FAILED
 
 
 def report(what: str, error: Exception) -> None:
@@ -38,7 +38,7 @@ def report(what: str, error: Exception) -> None:
 
 def guarded(
     what: str, call: Callable[Args, ResultT], *args: Args.args, **named: Args.kwargs
-) -> ResultT | Failed:
+) -> ResultT | CallFailed:
     """What the call returns; FAILED when it has failed, which is reported as `what`.
 
     For what is called in a row, or where something would stay under way for ever: answers to

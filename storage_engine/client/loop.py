@@ -45,7 +45,7 @@ class LoopWork(Protocol):
         ...
 
 
-class Timer:
+class LoopTimer:
     """A call that is due later."""
 
     __slots__ = ("callback",)
@@ -79,7 +79,7 @@ class ClientLoop:
         self._work = work
         self._on_end = on_end
         self._waker: Waker
-        self._timers: list[tuple[int, int, Timer]] = []
+        self._timers: list[tuple[int, int, LoopTimer]] = []
         """A heap that only the thread uses."""
         self._timer_numbers = itertools.count()
         # The lock guards what follows.
@@ -185,8 +185,8 @@ class ClientLoop:
 
     # For callers in the thread.
 
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        timer = Timer(callback)
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> LoopTimer:
+        timer = LoopTimer(callback)
         heapq.heappush(self._timers, (monotonic_ms() + delay_ms, next(self._timer_numbers), timer))
         return timer
 

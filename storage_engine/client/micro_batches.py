@@ -1,20 +1,21 @@
-"""Micro-batches of the exactly-once sink, as tasks and the driver of a query ask for them.
+"""The requests for micro-batches of the exactly-once sink, from tasks and drivers to the
+coordinator.
 
-    task     join -> AlreadyCommitted: drain the rows and say so
-                  -> a member: BatchWriter(cluster, transaction=member), then its (id, epoch)
-    driver   commit(members of all tasks, drained) -> COMMITTED | ALREADY_COMMITTED, both success
-             abort(members)                           best effort, never by batch
+    task     join -> AlreadyCommitted: drop the rows, and report that
+                  -> MicroBatchMember: write with BatchWriter(cluster, transaction=member)
+    driver   commit(members of all tasks, drained) -> COMMITTED or ALREADY_COMMITTED, both success
+             abort(members)                           best effort
 
-Rule: a lost or retriable answer is followed by the identical request, at whoever coordinates the
-sink by then, until the deadline. KafkaErrors that are raised are final: MEMBER_LOST and
-NOT_COMMITTED end the query, whose restart replays the batch; INVALID_TXN_STATE of a member means
-that it was aborted: join once more; RUN_REPLACED that a newer run of the query is at work. A named
-batch write is a query of its own (`sink_names.named_write`), of which one batch is committed.
-Source: R-SPARK2. Not for several threads at once.
+A lost or retriable answer is followed by the identical request to whoever coordinates the sink by
+then, until the deadline. KafkaErrors that are raised are final. MEMBER_LOST and NOT_COMMITTED end
+the query, whose restart replays the batch. INVALID_TXN_STATE of a member means that it was aborted;
+the task joins again. RUN_REPLACED means that a newer run of the query is at work. A named batch
+write is a query of its own (`sink_names.named_write`) with one batch.
+
+Not for several threads at once. Source: R-SPARK2; docs/sink-protocol.md.
 """
 
 import enum
-import importlib
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -47,36 +48,34 @@ from storage_engine.core.transactions.sink_names import (
     part_and_number,
 )
 from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.apis import abort_members, batch_heartbeat, commit_batch, join_batch
 from storage_engine.protocol.apis.batch_fields import (
     FIRST_WITH_RUNS,
     UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,
     CommittedBy,
 )
-from storage_engine.protocol.apis.registry import APIS, spec_for
 from storage_engine.protocol.apis.spec import AnyApi
 
-_JOIN, _COMMIT, _HEARTBEAT, _ABORT = 20_000, 20_001, 20_002, 20_003
-
 TIMEOUT_MS = 60 * 60 * 1000
-"""`transaction.timeout.ms` of a sink: from the last sign of any task of the micro-batch."""
+"""`transaction.timeout.ms` of a sink: from the last request of any task of the micro-batch."""
 
 MemberId = tuple[int, int]
-"""(producer id, epoch): what a task tells its driver."""
+"""(producer id, epoch), which a task reports to its driver."""
 
 Origins = Mapping[TopicPartition, int]
 """By source partition the highest offset, inclusive."""
 
 
 def unnamed_write_query() -> str:
-    """The query id of one batch write without a name: what it has committed is forgotten some time
-    after it (`transactional.id.expiration.ms`)."""
+    """A new query id for a batch write without a name. The brokers forget what it has committed
+    after `transactional.id.expiration.ms`."""
     return ONCE_PREFIX + str(uuid.uuid4())
 
 
 def named_write_query(part: str, number: int) -> str:
-    """The query id of the batch write of that number to that part of a sink: it is written once,
-    and known for ever."""
+    """The query id of a batch write with a number in a part of a sink. The brokers never forget
+    it."""
     return named_write(part, number)
 
 
@@ -100,19 +99,19 @@ class MicroBatches:
         run: uuid.UUID | None = None,
         deadline_ms: int | None = None,
     ) -> None:
-        """`owner`: of a named batch write, the streaming query that it is a part of. `run`: of the
-        streaming query; a newer one replaces it. `deadline_ms`: of each operation with its retries;
-        None: the cluster's."""
+        """`owner`: the streaming query that a named batch write is a part of. `run`: the run of the
+        streaming query, which a newer one replaces. `deadline_ms`: for each operation with its
+        retries; None stands for the cluster's."""
         self._cluster = cluster
         self.sink = sink
         self.query = query
         self._owner = owner
         self._run = run
-        self._join_spec, self._commit_spec = spec_for(_JOIN), spec_for(_COMMIT)
+        self._join_api, self._commit_api = join_batch.API, commit_batch.API
         if part_and_number(query) is not None:
             # An older broker would count all numbers of a sink as one sequence, and drop rows.
-            self._join_spec = replace(self._join_spec, min_version=FIRST_WITH_RUNS)
-            self._commit_spec = replace(self._commit_spec, min_version=FIRST_WITH_RUNS)
+            self._join_api = replace(self._join_api, min_version=FIRST_WITH_RUNS)
+            self._commit_api = replace(self._commit_api, min_version=FIRST_WITH_RUNS)
         self._deadline_ms = deadline_ms or cluster.deadline_ms
         self._name = member_transactional_id(sink)
 
@@ -120,8 +119,7 @@ class MicroBatches:
         self, batch: int, *, timeout_ms: int = TIMEOUT_MS
     ) -> "MicroBatchMember | AlreadyCommitted":
         """A transaction of its own for a task attempt, unless the batch is committed."""
-        module = _module(_JOIN)
-        request = module.JoinBatchRequest(
+        request = join_batch.JoinBatchRequest(
             sink=self.sink,
             query=self.query,
             batch=batch,
@@ -131,7 +129,7 @@ class MicroBatches:
             run=self._run,
         )
         already = ErrorCode.ALREADY_COMMITTED
-        answer, code = self._ask(self._join_spec, request, _outcome, accepted=(already,))
+        answer, code = self._ask(self._join_api, request, _outcome, accepted=(already,))
         if code is already:
             return AlreadyCommitted(dict(answer.origins), answer.committed)
         return MicroBatchMember(
@@ -154,7 +152,7 @@ class MicroBatches:
         members have written, and what tasks had and did not write; brokers log both. KafkaError
         MEMBER_LOST, NOT_COMMITTED, RUN_REPLACED, BATCH_ID_TAKEN.
         """
-        request = _module(_COMMIT).CommitBatchRequest(
+        request = commit_batch.CommitBatchRequest(
             sink=self.sink,
             query=self.query,
             batch=batch,
@@ -167,26 +165,26 @@ class MicroBatches:
             dropped=dropped,
         )
         already = ErrorCode.ALREADY_COMMITTED
-        answer, code = self._ask(self._commit_spec, request, _outcome, accepted=(already,))
+        answer, code = self._ask(self._commit_api, request, _outcome, accepted=(already,))
         if code is not already:
             return CommitResult(CommitOutcome.COMMITTED)
         is_own = answer.committed.winner in {producer_id for producer_id, _ in members}
         return CommitResult(CommitOutcome.ALREADY_COMMITTED, answer.committed, is_own)
 
     def heartbeat(self, batch: int) -> None:
-        """A task of the batch is at work: none of its transactions times out. KafkaError
-        INVALID_TXN_STATE when none is open."""
-        request = _module(_HEARTBEAT).BatchHeartbeatRequest(
+        """Keeps the open transactions of the batch from timing out. KafkaError INVALID_TXN_STATE
+        when none is open."""
+        request = batch_heartbeat.BatchHeartbeatRequest(
             sink=self.sink, query=self.query, batch=batch
         )
-        self._ask(spec_for(_HEARTBEAT), request, _outcome)
+        self._ask(batch_heartbeat.API, request, _outcome)
 
     def abort(self, members: Collection[MemberId]) -> None:
-        """Give members up; those that have ended are left as they are."""
-        request = _module(_ABORT).AbortMembersRequest(
+        """Aborts the members that are still open."""
+        request = abort_members.AbortMembersRequest(
             sink=self.sink, query=self.query, members=frozenset(members)
         )
-        self._ask(spec_for(_ABORT), request, _outcome)
+        self._ask(abort_members.API, request, _outcome)
 
     def enlist(self, member: "MicroBatchMember", partitions: Iterable[TopicPartition]) -> None:
         """See `MicroBatchMember.enlist`."""
@@ -204,7 +202,7 @@ class MicroBatches:
         accepted: Collection[ErrorCode] = (),
         version: int | None = None,
     ) -> tuple[Any, ErrorCode]:
-        """The answer of the coordinator; KafkaError when it is a final no."""
+        """The coordinator's answer. KafkaError when that is a final error."""
         deadline = Deadline.after(self._deadline_ms)
         retry = Retry(f"{spec.name} of sink '{self.sink}'", deadline)
         while True:
@@ -228,14 +226,15 @@ class MicroBatches:
                     text = self._taken(answer.committed)
                 failure = KafkaError(message + (text or code.meaning), code)
                 if code is ErrorCode.CONCURRENT_TRANSACTIONS:
-                    # The coordinator is right, and busy.
+                    # It is the right coordinator, which is busy.
                     retry.pause(failure)
                     continue
             forget_coordinator(self._cluster, TRANSACTION, self._name)
             retry.pause(failure)
 
     def _taken(self, by: CommittedBy) -> str | None:
-        """By whom, and what can be done here; None where the name says no number."""
+        """The text of BATCH_ID_TAKEN: who has committed the number, and the remedy. None where the
+        query is not a named batch write."""
         named = part_and_number(self.query)
         if named is None:
             return None
@@ -257,10 +256,10 @@ class MicroBatches:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyCommitted:
-    """The answer to a task whose batch is committed."""
+    """The answer to a join whose batch is committed."""
 
     origins: Origins
-    """What the sink has of each source partition."""
+    """The highest offset that the sink has of each source partition, inclusive."""
     by: CommittedBy = field(default=UNKNOWN_COMMITTER, compare=False)
     """Who has committed it, as far as the coordinator still knows."""
 
@@ -273,11 +272,11 @@ class CommitResult:
     by: CommittedBy = UNKNOWN_COMMITTER
     """With ALREADY_COMMITTED."""
     is_own: bool = False
-    """ALREADY_COMMITTED by this very request, whose first answer was lost."""
+    """ALREADY_COMMITTED by this request itself, whose first answer was lost."""
 
 
 class MicroBatchMember:
-    """The transaction of one task attempt; what `BatchWriter` writes in."""
+    """The transaction of one task attempt, in which a `BatchWriter` writes."""
 
     def __init__(
         self,
@@ -300,14 +299,9 @@ class MicroBatchMember:
         return self.producer_id, self.epoch
 
     def enlist(self, partitions: Iterable[TopicPartition]) -> None:
-        """Before the first batch for them. KafkaError INVALID_TXN_STATE when the member has been
-        aborted."""
+        """Adds partitions to the transaction, before the first batch for them. KafkaError
+        INVALID_TXN_STATE when the member was aborted."""
         self._batches.enlist(self, partitions)
-
-
-def _module(key: int) -> Any:
-    """The messages of an API, imported on first use."""
-    return importlib.import_module(f"storage_engine.protocol.apis.{APIS[key].module}")
 
 
 def _outcome(answer: Any) -> tuple[ErrorCode, str | None]:
@@ -315,5 +309,5 @@ def _outcome(answer: Any) -> tuple[ErrorCode, str | None]:
 
 
 def _worst_partition(answer: Any) -> tuple[ErrorCode, str | None]:
-    """A final error rather than a retriable one, which others only wait for."""
+    """The worst code: a final error rather than a retriable one."""
     return worst(enlisted_codes(answer)), None

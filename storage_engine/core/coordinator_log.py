@@ -1,8 +1,8 @@
-"""What coordinators with a log of their own have in common, towards the driver that appends for
-them and tells what is replicated. Its one rule: a request carries a number of the driver's and gets
+"""Events and effects that all coordinators with a log of their own share; their driver appends for
+them and tells what is replicated. Rule: a request carries a number of the driver's and gets
 exactly one answer with that number.
 
-    transactions   core/transactions.py         __transaction_state
+    transactions   core/transactions/transactions.py         __transaction_state
     groups         core/groups/coordinator.py   __consumer_offsets
 
 Source: KIP-98, R-SPARK2.
@@ -24,7 +24,7 @@ class Moment(NamedTuple):
     """Monotonic: sessions, rebalances and the time of transactions are measured by it, since the
     other one may be set."""
     wall_ms: int
-    """What records carry."""
+    """Wall time, which records carry."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -337,5 +337,5 @@ class LogShortageError(LogBusyError):
     knows what a change still lacks (`PartitionLog.is_cut_short`)."""
 
 
-class LogFolderError(LogStorageError):
-    """The disk failed, so that all logs of the data folder are in doubt."""
+class LogDirError(LogStorageError):
+    """The disk of a log dir failed, so that all logs in it are in doubt."""

@@ -29,7 +29,7 @@ from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
-from storage_engine.letter_replay.selection import Mask, Selection, Survey, first_of
+from storage_engine.letter_replay.selection import LetterSelection, Mask, Survey, first_of
 from storage_engine.protocol.dead_letters import Letters, read_letters, without_reason
 from storage_engine.protocol.records.records import (
     HEADERS_TYPE,
@@ -55,7 +55,7 @@ class LetterReplay:
     """One run over the letters of one topic, up to what is its end when it begins."""
 
     def __init__(
-        self, cluster: Cluster, topic: str, selection: Selection, *, limit: int | None = None
+        self, cluster: Cluster, topic: str, selection: LetterSelection, *, limit: int | None = None
     ) -> None:
         """`limit`: of the letters that are sent back; the first of each partition in turn."""
         self._cluster = cluster

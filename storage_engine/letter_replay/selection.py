@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class LetterSelection:
     """All that is given must hold."""
 
     topics: frozenset[str] = frozenset()

@@ -39,17 +39,17 @@ from storage_engine.core.ids import (
     topic_id_to_text,
     topic_name_problem,
 )
-from storage_engine.mirror.offsets import Delivered, runs_of
+from storage_engine.mirror.offsets import DeliveredBatch, runs_of
 from storage_engine.mirror.plan import (
     COMPACTED,
     PROGRESS_PREFIX,
     Plan,
-    Selection,
+    TopicSelection,
     check_keeps_times,
     copied_settings,
     missing_partitions,
 )
-from storage_engine.mirror.progress import Copy, Moved, Progress, Row, TopicIds
+from storage_engine.mirror.progress import Copy, MirrorProgress, Moved, Row, TopicIds
 from storage_engine.mirror.source import (
     READ_COMMITTED,
     MirrorSource,
@@ -85,7 +85,7 @@ class MirrorFencedError(HeadraceError):
 class MirrorConfig:
     name: str
     """Of the mirror: keeps its place in the target, and is at work once at a time."""
-    selection: Selection
+    selection: TopicSelection
     replication_factor: int = BROKER_DEFAULT
     """Of the topics that it creates."""
     commit_interval_ms: int = 1000
@@ -99,7 +99,7 @@ class _Pending:
     """What the open transaction has of a partition."""
 
     next_offset: int
-    delivered: list[Delivered] = field(default_factory=list)
+    delivered: list[DeliveredBatch] = field(default_factory=list)
 
 
 class TopicLag(NamedTuple):
@@ -125,7 +125,7 @@ class Mirror(Closing):
         if (problem := topic_name_problem(progress_topic)) is not None:
             raise ConfigError(f"'{config.name}' can't be the name of a mirror: {problem}")
         self.config = config
-        self.progress = Progress()
+        self.progress = MirrorProgress()
         self._target = target
         self._tell = tell
         self._sources = {name: MirrorSource(name, each, tell) for name, each in sources.items()}
@@ -402,4 +402,4 @@ def _delivered(
     pending: _Pending, spans: tuple[Span, ...], base_offset: int, error: HeadraceError | None
 ) -> None:
     assert error is None, "a batch of a transaction does not fail alone"
-    pending.delivered.append(Delivered(base_offset, spans))
+    pending.delivered.append(DeliveredBatch(base_offset, spans))

@@ -47,7 +47,7 @@ _FIELDS = {"source", "topic"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class TopicSelection:
     """Of topics, by regular expressions that must match the whole name."""
 
     include: re.Pattern[str]
@@ -88,7 +88,7 @@ class Selection:
 class Plan:
     """Topics of the sources and their names in the target."""
 
-    def __init__(self, selection: Selection, topics: Mapping[str, Iterable[str]]) -> None:
+    def __init__(self, selection: TopicSelection, topics: Mapping[str, Iterable[str]]) -> None:
         """`topics`: by source, all that it has. ConfigError when two would be one in the target."""
         self.names: dict[tuple[str, str], str] = {}
         """By source and topic."""

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.mirror.offsets import OffsetMap, Run, joined, slot_of
+from storage_engine.mirror.offsets import OffsetMap, OffsetRun, joined, slot_of
 
 Row = tuple[bytes, bytes]
 """Key and value of a record of the topic."""
@@ -57,11 +57,11 @@ class Moved(NamedTuple):
     """What one transaction has done for a partition."""
 
     next_offset: int
-    runs: list[Run]
+    runs: list[OffsetRun]
     """Ascending."""
 
 
-class Progress:
+class MirrorProgress:
     """All that the topic says; `taken` is what `moved` made of it, once that is committed."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Progress:
                 ids = TopicIds(body["source_id"], body["target_id"])
                 found = self.of(copy, ids) or self.begin(copy, ids, 0)
                 if slotted:
-                    found.runs.put(body["run"], Run(*body["copied"]))
+                    found.runs.put(body["run"], OffsetRun(*body["copied"]))
                 else:
                     found.next_offset = body["offset"]
             except (KeyError, TypeError) as error:

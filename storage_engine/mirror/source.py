@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.fetching.fetch import FetchedBatches, FetchReader
+from storage_engine.client.fetching.fetch import BatchFetcher, FetchedBatches
 from storage_engine.core.errors import (
     DeadlineExceededError,
     ErrorCode,
@@ -57,7 +57,7 @@ class MirrorSource:
         self._has_answered = False
         self._away_until_ms = 0
         self._ends_due_ms = 0
-        self._reader: FetchReader | None = None
+        self._reader: BatchFetcher | None = None
 
     def topics(self) -> dict[str, tuple[UUID, int]]:
         """Id and number of partitions of those that are not the brokers' own, asked for anew, but
@@ -136,7 +136,7 @@ class MirrorSource:
             sleep_ms(wait_ms)
             return []
         if self._reader is None:
-            self._reader = FetchReader(
+            self._reader = BatchFetcher(
                 self.cluster,
                 {tp: (offset, None) for tp, offset in self._positions.items()},
                 max_bytes=FETCH_BYTES,

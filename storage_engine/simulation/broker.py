@@ -15,8 +15,8 @@ from storage_engine.broker.settings.topic_config import log_config_for
 from storage_engine.broker.wiring.build import BrokerParts, build
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.ids import BrokerEpoch
+from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.disk import REAL_DISK, Disk
-from storage_engine.log.folders.log_manager import LogManager
 from storage_engine.simulation.clock import ProcessLoop
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.simulation.network import (
@@ -108,13 +108,15 @@ class SimulatedBroker:
         if isinstance(self.disk, SimulatedDisk):
             self.disk.wall_ms = loop.wall_ms
         self.logs = LogManager(
-            list(self.config.log_dirs),
-            log_config_for(self.config, {}),
-            broker_id=self.id,
+            LogManagerSettings(
+                log_dirs=self.config.log_dirs,
+                broker_id=self.id,
+                default_config=log_config_for(self.config, {}),
+                reserve_bytes=self.config.integer("log.dir.min.free.bytes"),
+            ),
             clock=loop,
             background=loop,
             disk=self.disk,
-            reserve_bytes=self.config.integer("log.dir.min.free.bytes"),
         )
         self.up = True
 

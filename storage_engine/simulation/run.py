@@ -43,7 +43,7 @@ from storage_engine.simulation.transactions.world import (
     TransactionalWorld,
     settings_of,
 )
-from storage_engine.simulation.workload import Consumer, Producer
+from storage_engine.simulation.workload import WorkloadConsumer, WorkloadProducer
 
 LAG_MAX_MS = 1500
 """replica.lag.time.max.ms. Short, as all these times are, so that much can happen in a second."""
@@ -78,7 +78,7 @@ SAFE_PARTITIONS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SeedOutcome:
     """What became of a seed."""
 
     seed: int
@@ -97,7 +97,7 @@ class Outcome:
     """Of a failure."""
 
 
-class Run:
+class SeedRun:
     """One seed's cluster at work."""
 
     def __init__(
@@ -147,10 +147,10 @@ class Run:
             growing_topic=UNCLEAN,
             partitions=safe + (STATE_PARTITIONS if transactions else []),
         )
-        self.producers: list[Producer] = []
-        self.consumers: list[Consumer] = []
+        self.producers: list[WorkloadProducer] = []
+        self.consumers: list[WorkloadConsumer] = []
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> SeedOutcome:
         """Run to the end, or to the first broken promise."""
         rule = failure = None
         try:
@@ -163,7 +163,7 @@ class Run:
             failure = f"{rule} ({Path(where.filename).name}:{where.lineno}): {error}"
         if failure is not None:
             self.trace.note(f"VIOLATED {failure}")
-        return Outcome(
+        return SeedOutcome(
             seed=self.seed,
             profile=self.profile,
             faults=self.faults,
@@ -233,7 +233,7 @@ class Run:
             (unclean, -1, False),
         ]
         for number, (tp, acks, idempotent) in enumerate(kinds, 1):
-            producer = Producer(
+            producer = WorkloadProducer(
                 self.cluster,
                 self.checker,
                 random.Random(f"producer {self.seed} {number}"),
@@ -246,7 +246,7 @@ class Run:
             self.producers.append(producer)
             producer.run()
         for number in (1, 2):
-            consumer = Consumer(
+            consumer = WorkloadConsumer(
                 self.cluster,
                 self.checker,
                 random.Random(f"consumer {self.seed} {number}"),
@@ -364,9 +364,9 @@ class Run:
 
 def run_seed(
     seed: int, *, seconds: int, transactions: bool = False, only: Collection[int] | None = None
-) -> Outcome:
+) -> SeedOutcome:
     """Run one seed. What it made goes with it, also where nobody else collects garbage."""
-    outcome = Run(seed, seconds=seconds, transactions=transactions, only=only).outcome()
+    outcome = SeedRun(seed, seconds=seconds, transactions=transactions, only=only).outcome()
     if not gc.isenabled():
         gc.collect()
     return outcome

@@ -35,7 +35,7 @@ _SEQUENCE_BROKEN = frozenset(
 )
 
 
-class Client:
+class WorkloadClient:
     """What producers and consumers have in common."""
 
     def __init__(
@@ -110,7 +110,7 @@ def check_acknowledged(record: PartitionRecord, offset: int, crc: int, name: str
         )
 
 
-class Producer(Client):
+class WorkloadProducer(WorkloadClient):
     """Sends one batch after another to one partition.
 
     With a producer id it sends a batch again, under the same sequence, until it is acknowledged;
@@ -242,7 +242,7 @@ class Producer(Client):
         self.cluster.loop.call_later(delay_ms, self.run)
 
 
-class Consumer(Client):
+class WorkloadConsumer(WorkloadClient):
     """Reads partitions in turn, each from its start again once in a while."""
 
     def __init__(

@@ -23,7 +23,7 @@ MAX_BACKLOG = 200_000
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Call:
+class PendingCall:
     """One operation. Compared by identity."""
 
     name: str
@@ -49,18 +49,18 @@ class CallWindow:
         self._post = post
         self._clock = clock
         self._on_answer = on_answer
-        self._backlog: deque[Call] = deque()
-        self._in_flight: set[Call] = set()
+        self._backlog: deque[PendingCall] = deque()
+        self._in_flight: set[PendingCall] = set()
 
     @property
     def is_full(self) -> bool:
         return len(self._backlog) >= MAX_BACKLOG
 
-    def submit(self, call: Call) -> None:
+    def submit(self, call: PendingCall) -> None:
         self._backlog.append(call)
         self._send_backlog()
 
-    def send_now(self, call: Call) -> None:
+    def send_now(self, call: PendingCall) -> None:
         """Past the backlog."""
         call.sent_monotonic_ms = self._clock.monotonic_ms()
         try:
@@ -72,7 +72,7 @@ class CallWindow:
         else:
             result.rawlink(functools.partial(self._on_result, call))
 
-    def refuse(self, call: Call, reply: ZkReply = replies.UNKNOWN) -> None:
+    def refuse(self, call: PendingCall, reply: ZkReply = replies.UNKNOWN) -> None:
         """Finish without having sent it, in the loop's next turn."""
         self._post(functools.partial(self._finish, call, reply))
 
@@ -94,7 +94,7 @@ class CallWindow:
             self._in_flight.add(call)
             self.send_now(call)
 
-    def _on_result(self, call: Call, result: Any) -> None:
+    def _on_result(self, call: PendingCall, result: Any) -> None:
         error = result.exception
         answered = error is None or replies.is_answer(error)
         if answered:
@@ -112,7 +112,7 @@ class CallWindow:
             )
         self._finish(call, reply)
 
-    def _finish(self, call: Call, reply: ZkReply) -> None:
+    def _finish(self, call: PendingCall, reply: ZkReply) -> None:
         # kazoo may fail a request twice when it is being closed.
         if call.done:
             return

@@ -46,7 +46,7 @@ from storage_engine.zookeeper.access import (
     ZooKeeperAccess,
     ZooKeeperRefusedError,
 )
-from storage_engine.zookeeper.call_window import MAX_BACKLOG, Call, CallWindow
+from storage_engine.zookeeper.call_window import MAX_BACKLOG, CallWindow, PendingCall
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.kazoo_driver import (
     LoopHandler,
@@ -284,7 +284,7 @@ class ZooKeeperSession:
         *,
         size_bytes: int = 0,
     ) -> None:
-        call = Call(name=name, path=path, send=send, decode=decode, on_reply=on_reply)
+        call = PendingCall(name=name, path=path, send=send, decode=decode, on_reply=on_reply)
         problem, refusal = self._why_not(path, size_bytes), replies.UNKNOWN
         if problem is None and not is_text(path):
             # kazoo's thread would end by it.
@@ -377,7 +377,7 @@ class ZooKeeperSession:
             # Past the backlog: a long queue must not cost the lease.
             send = functools.partial(self._client.exists_async, "/")
             self._calls.send_now(
-                Call(
+                PendingCall(
                     name="heartbeat",
                     path="/",
                     send=send,

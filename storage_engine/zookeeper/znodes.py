@@ -226,19 +226,23 @@ class PartitionsZNode:
     topic_id: uuid.UUID
     topic_czxid: int
     """The transaction that created the topic's node: the id is that of no other."""
+    is_doubted: bool = False
+    """Whether the topic's node has named another id: this one counts only while both are the same.
+    Written only where it is so, and ignored by earlier versions."""
 
     @staticmethod
     def path(topic: str) -> str:
         return f"{TopicZNode.path(topic)}/partitions"
 
     def encode(self) -> bytes:
-        return encode_object(
-            {
-                "version": 1,
-                "topic_id": topic_id_to_text(self.topic_id),
-                "topic_czxid": self.topic_czxid,
-            }
-        )
+        fields: dict[str, Any] = {
+            "version": 1,
+            "topic_id": topic_id_to_text(self.topic_id),
+            "topic_czxid": self.topic_czxid,
+        }
+        if self.is_doubted:
+            fields["doubted"] = True
+        return encode_object(fields)
 
     @classmethod
     def decode(cls, topic: str, data: bytes) -> "PartitionsZNode":
@@ -247,6 +251,7 @@ class PartitionsZNode:
         return cls(
             topic_id=_topic_id(path, str_field(path, fields, "topic_id")),
             topic_czxid=int_field(path, fields, "topic_czxid", BROKER_EPOCHS),
+            is_doubted=bool(fields.get("doubted")),
         )
 
 

@@ -134,21 +134,25 @@ class ControllerStore:
 
     def _write_part(self, writes: Sequence[StateWrite], done: OnStatesWritten) -> Flow[None]:
         """All in one multi, or each in its own where one of them spoils it for the others."""
-        operations = [self._fence.check]
-        for write in writes:
-            operations.extend(self._operations(write))
-        reply = yield from self._zookeeper.multi(operations)
-        if reply.ok:
-            outcome = WriteOutcome.ACCEPTED
-        elif reply.status is ZkStatus.UNKNOWN:
-            outcome = WriteOutcome.UNKNOWN
-        elif len(writes) > 1:
+        outcome = WriteOutcome.CONFLICT
+        try:
+            operations = [operation for write in writes for operation in self._operations(write)]
+        except ZnodeFormatError as failure:
+            # It follows from what others wrote there: read again until that is mended.
+            if len(writes) == 1:
+                log.error("state of partition=%s not written: %s", writes[0].partition, failure)
+        else:
+            reply = yield from self._zookeeper.multi([self._fence.check, *operations])
+            if reply.ok:
+                outcome = WriteOutcome.ACCEPTED
+            elif reply.status is ZkStatus.UNKNOWN:
+                outcome = WriteOutcome.UNKNOWN
+            elif len(writes) == 1:
+                self._fence.look()
+        if outcome is WriteOutcome.CONFLICT and len(writes) > 1:
             for write in writes:
                 self._flows.start(self._write_part([write], done))
             return
-        else:
-            self._fence.look()
-            outcome = WriteOutcome.CONFLICT
         done({write.partition: (outcome, write.state) for write in writes})
 
     def _operations(self, write: StateWrite) -> list[ZkOp]:

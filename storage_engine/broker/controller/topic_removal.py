@@ -1,11 +1,12 @@
 """Removes the nodes of a topic whose replicas are all deleted.
 
 Rule: those of its partitions go first, then topic, settings and the request for the deletion in one
-multi, so that a topic made anew under that name loses nothing to the old one's end. Every step
-checks the controller's fence. What others have made below the nodes goes too. Source: R-CTL6.
+multi, so that a topic made anew under that name loses nothing to the old one's end, also where
+nobody knows whether that has come. Every step checks the controller's fence. What others have made
+below the nodes goes too. Source: R-CTL6.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from storage_engine.broker.controller.fence import ControllerFence
@@ -31,9 +32,15 @@ class TopicRemoval:
         self._metadata_store = metadata_store
         self._zookeeper = ZookeeperFlows(metadata_store)
         self._fence = fence
+        self._unanswered: dict[str, int] = {}
+        """Topics whose removal ZooKeeper did not answer -> the creation ids of their nodes."""
 
     def remove(self, topic: str, partitions: Iterable[int]) -> Flow[bool]:
         """Whether all of it is gone; else it is to be tried again."""
+        if topic in self._unanswered:
+            has_successor = yield from self._has_successor(topic)
+            if has_successor is not False:
+                return has_successor is True
         paths = [
             path
             for partition in partitions
@@ -51,6 +58,17 @@ class TopicRemoval:
                 return self._refused(removed)
         return (yield from self._remove_heads(topic))
 
+    def _has_successor(self, topic: str) -> Flow[bool | None]:
+        """Whether the removal that was not answered has been carried out, and a later topic has
+        the name; None: ZooKeeper did not answer."""
+        path, request = TopicZNode.path(topic), DeleteTopicsZNode.topic_path(topic)
+        found = yield from self._zookeeper.exist_each((path, request))
+        if _has_failed(found):
+            return None
+        czxid, stat = self._unanswered.pop(topic), found[path].stat
+        # The request went with the node: one that is there now means the later topic.
+        return stat is not None and stat.czxid != czxid and not found[request].ok
+
     def _remove_heads(self, topic: str) -> Flow[bool]:
         guard = [self._fence.check]
         heads = (
@@ -60,13 +78,16 @@ class TopicRemoval:
         )
         for clearings_left in range(MAX_CLEARINGS, -1, -1):
             found = yield from self._zookeeper.exist_each(heads)
-            if any(not reply.ok and not reply.is_absent for reply in found.values()):
+            if _has_failed(found):
                 return False
             present = [path for path in heads if found[path].ok]
             operations = [*guard, *(ZkOp(kind=ZkOpKind.DELETE, path=path) for path in present)]
             removed = yield from self._zookeeper.multi(operations)
             if removed.ok:
                 return True
+            stat = found[heads[0]].stat
+            if removed.status is ZkStatus.UNKNOWN and stat is not None:
+                self._unanswered[topic] = stat.czxid
             if removed.status is not ZkStatus.NOT_EMPTY or not clearings_left:
                 return self._refused(removed)
             assert removed.failed is not None, "a refused multi says which operation it was"
@@ -82,3 +103,8 @@ class TopicRemoval:
         if reply.status in (ZkStatus.BAD_VERSION, ZkStatus.NO_NODE):
             self._fence.look()
         return False
+
+
+def _has_failed(found: Mapping[str, ZkReply]) -> bool:
+    """Whether ZooKeeper left one of these questions unanswered."""
+    return any(not reply.ok and not reply.is_absent for reply in found.values())

@@ -191,6 +191,7 @@ class TopicStore:
         read = batch.read[topic]
         if topic_id == NO_ID:
             _log_lost_id(topic)
+            self._doubt(topic, read)
         else:
             self._own(topic, read.stat.czxid, topic_id)
             self._record(topic, read, topic_id)
@@ -200,26 +201,35 @@ class TopicStore:
     def _id_of(self, topic: str, read: _Read) -> uuid.UUID | None:
         """What the node was known by before somebody wrote it, or else what it says, or what was
         recorded when it says nothing. NO_ID where these two differ: a controller of an earlier
-        version may have given the one, and a program may have written the other."""
+        version may have given the one, and a program may have written the other. It stays so when
+        the node says nothing any more."""
         created, topic_id = self._ids.get(topic, (None, None))
         if created in (read.stat.czxid, _CREATED_HERE):
             return topic_id
-        said, recorded = _said_id(read), _recorded_id(topic, read)
-        if said is not None and recorded is not None and said != recorded:
-            return NO_ID
-        return said or recorded
+        said, record = _said_id(read), _record_of(topic, read)
+        if record is None or said == record.topic_id:
+            return said
+        return record.topic_id if said is None and not record.is_doubted else NO_ID
 
     def _record(self, topic: str, read: _Read, topic_id: uuid.UUID) -> None:
         """Where it can't be written now, whoever reads the topic next does it."""
-        if _recorded_id(topic, read) == topic_id:
-            return
-        path = PartitionsZNode.path(topic)
-        record = PartitionsZNode(topic_id=topic_id, topic_czxid=read.stat.czxid).encode()
-        present = read.partitions
+        record = PartitionsZNode(topic_id=topic_id, topic_czxid=read.stat.czxid)
+        if _record_of(topic, read) != record:
+            self._write_record(topic, read, record)
+
+    def _doubt(self, topic: str, read: _Read) -> None:
+        """Keep that the node has named another id than the record: a program may take it out."""
+        record = _record_of(topic, read)
+        if record is not None and not record.is_doubted:
+            self._write_record(topic, read, replace(record, is_doubted=True))
+
+    def _write_record(self, topic: str, read: _Read, record: PartitionsZNode) -> None:
+        path, present = PartitionsZNode.path(topic), read.partitions
         if present.ok and present.stat is not None:
-            self._metadata_store.set(path, record, present.stat.version, lambda _reply: None)
+            version = present.stat.version
+            self._metadata_store.set(path, record.encode(), version, lambda _reply: None)
         else:
-            self._metadata_store.create(path, record, lambda _reply: None)
+            self._metadata_store.create(path, record.encode(), lambda _reply: None)
 
     def _has_been_led(self, node: TopicZNode) -> Flow[bool | None]:
         """Whether a partition has a state; None: ZooKeeper did not answer."""
@@ -233,9 +243,9 @@ class TopicStore:
 def _log_lost_id(topic: str) -> None:
     log.error(
         "topic %s has no topic_id that is sure: %s holds none and nobody recorded it, or %s records"
-        " another; until both say the same its replicas keep what they have, and clients can't use"
-        " its id: write that of its replicas' partition.metadata into the former, and empty the"
-        " latter",
+        " another, or one that is doubted; until both say the same its replicas keep what they"
+        " have, and clients can't use its id: write that of its replicas' partition.metadata into"
+        " the former, and empty the latter",
         topic, TopicZNode.path(topic), PartitionsZNode.path(topic),
     )  # fmt: skip
 
@@ -246,7 +256,7 @@ def _said_id(read: _Read) -> uuid.UUID | None:
     return topic_id if topic_id is not None and topic_id.int else None
 
 
-def _recorded_id(topic: str, read: _Read) -> uuid.UUID | None:
+def _record_of(topic: str, read: _Read) -> PartitionsZNode | None:
     """What the partitions' node says, if it means this node of the topic."""
     reply = read.partitions
     if not reply.ok or not reply.data:
@@ -256,7 +266,7 @@ def _recorded_id(topic: str, read: _Read) -> uuid.UUID | None:
     except ZnodeFormatError as failure:
         log.warning("recorded topic id ignored: %s", failure)
         return None
-    return record.topic_id if record.topic_czxid == read.stat.czxid else None
+    return record if record.topic_czxid == read.stat.czxid else None
 
 
 def _topic_info(

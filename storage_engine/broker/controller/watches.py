@@ -125,7 +125,13 @@ class ControllerWatches:
             if topics is not None:
                 break
             yield from pause(self._scheduler, RETRY_MS)
-        self._read_topics([topic for topic in topics if topic not in self._watched])
+        new = [topic for topic in topics if topic not in self._watched]
+        if self.loaded or self._topics is None:
+            self._read_topics(new)
+        else:
+            # Nobody leads them yet. Where others make topics time and again, loading is not to wait
+            # for the last of them.
+            self._reread_once_loaded.update(new)
 
     def _read_topics(self, topics: list[str]) -> None:
         if not topics and (self._topics is not None or self._reading):

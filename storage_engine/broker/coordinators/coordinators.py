@@ -97,7 +97,7 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     def coordinator_of(
         self, name: str
     ) -> Core[EventT, AnswerT, EffectT, EntryT, ContentT] | ErrorCode:
-        """Its state, to look at."""
+        """The state machine, to be read only."""
         found = self._runner_of(name)
         if isinstance(found, ErrorCode):
             return found
@@ -108,7 +108,7 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         return (runner.coordinator for runner in self._runners.values())
 
     def are_loaded(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether each of these has a coordinator here that can be looked at."""
+        """Whether each of these partitions has a coordinator here that is loaded."""
         found = (self._runners.get(tp) for tp in partitions)
         return all(runner is not None and runner.coordinator is not None for runner in found)
 

@@ -21,7 +21,7 @@ from storage_engine.core.errors import (
     ErrorCode,
     KafkaError,
     LogBusyError,
-    LogFolderError,
+    LogDirError,
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_MS = 1_000
 LONGEST_PAUSE_MS = 60_000
 TRIES = 6
-"""Of the same damage, which take half a minute together: time to repair a segment."""
+"""How often the same damage is tried, half a minute in all: time to repair a segment."""
 STORAGE_TRIES = 2
 """Loads in a row that end by a file that can't be read: the first may have lost a segment to the
 cleaner, the second has looked up anew which there are."""
@@ -50,7 +50,7 @@ class DamagedLogError(CorruptRecordError):
 
 @dataclass(slots=True)
 class _Trouble:
-    """Of one partition, until its log is read, as long as this broker leads it."""
+    """The failed loads of one partition, until its log is read, while this broker leads it."""
 
     leader: object
     tries: int = 0
@@ -58,13 +58,13 @@ class _Trouble:
     damage_tries: int = 0
     """There: what else has failed before, or was damaged and is repaired, has no part in it."""
     storage_tries: int = 0
-    """In a row."""
+    """Loads in a row that ended by a file that can't be read."""
     text: str = ""
     told_ms: int = 0
 
 
 class LoadTroubles:
-    """Of the coordinators of one broker."""
+    """Decides what follows when the coordinators of one broker can't read their logs."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class LoadTroubles:
         is_storage = isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError)
         trouble.storage_tries = trouble.storage_tries + 1 if is_storage else 0
         if isinstance(failure, LogStorageError) and is_storage:
-            if isinstance(failure, LogFolderError) or trouble.storage_tries >= STORAGE_TRIES:
+            if isinstance(failure, LogDirError) or trouble.storage_tries >= STORAGE_TRIES:
                 del self._troubles[tp]
                 self._give_away(partition, failure)
         elif isinstance(failure, DamagedLogError):

@@ -14,7 +14,7 @@ looks again at what may have changed since it came.
 
 A broker that leads on under the next leader epoch goes on with the same state: nobody else can have
 written to the log. After an epoch that it has not heard of another may have, and the log is read.
-Source: KIP-98, R-SPARK2; decisions 520, 521 and 700.
+Source: KIP-98, R-SPARK2.
 """
 
 import logging
@@ -55,7 +55,7 @@ TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 NEEDS_REPLICAS = -1
 NEEDS_LEADERSHIP = 1
-"""What is asked of a partition, as `acks`."""
+"""What a step needs of its partition, in the terms of `acks`."""
 
 
 def moment(clock: Clock) -> Moment:
@@ -107,13 +107,13 @@ class _Due(Generic[EventT]):
     """An event in the queue."""
 
     number: int
-    """Of the request; 0: nobody waits for an answer."""
+    """Number of the request; 0: nobody waits for an answer."""
     make: Callable[[], EventT | Replicated | ErrorCode]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerPorts:
-    """What a runner works with; the same for all of a broker."""
+    """The parts of the broker that all runners share."""
 
     scheduler: Scheduler
     clock: Clock
@@ -122,15 +122,15 @@ class RunnerPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorKind(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
-    """What tells coordinators of transactions from those of groups."""
+    """How coordinators of transactions differ from those of groups."""
 
     name: str
-    """What they coordinate."""
+    """The name of the kind in log lines."""
     topic: str
     load_codec: Callable[[], StateCodec[EntryT, ContentT]]
     """Called in the background."""
     new_core: Callable[[int], Core[EventT, AnswerT, EffectT, EntryT, ContentT]]
-    """Of a log with that `max.message.bytes`."""
+    """Makes the state machine for a log with that `max.message.bytes`."""
     new_carrier: Callable[
         ["CoordinatorRunner[EventT, AnswerT, EffectT, EntryT, ContentT]"], Carrier[EffectT]
     ]
@@ -370,7 +370,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             self._end_by_itself()
 
     def _refuse(self, number: int, code: ErrorCode) -> None:
-        """Who sent this request would send it again, in vain."""
+        """Answer a request that would fail again, so that its client does not repeat it."""
         if number in self._pending:
             self._answer(number, self._kind.refusal(number, code))
 

@@ -26,23 +26,23 @@ from storage_engine.log.segments.segment_slice import SegmentSlice
 from storage_engine.protocol.records.record_batch import MAGIC, crc_matches, iter_headers
 
 PIECE_BYTES = 1 << 20
-"""What is read and replayed at a time: a copy of it is made on the event loop."""
+"""Bytes that are read and replayed at a time; a copy of them is made on the event loop."""
 
 TROUBLES_TOLD = 100
-"""Of one load, at most."""
+"""Unreadable records that one load logs, at most."""
 
 log = logging.getLogger(__name__)
 
 EntryT_contra = TypeVar("EntryT_contra", contravariant=True)
 ContentT = TypeVar("ContentT", bound=Sized)
-"""What the codec makes of the log."""
+"""The state that a codec replays the log into."""
 
 
 class StateCodec(Protocol[EntryT_contra, ContentT]):
     """The format of one kind of coordinator's log."""
 
     def new_content(self) -> ContentT:
-        """Of an empty log."""
+        """The state that an empty log stands for."""
         ...
 
     def replay(self, batches: bytes, content: ContentT, /) -> list[str]:

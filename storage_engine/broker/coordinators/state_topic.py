@@ -37,7 +37,7 @@ class StateTopicPlan:
 
     topic: str
     purpose: str
-    """What there is none of as long as the topic can't be used."""
+    """What the broker can't offer as long as the topic can't be used; for the log."""
     partitions: str
     """The name of the setting; so with the next two."""
     replication_factor: str
@@ -45,7 +45,7 @@ class StateTopicPlan:
     config: Mapping[str, str]
     """Settings of the topic that name others of the broker."""
     hashed: Callable[[str], str] = str
-    """What of a name decides about its partition."""
+    """The part of a name that is hashed to find its partition."""
 
 
 class StateTopic:

@@ -16,10 +16,10 @@ from storage_engine.broker.transactions.marker_writes import MarkerTarget
 from storage_engine.core.coordinator_log import Answer, Replicated
 from storage_engine.core.groups.coordinator import GroupCoordinator, refusal
 from storage_engine.core.groups.events import (
+    CheckDeadlines,
     ExpireOffsets,
     GroupEffect,
     LookForTopics,
-    Tick,
     TopicsDeleted,
     TransactionEnded,
 )
@@ -69,7 +69,7 @@ def _load_codec() -> StateCodec[GroupEntry, GroupContent]:
 
 
 def on_marker_written(coordinators: GroupCoordinators) -> Callable[[MarkerTarget], None]:
-    """What the broker is to do with each marker that it has appended."""
+    """A function that tells the group coordinator of a partition about each marker there."""
 
     def on_written(target: MarkerTarget) -> None:
         if target.partition.topic == GROUP_OFFSETS_TOPIC:
@@ -81,7 +81,7 @@ def on_marker_written(coordinators: GroupCoordinators) -> Callable[[MarkerTarget
 
 
 class _GroupCarrier:
-    """Of one coordinator. Of the times at which it wants to be woken the last one counts."""
+    """Timers and topic look-ups of one coordinator. Only the last WakeAt counts."""
 
     def __init__(
         self, runner: GroupRunner, topics: TopicPorts, scheduler: Scheduler, clock: Clock
@@ -116,4 +116,4 @@ class _GroupCarrier:
 
     def _ring(self) -> None:
         self._timer = None
-        self._runner.submit(Tick(at=moment(self._clock)))
+        self._runner.submit(CheckDeadlines(at=moment(self._clock)))

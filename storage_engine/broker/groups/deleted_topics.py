@@ -24,14 +24,14 @@ RETRY_MS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPorts:
-    """What is asked about topics."""
+    """Where to ask about topics."""
 
     metadata: MetadataCache
     lookup: TopicLookup
 
 
 class DeletedTopics:
-    """For one coordinator, which hears of topics that are gone by `on_gone`."""
+    """The look-ups of one coordinator; `on_gone` gets the topics that are gone."""
 
     def __init__(
         self, ports: TopicPorts, scheduler: Scheduler, on_gone: Callable[[frozenset[str]], None]
@@ -44,7 +44,7 @@ class DeletedTopics:
         self._closed = False
 
     def look_for(self, topics: frozenset[str]) -> None:
-        """Among these."""
+        """Ask about those of these topics that this broker does not know."""
         if not self._metadata.told:
             self._metadata.on_first_update(lambda: self.look_for(topics))
             return

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import Scheduler
@@ -58,5 +58,5 @@ class ClusterForClients:
             metadata.wait_no_longer(on_update)
             answer()
 
-        deadline = Deadline(self.scheduler, MAX_WAIT_MS, expire)
+        deadline = RequestDeadline(self.scheduler, MAX_WAIT_MS, expire)
         metadata.on_first_update(on_update)

@@ -52,7 +52,7 @@ class FetcherSettings:
 
     broker_id: int
     max_bytes: int
-    """Of one partition in an answer, and about as much is appended in one turn of the loop."""
+    """Limit for one partition in an answer; about as much is appended in one turn of the loop."""
     response_max_bytes: int
     min_bytes: int
     wait_max_ms: int
@@ -61,7 +61,7 @@ class FetcherSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetcherPorts:
-    """What fetch loops work with."""
+    """The parts of the broker that fetch loops use."""
 
     transport: Transport
     scheduler: Scheduler
@@ -130,7 +130,7 @@ class PeerFetcher:
         """When the leader answered last."""
         self._in_flight = False
         self._answer: _Answer | None = None
-        """That of the last fetch, until all of it is taken."""
+        """The answer to the last fetch, until all of it is taken."""
         self._flushing = 0
         """Partitions whose flush the next fetch waits for."""
         self._unkept: list[HostedPartition] = []

@@ -3,13 +3,13 @@
 Rule: a partition is in at most one of them. It changes the channel when its own answer has been
 taken, never while it is asked for, so no offset is fetched twice and none is left out; its next
 fetch, over the other channel, begins at the end of its log as every fetch does. Source: R-REP2,
-document 001 (LeaderAndIsrRequest, step 7).
+R-CTL3.
 """
 
 from collections.abc import Sequence
 
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings, PeerFetcher
-from storage_engine.broker.replicas.followed_partition import Followed, Progress
+from storage_engine.broker.replicas.followed_partition import Followed, FollowerState
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
@@ -29,7 +29,7 @@ class FetcherManager:
     def add(self, partition: HostedPartition, leader: Endpoint) -> None:
         """Follow `leader` for this partition, from the next `wake` on."""
         key, known = self._take_out(partition.topic_partition)
-        progress = Progress.UNKNOWN
+        progress = FollowerState.UNKNOWN
         if key is not None and key[0] == leader and known is not None:
             # The same leadership told again must not bring it among those in sync.
             progress = known.progress
@@ -55,7 +55,7 @@ class FetcherManager:
         return next((f.heard_ms for f in self._fetchers.values() if tp in f), None)
 
     def remove(self, tp: TopicPartition) -> None:
-        """Stop following; idle loops are closed (document 001, step 7)."""
+        """Stop following; idle loops are closed."""
         key, _ = self._take_out(tp)
         self._close_idle(key)
 

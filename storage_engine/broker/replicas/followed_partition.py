@@ -18,12 +18,12 @@ from storage_engine.protocol.apis.fetch import FetchPartition
 CHANNEL = "fetch"
 CATCH_UP_CHANNEL = "catch-up"
 DURABLE_CHANNEL = "durable fetch"
-"""Of the partitions that are flushed before a fetch acknowledges them."""
+"""For partitions that are flushed before a fetch acknowledges them."""
 DURABLE_CATCH_UP_CHANNEL = "durable catch-up"
 
 
-class Progress(enum.Enum):
-    """What the leader's last answer told."""
+class FollowerState(enum.Enum):
+    """Whether the replica is behind, as the leader's last answer showed."""
 
     UNKNOWN = "unknown"
     BEHIND = "behind"
@@ -36,7 +36,9 @@ class Followed:
 
     __slots__ = ("is_full", "partition", "progress", "refusals", "resume_ms", "was_damaged")
 
-    def __init__(self, partition: HostedPartition, progress: Progress = Progress.UNKNOWN) -> None:
+    def __init__(
+        self, partition: HostedPartition, progress: FollowerState = FollowerState.UNKNOWN
+    ) -> None:
         self.partition = partition
         self.progress = progress
         self.is_full = False
@@ -56,18 +58,18 @@ class Followed:
     @property
     def is_caught_up(self) -> bool:
         """It held all committed records when it was last answered."""
-        return self.progress is Progress.CAUGHT_UP
+        return self.progress is FollowerState.CAUGHT_UP
 
     @property
     def channel(self) -> str:
-        """That it is to be fetched over next."""
+        """The channel over which it is to be fetched next."""
         is_durable = self.partition.config.flush_before_ack
-        if self.progress is Progress.BEHIND:
+        if self.progress is FollowerState.BEHIND:
             return DURABLE_CATCH_UP_CHANNEL if is_durable else CATCH_UP_CHANNEL
         return DURABLE_CHANNEL if is_durable else CHANNEL
 
     def wanted(self, max_bytes: int) -> FetchPartition:
-        """What to ask the leader for."""
+        """The entry for this partition in the next fetch."""
         partition = self.partition
         replica_log = partition.log
         return FetchPartition(

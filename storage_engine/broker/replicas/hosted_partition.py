@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from storage_engine.broker.replicas.end_of_turn import EndOfTurn
-from storage_engine.broker.replicas.lease import Lease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.purgatory import WaitList
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
@@ -62,7 +62,7 @@ class PartitionPorts:
     broker_id: int
     lag: LagLimits
     clock: Clock
-    lease: Lease
+    lease: LeaderLease
     end_of_turn: EndOfTurn
     propose_isr: Callable[["HostedPartition", LeaderPartition, ProposeIsr], None]
     """Writes an ISR to ZooKeeper; the answer comes as a step of the partition. So with the next."""

@@ -12,7 +12,7 @@ import logging
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.lease import Lease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.core.ids import (
     BrokerEpoch,
     BrokerId,
@@ -57,7 +57,7 @@ class IsrWriter:
         scheduler: Scheduler,
         *,
         local: int,
-        lease: Lease,
+        lease: LeaderLease,
     ) -> None:
         self._metadata_store = metadata_store
         self._scheduler = scheduler

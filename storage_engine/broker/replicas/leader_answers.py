@@ -7,7 +7,7 @@ in the answer.
 
 import logging
 
-from storage_engine.broker.replicas.followed_partition import Followed, Progress
+from storage_engine.broker.replicas.followed_partition import Followed, FollowerState
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
 from storage_engine.core.errors import (
@@ -116,7 +116,7 @@ class LeaderAnswers:
             min(answer.high_watermark, end_offset), replica_log.log_start_offset
         )
         is_behind = end_offset < answer.high_watermark
-        followed.progress = Progress.BEHIND if is_behind else Progress.CAUGHT_UP
+        followed.progress = FollowerState.BEHIND if is_behind else FollowerState.CAUGHT_UP
         replica_log.note_high_watermark(partition.follower_high_watermark)
         return size
 
@@ -146,7 +146,9 @@ class LeaderAnswers:
         if offset < replica_log.log_start_offset:
             replica_log.truncation.truncate_fully_and_start_at(offset)
         else:
-            replica_log.truncation.truncate_to(offset)
+            # Lower than asked for where `offset` lies within a batch.
+            end_offset = replica_log.truncation.truncate_to(offset)
+            partition.follower_high_watermark = min(partition.follower_high_watermark, end_offset)
 
     def _on_error(self, followed: Followed, answer: FetchPartitionResponse) -> None:
         partition = followed.partition

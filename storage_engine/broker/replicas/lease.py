@@ -9,7 +9,7 @@ from collections.abc import Callable
 from storage_engine.core.errors import ErrorCode, KafkaError
 
 
-class Lease:
+class LeaderLease:
     """Held while the session is surely alive and the broker is not fenced."""
 
     def __init__(self, session_is_valid: Callable[[], bool]) -> None:

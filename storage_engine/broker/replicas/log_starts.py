@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import LogBusyError
 from storage_engine.core.ports import Scheduler
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.files.storage_errors import storage_error
-from storage_engine.log.folders.log_manager import LogManager
 
 
 class LogStarts:

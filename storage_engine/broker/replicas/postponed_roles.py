@@ -21,7 +21,7 @@ _Order = tuple[LeaderAndIsrPartition, dict[int, Endpoint]]
 
 
 class PostponedRoles:
-    """By partition. At most as many as the controller has given to this broker."""
+    """Postponed orders, by partition: at most as many as the controller has sent to this broker."""
 
     def __init__(self, scheduler: Scheduler, apply: Callable[[list[_Order]], None]) -> None:
         """`apply` carries orders out as if they came now."""

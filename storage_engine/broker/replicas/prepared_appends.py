@@ -1,4 +1,4 @@
-"""Appends whose batches are decompressed, looked at or compressed anew first: they wait for a
+"""Appends whose batches are decompressed, checked or compressed anew first: they wait for a
 thread, and nobody else does.
 
     append -> nothing to prepare, nobody before it -> appended at once
@@ -67,7 +67,7 @@ class _Waiting:
         self.in_transaction = in_transaction
         self.refusal = refusal
         self.requirement: Requirement | None = None
-        """What it is, or was, prepared for."""
+        """The requirement that the records are, or were, prepared for."""
         self.keys_checked = False
         self.prepared: memoryview | KafkaError | None = None
         """None as long as it is not."""
@@ -80,13 +80,13 @@ class PreparedAppends:
         self._replicas = replicas
         self._background = background
         self._queues: dict[TopicPartition, deque[_Waiting]] = {}
-        """Of each partition where something waits: all that came since, in that order."""
+        """By partition where something waits, all appends that came since, in that order."""
         self._to_prepare: deque[_Waiting] = deque()
         self._under_way = 0
         self._waiting_bytes = 0
 
     def has_waiting(self, tp: TopicPartition) -> bool:
-        """Whether what comes now has to queue up."""
+        """Whether an append that comes now has to wait behind others."""
         return tp in self._queues
 
     def takes_at_once(self, tp: TopicPartition, records: memoryview) -> bool:

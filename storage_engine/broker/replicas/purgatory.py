@@ -1,8 +1,7 @@
 """Requests that wait: produces for their followers, fetches for data.
 
 Rule: a waiter is answered exactly once, by whichever comes first: its condition, its time, or the
-end of its partition's role. Callback-driven: no asyncio, no threads. Source: R-NET2, document 001
-(the four conditions of a fetch).
+end of its partition's role. Callback-driven: no asyncio, no threads. Source: R-NET2.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,7 @@ class Waiter(Protocol):
         ...
 
 
-class Deadline:
+class RequestDeadline:
     """Runs `expire` once after `delay_ms` unless cancelled first."""
 
     __slots__ = ("_done", "_timer")

@@ -12,11 +12,11 @@ from pathlib import Path
 from storage_engine.broker.cluster.folder_notice import FolderNotice
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
-from storage_engine.core.errors import LogBusyError, LogFolderError, LogShortageError
+from storage_engine.core.errors import LogBusyError, LogDirError, LogShortageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.system_errors import Reach, reach_of_file_error
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LogManager
 
 log = logging.getLogger(__name__)
 TELL_AGAIN_MS = 10_000
@@ -58,7 +58,7 @@ class ReplicaFailures:
             failure = LogShortageError(str(failure))
         if isinstance(failure, LogBusyError):
             self._tell(partition.topic_partition, failure)
-        elif isinstance(failure, LogFolderError | OSError):
+        elif isinstance(failure, LogDirError | OSError):
             self.fail_folder(partition.log.directory.parent, failure)
         else:
             self.fail_alone(partition, failure)
@@ -85,7 +85,7 @@ class ReplicaFailures:
 
     def fail_folder(self, path: Path, failure: Exception) -> None:
         """Leaves a data folder alone, with all replicas in it, until the next start."""
-        if not self._logs.fail_folder(path):
+        if not self._logs.fail_dir(path):
             return
         offline = [
             partition

@@ -16,7 +16,7 @@ from storage_engine.broker.replicas.end_of_turn import EndOfTurn
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, PartitionPorts, Role
 from storage_engine.broker.replicas.isr_writer import IsrWriter
-from storage_engine.broker.replicas.lease import Lease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.postponed_roles import PostponedRoles
 from storage_engine.broker.replicas.replica_failures import ReplicaFailures
 from storage_engine.broker.settings.topic_config import TopicConfig
@@ -24,7 +24,7 @@ from storage_engine.core.errors import (
     ErrorCode,
     KafkaError,
     LogBusyError,
-    LogFolderError,
+    LogDirError,
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
@@ -32,8 +32,8 @@ from storage_engine.core.ports import Background, Clock, Endpoint, MetadataStore
 from storage_engine.core.replication.partition import LagLimits, Tick
 from storage_engine.log.appending.append_preparation import requirement_of
 from storage_engine.log.compaction import load_codec
-from storage_engine.log.folders.log_manager import LogManager
-from storage_engine.log.folders.log_moves import FutureLog
+from storage_engine.log.dirs.log_manager import LogManager
+from storage_engine.log.dirs.log_moves import FutureLog
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 
@@ -81,7 +81,7 @@ class ReplicaManager:
         self._background = background
         self._codec_is_loaded = False
         self._stopped = False
-        self.lease = Lease(lease_valid)
+        self.lease = LeaderLease(lease_valid)
         self.durable_acks = DurableAcks(background, scheduler)
         isr = IsrWriter(metadata_store, scheduler, local=settings.broker_id, lease=self.lease)
         self._failures = ReplicaFailures(
@@ -104,7 +104,7 @@ class ReplicaManager:
         )
         self.postponed = PostponedRoles(scheduler, self._apply_postponed)
         """Orders that wait for descriptors, memory or room."""
-        logs.on_folder_failed = self._failures.fail_folder
+        logs.dirs.on_failed = self._failures.fail_folder
         self.on_leading: Callable[[HostedPartition], None] = lambda _: None
         """Hears of every partition that this broker leads from now on, or under another epoch."""
 
@@ -298,7 +298,7 @@ class ReplicaManager:
             replica_log = self._logs.get(tp)
             try:
                 self._logs.delete(tp)
-            except LogFolderError as failure:
+            except LogDirError as failure:
                 if replica_log is not None:
                     self._failures.fail_folder(replica_log.directory.parent, failure)
                 raise
@@ -369,7 +369,7 @@ class ReplicaManager:
 
     @property
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """Of all logs that are here."""
+        """The high watermark of every log on this broker, by partition."""
         return {
             # Not hosted yet: what was known at the start stays true.
             **{tp: self._logs.high_watermark(tp) for tp in self._logs.logs},
@@ -395,7 +395,7 @@ class ReplicaManager:
 
     def working_folders(self) -> list[Path]:
         """The data folders that have not failed."""
-        return self._logs.working_folders
+        return self._logs.dirs.working_paths
 
     def led_here(self) -> Iterable[HostedPartition]:
         return (p for p in self._partitions.values() if p.leader is not None)

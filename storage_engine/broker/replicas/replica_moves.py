@@ -20,16 +20,16 @@ from storage_engine.core.errors import (
     ErrorCode,
     KafkaError,
     LogBusyError,
-    LogFolderError,
+    LogDirError,
     LogShortageError,
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock, Scheduler
 from storage_engine.core.system_errors import Reach, reach_of_file_error
+from storage_engine.log.dirs.log_manager import LogManager
+from storage_engine.log.dirs.log_moves import FutureLog
 from storage_engine.log.files.load_job import ColdBytesError, LoadJob
-from storage_engine.log.folders.log_manager import LogManager
-from storage_engine.log.folders.log_moves import FutureLog
 
 PIECE_BYTES = 512 << 10
 """Copied in one turn: about a millisecond of the loop."""
@@ -112,23 +112,23 @@ class ReplicaMoves:
         LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; REPLICA_NOT_AVAILABLE when it is not here, and will
         be made there.
         """
-        folder = self._logs.folder_at(path)
+        folder = self._logs.dirs.at(path)
         partition = self._replicas.get(tp)
         if partition is None:
             if self._logs.get(tp) is None:
-                self._logs.wanted_folders.want(tp, path)
+                self._logs.dirs.preferred.prefer(tp, path)
             raise KafkaError(f"{tp} is not on this broker", ErrorCode.REPLICA_NOT_AVAILABLE)
         if partition.role is Role.FAILED:
-            raise LogFolderError(f"the data folder of {tp} failed")
+            raise LogDirError(f"the data folder of {tp} failed")
         if partition.log.directory.parent == path:
             self._logs.moves.cancel(tp)
             return
         known = self._logs.moves.under_way.get(tp)
-        if known is None or known.folder is not folder:
+        if known is None or known.log_dir is not folder:
             self._begin(partition, path)
 
     def _begin(self, partition: HostedPartition, path: Path) -> None:
-        folder = self._logs.folder_at(path)
+        folder = self._logs.dirs.at(path)
         future = self._logs.moves.begin(partition.topic_partition, folder)
         self._moves.append(_Move(partition, future))
         self._go_on(0)
@@ -165,7 +165,7 @@ class ReplicaMoves:
             self._give_up(move)
             return
         if future.cuts.begun_anew:
-            self._begin(move.partition, future.folder.path)
+            self._begin(move.partition, future.log_dir.path)
             self._rest(0)
             return
         future.bring_in_line()
@@ -199,7 +199,7 @@ class ReplicaMoves:
         move.future.end_with_current()
         try:
             replaced = self._logs.moves.take_over(tp, self._replicas.high_watermarks)
-        except LogFolderError as failure:
+        except LogDirError as failure:
             if self._is_under_way(move):
                 # Of the folder that it goes to.
                 raise
@@ -243,7 +243,7 @@ class ReplicaMoves:
             message = f"the copy can't be flushed: {error}"
             # Never of an fsync: see `log.disk`.
             is_short = isinstance(error, OSError) and reach_of_file_error(error) is Reach.SHORTAGE
-            self._failed(move, LogShortageError(message) if is_short else LogFolderError(message))
+            self._failed(move, LogShortageError(message) if is_short else LogDirError(message))
 
         self._background.submit(job.run, done, failed)
 
@@ -251,9 +251,9 @@ class ReplicaMoves:
         tp = move.partition.topic_partition
         if not self._is_under_way(move):
             log.info("move had ended partition=%s: %s", tp, failure)
-        elif isinstance(failure, LogFolderError):
+        elif isinstance(failure, LogDirError):
             # What is read fails with `fail` above; this is the folder that is written to.
-            self._replicas.fail_folder(move.future.folder.path, failure)
+            self._replicas.fail_folder(move.future.log_dir.path, failure)
         elif isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):
             log.error("move given up partition=%s: %s", tp, failure)
             self._logs.moves.cancel(tp)

@@ -7,7 +7,7 @@ are settled by that. Source: R-NET2.
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from storage_engine.broker.replicas.purgatory import Deadline, WaitList
+from storage_engine.broker.replicas.purgatory import RequestDeadline, WaitList
 from storage_engine.core.ports import Scheduler
 
 
@@ -56,13 +56,13 @@ class DelayedAnswer:
         respond: Callable[[], None],
     ) -> None:
         self._respond = respond
-        self._deadline: Deadline | None = None
+        self._deadline: RequestDeadline | None = None
         opened = [_Open(self, item) for item in waiting if not item.look()]
         self._open = dict.fromkeys(opened)
         if not opened:
             self._respond()
             return
-        self._deadline = Deadline(scheduler, timeout_ms, self._expire)
+        self._deadline = RequestDeadline(scheduler, timeout_ms, self._expire)
         for each in opened:
             each.item.waiters.add(each)
 

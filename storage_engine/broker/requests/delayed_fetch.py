@@ -7,7 +7,7 @@ failed; otherwise when data comes, or when `max_wait` is over with what there is
 from collections.abc import Callable
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.fetch_reads import FetchRead, FetchReader, has_news
 from storage_engine.core.ids import TopicPartition
@@ -97,7 +97,7 @@ class DelayedFetch:
         self._done = False
         self._readable = read.bytes_readable
         self._waiters: list[tuple[HostedPartition, DelayedFetch | _Watched]] = []
-        self._deadline = Deadline(
+        self._deadline = RequestDeadline(
             scheduler, min(request.max_wait_ms, LONGEST_WAIT_MS), self._expire
         )
         if len(request.partitions) == 1:

@@ -21,9 +21,9 @@ from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.ports import Clock, Scheduler
 from storage_engine.core.transactions.sink_names import coordinated_name
 from storage_engine.core.transactions.transaction_events import (
+    CheckTimeouts,
     Contradiction,
     MarkersWritten,
-    Tick,
     TransactionAnswer,
     TransactionEffect,
 )
@@ -46,7 +46,7 @@ PLAN = StateTopicPlan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerPorts:
-    """What markers are sent with."""
+    """The parts of the broker that are needed to send markers."""
 
     broker_id: int
     writes: MarkerWrites
@@ -68,7 +68,7 @@ def transaction_coordinators(config: BrokerConfig, ports: MarkerPorts) -> Transa
             expiration_ms=config.integer("transactional.id.expiration.ms"),
         ),
         new_carrier=lambda runner: _Markers(runner, ports),
-        tick=lambda at: Tick(at=at),
+        tick=lambda at: CheckTimeouts(at=at),
         writes=lambda _event: True,
         answer_type=TransactionAnswer,
         refusal=refusal,
@@ -83,7 +83,7 @@ def _load_codec() -> StateCodec[StateEntry, StateContent]:
 
 
 class _Markers:
-    """Of one coordinator."""
+    """Sends the markers of one coordinator."""
 
     def __init__(self, runner: TransactionRunner, ports: MarkerPorts) -> None:
         self._runner = runner

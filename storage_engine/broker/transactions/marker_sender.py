@@ -60,7 +60,7 @@ Producer = tuple[int, int]
 
 
 class MarkerSender:
-    """Of one coordinator, until it ends."""
+    """Sends the markers of one coordinator until that ends."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class MarkerSender:
         on_written: OnWritten,
     ) -> None:
         self.coordinator_epoch = coordinator_epoch
-        """Of the markers that are sent from now on."""
+        """The epoch that markers carry from now on."""
         self._broker_id = broker_id
         self._metadata = metadata
         self._topics = topics

@@ -38,7 +38,7 @@ OnWritten = Callable[[list[ErrorCode]], None]
 
 
 class MarkerWrites:
-    """Of one broker."""
+    """Writes the markers that coordinators send to this broker."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class MarkerWrites:
         )
 
     def _first_offset(self, target: MarkerTarget) -> int:
-        """Of the transaction in its partition; -1 where it has no data."""
+        """Where the transaction begins in its partition; -1 where it has no data there."""
         partition = self._replicas.get(target.partition)
         if partition is None:
             return -1

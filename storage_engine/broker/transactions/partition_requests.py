@@ -117,7 +117,7 @@ def answer_leaders(
 
 
 def not_attempted(partitions: Sequence[TopicPartition], refused: Outcomes) -> Outcomes:
-    """What becomes of all when some are refused."""
+    """The outcomes of all partitions when some are refused: no partition is enlisted."""
     return {tp: refused.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in partitions}
 
 

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from storage_engine.broker.replicas.append_outcomes import AppendOutcomes
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.prepared_appends import PreparedAppends
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.sink_names import is_member
-from storage_engine.core.transactions.verification_guard import Question, VerificationGuards
+from storage_engine.core.transactions.verification_guard import TransactionVerification
 from storage_engine.log.appending.append_result import AppendOutcome
 from storage_engine.protocol.apis.produce import (
     FIRST_THAT_ENLISTS,
@@ -43,7 +44,7 @@ asked together with it."""
 
 
 class TransactionalAppends:
-    """Of one broker."""
+    """The way into the logs of one broker for requests with a transactional id."""
 
     def __init__(
         self, replicas: ReplicaManager, prepared: PreparedAppends, verifier: Verifier
@@ -78,12 +79,6 @@ class TransactionalAppends:
         request: ProduceRequest,
         on_outcome: Callable[[AppendOutcome], None],
     ) -> None:
-        def refuse(data: memoryview, failure: KafkaError) -> None:
-            hosted = self._replicas.get(tp)
-            if hosted is not None:
-                hosted.note_refused(data, failure)
-            on_outcome(failure.as_outcome())
-
         try:
             producer = _producer_of(records)
             if producer is None:
@@ -93,55 +88,113 @@ class TransactionalAppends:
             partition = self._replicas.leader(tp)
             partition.check_writable_by_producers(request.acks)
         except KafkaError as failure:
-            refuse(records, failure)
+            hosted = self._replicas.get(tp)
+            if hosted is not None:
+                hosted.note_refused(records, failure)
+            on_outcome(failure.as_outcome())
             return
-
-        guards = partition.guards
-
-        def write(data: memoryview, word: Question) -> None:
-            def refusal() -> KafkaError | None:
-                if self._counts(tp, guards, word):
-                    return None
-                return _refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version)
-
-            # It may have to be prepared, and a marker may come in the meantime.
-            self._prepared.append(
-                tp,
-                data,
-                acks=request.acks,
-                on_outcome=on_outcome,
-                in_transaction=True,
-                refusal=refusal,
-            )
-
-        word = guards.word(*producer)
-        if word is not None:
-            write(records, word)
+        append = _TransactionalAppend(
+            self._replicas,
+            self._prepared,
+            partition,
+            producer,
+            version=version,
+            acks=request.acks,
+            on_outcome=on_outcome,
+        )
+        verification = partition.guards.verification(*producer)
+        if verification is not None:
+            append.write(records, verification)
             return
         kept = memoryview(bytearray(records))
-
-        def on_verified(code: ErrorCode) -> None:
-            word = guards.word(*producer)
-            if code is not ErrorCode.NONE:
-                refuse(kept, _refused(tp, code, version))
-            elif word is not None and self._counts(tp, guards, word):
-                write(kept, word)
-            else:
-                refuse(kept, _refused(tp, ErrorCode.CONCURRENT_TRANSACTIONS, version))
-
         name = request.transactional_id
         assert name is not None
-        # Members of a sink join and enlist by themselves.
-        enlists = version >= FIRST_THAT_ENLISTS and not is_member(name)
         self._verifier.verify(
-            partition, name, *producer, on_verified, enlists=enlists, size=len(kept)
+            partition,
+            name,
+            *producer,
+            partial(append.on_verified, kept),
+            # Members of a sink join and enlist by themselves.
+            enlists=version >= FIRST_THAT_ENLISTS and not is_member(name),
+            size=len(kept),
         )
 
-    def _counts(self, tp: TopicPartition, guards: VerificationGuards, word: Question) -> bool:
-        """Whether nothing has happened to the transaction since that word of its coordinator, under
-        the same leader epoch."""
-        partition = self._replicas.get(tp)
-        return partition is not None and partition.guards is guards and guards.holds(word)
+
+class _TransactionalAppend:
+    """What one request has for one partition."""
+
+    __slots__ = (
+        "_acks",
+        "_guards",
+        "_on_outcome",
+        "_prepared",
+        "_producer",
+        "_replicas",
+        "_tp",
+        "_version",
+    )
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        prepared: PreparedAppends,
+        partition: HostedPartition,
+        producer: tuple[int, int],
+        *,
+        version: int,
+        acks: int,
+        on_outcome: Callable[[AppendOutcome], None],
+    ) -> None:
+        self._replicas = replicas
+        self._prepared = prepared
+        self._tp = partition.topic_partition
+        self._guards = partition.guards
+        self._producer = producer
+        self._version = version
+        self._acks = acks
+        self._on_outcome = on_outcome
+
+    def on_verified(self, records: memoryview, code: ErrorCode) -> None:
+        """The transaction is open, with this partition, or the code says why the batches can't be
+        appended."""
+        if code is ErrorCode.NONE:
+            verification = self._guards.verification(*self._producer)
+            if verification is not None and self._is_valid(verification):
+                self.write(records, verification)
+                return
+            code = ErrorCode.CONCURRENT_TRANSACTIONS
+        failure = _refusal(self._tp, code, self._version)
+        hosted = self._replicas.get(self._tp)
+        if hosted is not None:
+            hosted.note_refused(records, failure)
+        self._on_outcome(failure.as_outcome())
+
+    def write(self, records: memoryview, verification: TransactionVerification) -> None:
+        """Append; the records may have to be prepared, and a marker may come in the meantime."""
+
+        def refusal() -> KafkaError | None:
+            if self._is_valid(verification):
+                return None
+            return _refusal(self._tp, ErrorCode.CONCURRENT_TRANSACTIONS, self._version)
+
+        self._prepared.append(
+            self._tp,
+            records,
+            acks=self._acks,
+            on_outcome=self._on_outcome,
+            in_transaction=True,
+            refusal=refusal,
+        )
+
+    def _is_valid(self, verification: TransactionVerification) -> bool:
+        """Whether nothing has happened to the transaction since it was verified, under the same
+        leader epoch."""
+        hosted = self._replicas.get(self._tp)
+        return (
+            hosted is not None
+            and hosted.guards is self._guards
+            and self._guards.is_valid(verification)
+        )
 
 
 def _producer_of(records: memoryview) -> tuple[int, int] | None:
@@ -160,7 +213,7 @@ def _producer_of(records: memoryview) -> tuple[int, int] | None:
     return next(iter(producers), None)
 
 
-def _refused(tp: TopicPartition, code: ErrorCode, version: int) -> KafkaError:
+def _refusal(tp: TopicPartition, code: ErrorCode, version: int) -> KafkaError:
     told = code
     if code in ASK_AGAIN:
         told = ErrorCode.NOT_ENOUGH_REPLICAS

@@ -15,14 +15,17 @@ from typing import Any, NamedTuple
 from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.transactions.partition_requests import Outcomes, answer_leaders
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock, Endpoint, Scheduler, TransportError
-from storage_engine.core.transactions.verification_guard import Question, VerificationGuards
+from storage_engine.core.transactions.verification_guard import (
+    TransactionVerification,
+    VerificationGuards,
+)
 from storage_engine.protocol.apis.add_partitions_to_txn import (
     API,
     AddPartitionsToTxnRequest,
@@ -39,10 +42,10 @@ AGAIN_MS = 10
 TIMES_AGAIN = 40
 """Longer than markers take; clients ask again after that, about every 100 ms."""
 WAITING_MAX_BYTES = 64 << 20
-"""Of all batches that wait for an answer: who sends again after his own timeout waits with another
-copy. One is always let in, however large."""
+"""Limit for all batches that wait for an answer together: a client that sends again after its own
+timeout waits with another copy. One batch is always let in, however large."""
 WAITER_BYTES = 1 << 10
-"""What one takes beside its batch, about."""
+"""Roughly what a waiting batch takes besides its own bytes."""
 
 OnVerified = Callable[[ErrorCode], None]
 
@@ -62,14 +65,14 @@ class _Asked:
     partition: TopicPartition
     transactional_id: str
     guards: VerificationGuards
-    question: Question
+    question: TransactionVerification
     enlists: bool
     times_again: int = TIMES_AGAIN
     """How often it may be asked once more."""
     waiting: list[_Waiter] = field(default_factory=list)
 
     @property
-    def key(self) -> tuple[int, Question]:
+    def key(self) -> tuple[int, TransactionVerification]:
         return id(self.guards), self.question
 
     @property
@@ -79,7 +82,7 @@ class _Asked:
 
 
 class Verifier:
-    """Of one broker."""
+    """Asks coordinators on behalf of all partitions that this broker leads."""
 
     def __init__(
         self,
@@ -97,8 +100,8 @@ class Verifier:
         self._transport = transport
         self._scheduler = scheduler
         self._clock = clock
-        self._asked: dict[tuple[int, Question], _Asked] = {}
-        """By the identity of the guards, and question."""
+        self._asked: dict[tuple[int, TransactionVerification], _Asked] = {}
+        """By the identity of the guards and the verification asked for."""
         self._new: list[_Asked] = []
         self._waiting_bytes = 0
 
@@ -207,7 +210,7 @@ class Verifier:
             for asked in questions:
                 self._settle(asked, ErrorCode.NETWORK_EXCEPTION)
 
-        deadline = Deadline(self._scheduler, TIMEOUT_MS, expire)
+        deadline = RequestDeadline(self._scheduler, TIMEOUT_MS, expire)
 
         def on_time(outcomes: list[Outcomes]) -> None:
             if deadline.finish():
@@ -248,7 +251,7 @@ class Verifier:
 
 
 def _transaction(group: Sequence[_Asked]) -> Any:
-    """Of one producer, with all of its partitions."""
+    """The entry of one producer in a request, with all of its partitions."""
     topics: dict[str, list[int]] = {}
     for asked in group:
         topics.setdefault(asked.partition.topic, []).append(asked.partition.partition)

@@ -18,7 +18,7 @@ from storage_engine.broker.upkeep.scrubs import Scrubs
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Clock, Scheduler, Timer
 from storage_engine.core.retained.retention import DeletionPolicy
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.retention import DeletionPolicyError
 from storage_engine.log.state.flush_job import FlushJob
 
@@ -81,7 +81,7 @@ class LogMaintenance:
         self._every(self._intervals.flush_ms, self._flush)
         self._every(self._intervals.checkpoint_ms, self._checkpoint)
         self._every(DOOMED_FILES_INTERVAL_MS, self._remove_doomed_files)
-        self._every(FREE_SPACE_INTERVAL_MS, self._logs.look_for_room)
+        self._every(FREE_SPACE_INTERVAL_MS, self._logs.dirs.refresh_free_space)
         self._every(MAKE_GOOD_INTERVAL_MS, self._make_good)
         self._every(PRODUCERS_INTERVAL_MS, self._expire_producers)
         if self._compactions is not None:
@@ -187,7 +187,7 @@ class LogMaintenance:
                 partition.log.open_again()
 
         self._each(open_again)
-        self._logs.remove_leftovers()
+        self._logs.retry_removals()
 
     def _checkpoint(self) -> None:
         self._logs.write_recovery_points()

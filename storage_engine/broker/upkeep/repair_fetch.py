@@ -94,7 +94,7 @@ class RepairFetch:
         )
 
     def _start(self) -> int:
-        """What lies below the log's start is gone for readers, here and elsewhere."""
+        """Records below the log's start are gone for readers, here and elsewhere."""
         return max(self._ranges[self._range].start_offset, self._partition.log.log_start_offset)
 
     def _take(self, reply: FetchResponse | TransportError) -> None:

@@ -53,7 +53,7 @@ BUSY_MS = 1000
 
 
 class _Reason(enum.Enum):
-    """What a pass is for."""
+    """The purpose of a pass."""
 
     WHOLE = "whole"
     """It is time for the log."""
@@ -79,7 +79,7 @@ class _Pass:
         """Between these offsets lies what could not be repaired."""
 
     def leave(self, scrub: SegmentScrub) -> None:
-        """That segment stays damaged."""
+        """Called when the segment stays damaged."""
         first = scrub.base_offset if self.left is None else self.left[0]
         self.left = first, scrub.end_offset
 

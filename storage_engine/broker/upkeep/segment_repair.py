@@ -39,7 +39,7 @@ class RepairEnd(enum.Enum):
 
 
 class SegmentRepair:
-    """Of a scrub that has found something. `begin` is called once."""
+    """The repair of what a scrub has found. `begin` is called once."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class BrokerParts:
         registration, controller = self.cluster.registration, self.cluster.controller
 
         def on_registered(epoch: BrokerEpoch) -> None:
-            self.ports.logs.keep_tail_lost_epoch(epoch)
+            self.ports.logs.dirs.keep_tail_lost_epoch(epoch)
             controller.start()
 
         def register() -> None:
@@ -120,7 +120,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         cluster,
         replicas=manager,
         coordinators=coordinators,
-        strays=upkeep.strays,
+        orphaned_logs=upkeep.orphaned_logs,
     )
     return BrokerParts(
         ports=ports,

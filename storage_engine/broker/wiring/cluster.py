@@ -58,7 +58,7 @@ def _registration(ports: BrokerPorts) -> Registration:
             port=advertised.port,
             rack=ports.config.rack,
             endpoints=(str(advertised),),
-            tail_lost_epoch=ports.logs.tail_lost_epoch,
+            tail_lost_epoch=ports.logs.dirs.tail_lost_epoch,
         ),
         metadata_store=ports.metadata_store,
         scheduler=ports.scheduler,

@@ -50,7 +50,7 @@ from storage_engine.broker.handlers.transactions.add_partitions_to_txn import (
 from storage_engine.broker.handlers.transactions.batches import SinkBatchHandlers
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config_changes import ConfigChanges
-from storage_engine.broker.upkeep.strays import Strays
+from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs
 from storage_engine.broker.wiring.cluster import ClusterParts
 from storage_engine.broker.wiring.coordinators import CoordinatorParts
 from storage_engine.broker.wiring.ports import BrokerPorts
@@ -307,7 +307,7 @@ def add_order_apis(
     *,
     replicas: ReplicaManager,
     coordinators: CoordinatorParts,
-    strays: Strays,
+    orphaned_logs: OrphanedLogs,
 ) -> None:
     """The orders of the controller."""
     orders = Orders(settings.topics, ports.scheduler)
@@ -315,7 +315,7 @@ def add_order_apis(
         broker_id=ports.broker_id,
         replicas=replicas,
         metadata=cluster.metadata,
-        strays=strays,
+        orphaned_logs=orphaned_logs,
         named=NamedReplicas(),
     )
     leader_and_isr = LeaderAndIsrHandler(

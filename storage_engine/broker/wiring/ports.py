@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import Background, Clock, MetadataStore, Scheduler
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.protocol.transport import Transport
 
 

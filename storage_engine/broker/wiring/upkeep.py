@@ -6,8 +6,8 @@ from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.upkeep.compactions import Compactions
 from storage_engine.broker.upkeep.log_maintenance import LogMaintenance, MaintenanceIntervals
+from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs
 from storage_engine.broker.upkeep.scrubs import Scrubs, ScrubSettings
-from storage_engine.broker.upkeep.strays import Strays
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.log.deletion_policy import KEY as DELETION_POLICY_KEY
 from storage_engine.log.deletion_policy import load_policy
@@ -22,7 +22,7 @@ class UpkeepParts:
 
     maintenance: LogMaintenance
     scrubs: Scrubs
-    strays: Strays
+    orphaned_logs: OrphanedLogs
 
 
 def build_upkeep(
@@ -60,14 +60,14 @@ def build_upkeep(
         compactions=compactions,
         scrubs=scrubs,
     )
-    strays = Strays(
+    orphaned_logs = OrphanedLogs(
         ports.cluster_id,
         metadata_store=ports.metadata_store,
         logs=ports.logs,
         replicas=replicas,
         scheduler=ports.scheduler,
     )
-    return UpkeepParts(maintenance=maintenance, scrubs=scrubs, strays=strays)
+    return UpkeepParts(maintenance=maintenance, scrubs=scrubs, orphaned_logs=orphaned_logs)
 
 
 def _compactions(ports: BrokerPorts, replicas: ReplicaManager) -> Compactions:

@@ -29,10 +29,10 @@ from storage_engine.client.consumer import membership
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.consumer_coordinator import (
     NOBODY,
+    Assigned,
     Change,
-    Committed,
     ConsumerCoordinator,
-    Part,
+    OffsetsCommitted,
 )
 from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
@@ -407,14 +407,14 @@ class Consumer(Closing):
                 finally:
                     assert self._group is not None, "it told of the change"
                     self._group.released()
-            case Part():
+            case Assigned():
                 self._caller = change.caller
                 self._stop_run()
                 self._positions.assign(change.partitions)
                 self._auto_commit_ms = monotonic_ms() + self._config.auto_commit_interval_ms
                 if self._on_assigned is not None:
                     self._on_assigned(list(change.partitions))
-            case Committed():
+            case OffsetsCommitted():
                 change.callback(change.error)
             case _:
                 self._failure = change.error

@@ -2,7 +2,7 @@
 
     consumer -> events, commits -> [loop] Membership -> requests -> coordinator of the group
         ^                             |
-        +-- Release, Assigned, Failed-+
+        +-- Release, Assigned, GroupFailed-+
 
 Rule: the loop's lock guards what both sides see. The consumer applies what changes in its own
 thread, in order; until it has let go of its partitions, the member does not join the next
@@ -19,7 +19,11 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.client.consumer import member_requests, membership
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.consumer_errors import GroupError
-from storage_engine.client.consumer.coordinator_calls import Call, CoordinatorCalls, code_of
+from storage_engine.client.consumer.coordinator_calls import (
+    CoordinatorCall,
+    CoordinatorCalls,
+    code_of,
+)
 from storage_engine.client.consumer.membership import (
     ASK_AGAIN,
     NO_GENERATION,
@@ -65,7 +69,7 @@ _REFUSALS = membership.PUT_OUT | {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Assigned:
     """A change: these partitions are the consumer's, and it commits as `caller`."""
 
     partitions: tuple[TopicPartition, ...]
@@ -73,25 +77,25 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class GroupFailed:
     """A change: the group refuses the member."""
 
     error: HeadraceError
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class OffsetsCommitted:
     """A change: a commit with a callback is done."""
 
     callback: Callable[[HeadraceError | None], None]
     error: HeadraceError | None
 
 
-Change = membership.Release | Part | Failed | Committed
+Change = membership.Release | Assigned | GroupFailed | OffsetsCommitted
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Commit:
+class OffsetCommit:
     """Offsets on their way."""
 
     offsets: Mapping[TopicPartition, int]
@@ -124,11 +128,11 @@ class ConsumerCoordinator:
         )
         self._wanted: Any = None
         # The request that the membership wants and that is not sent; and that which is.
-        self._call: Call | None = None
+        self._call: CoordinatorCall | None = None
         self._joined: Any = None
         self._retry_at_ms = 0
         self._attempts = 0
-        self._commit_call: Call | None = None
+        self._commit_call: CoordinatorCall | None = None
         self._commit_at_ms = 0
         self._loop = ClientLoop("headrace-group", work=self, on_end=self._ended)
         # It guards all below, and tells of changes and of commits that are done.
@@ -136,7 +140,7 @@ class ConsumerCoordinator:
         self._events: deque[membership.Event] = deque()
         self._subscription = Subscription()
         self._changes: deque[Change] = deque()
-        self._commits: deque[Commit] = deque()
+        self._commits: deque[OffsetCommit] = deque()
         self._polled_ms = monotonic_ms()
         self._lapsed = False
         self._has_left = False
@@ -184,11 +188,13 @@ class ConsumerCoordinator:
         caller: MemberIdentity,
         callback: Callable[[HeadraceError | None], None] | None = None,
         timeout_ms: int | None = None,
-    ) -> Commit:
+    ) -> OffsetCommit:
         """Begin to store offsets, within `default.api.timeout.ms` unless told otherwise; commits
         are stored one after the other."""
         deadline = Deadline.after(timeout_ms or self._config.default_api_timeout_ms)
-        commit = Commit(offsets=dict(offsets), caller=caller, deadline=deadline, callback=callback)
+        commit = OffsetCommit(
+            offsets=dict(offsets), caller=caller, deadline=deadline, callback=callback
+        )
         with self._changed:
             if self._loop.has_ended:
                 raise HeadraceError("the consumer is closed")
@@ -196,7 +202,7 @@ class ConsumerCoordinator:
             self._loop.wake()
         return commit
 
-    def wait_for(self, commit: Commit) -> None:
+    def wait_for(self, commit: OffsetCommit) -> None:
         """Until it is stored. Raises why it is not."""
         with self._changed:
             while not commit.done and not self._loop.has_ended:
@@ -240,7 +246,7 @@ class ConsumerCoordinator:
         self._step(membership.Polled(now_ms=polled_ms))
         due_ms = self._membership.due_ms()
         if due_ms is not None and due_ms <= now_ms:
-            self._step(membership.Tick(now_ms=now_ms))
+            self._step(membership.MembershipTick(now_ms=now_ms))
         self._check_topics(now_ms)
         self._send(now_ms)
         self._send_commit(now_ms)
@@ -302,7 +308,7 @@ class ConsumerCoordinator:
     def _fail(self, code: ErrorCode) -> None:
         self._drop_call()
         group = self._config.group_id
-        self._add_change(Failed(GroupError(f"group '{group}': {code.meaning}", code)))
+        self._add_change(GroupFailed(GroupError(f"group '{group}': {code.meaning}", code)))
 
     def _leave(self, member_id: str) -> None:
         request = member_requests.leave(self._config, member_id)
@@ -312,7 +318,7 @@ class ConsumerCoordinator:
     def _note_left(self) -> None:
         self._drop_call()
         with self._changed:
-            left = [each for each in self._changes if isinstance(each, Committed)]
+            left = [each for each in self._changes if isinstance(each, OffsetsCommitted)]
             self._changes = deque(left)
             self._has_left = True
             self._changed.notify_all()
@@ -321,9 +327,9 @@ class ConsumerCoordinator:
         try:
             partitions = decode_assignment(assignment)
         except CorruptRecordError as error:
-            self._add_change(Failed(error))
+            self._add_change(GroupFailed(error))
             return
-        self._add_change(Part(partitions=partitions, caller=self._caller()))
+        self._add_change(Assigned(partitions=partitions, caller=self._caller()))
 
     def _caller(self) -> MemberIdentity:
         known = self._membership
@@ -427,7 +433,9 @@ class ConsumerCoordinator:
         except (KafkaError, DeadlineExceededError) as error:
             on_answer(None, error)
 
-    def _commit_answered(self, commit: Commit, answer: Any, error: HeadraceError | None) -> None:
+    def _commit_answered(
+        self, commit: OffsetCommit, answer: Any, error: HeadraceError | None
+    ) -> None:
         refused = None if answer is None else refused_commit(answer)
         if error is None and refused is None:
             self._finish(commit, None)
@@ -459,13 +467,13 @@ class ConsumerCoordinator:
             )
         return KafkaError(f"offsets of group '{group}', {tp}: {code.meaning}", code)
 
-    def _finish(self, commit: Commit, error: HeadraceError | None) -> None:
+    def _finish(self, commit: OffsetCommit, error: HeadraceError | None) -> None:
         with self._changed:
             self._commits.popleft()
             commit.error, commit.done = error, True
             self._commit_at_ms = 0
             if commit.callback is not None:
-                self._changes.append(Committed(commit.callback, error))
+                self._changes.append(OffsetsCommitted(commit.callback, error))
             self._changed.notify_all()
 
 

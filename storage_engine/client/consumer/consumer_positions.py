@@ -16,7 +16,7 @@ from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.consumer_errors import NoOffsetError
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece, RecordBuffer
-from storage_engine.client.fetching.fetch import FetchReader
+from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.core.errors import (
     DeadlineExceededError,
@@ -63,7 +63,7 @@ class Positions:
             deadline_ms=config.default_api_timeout_ms,
             unknown_topic_wait_ms=config.default_api_timeout_ms,
         )
-        self._reader = FetchReader(
+        self._reader = BatchFetcher(
             self._fetches,
             {},
             max_bytes=config.fetch_max_bytes,

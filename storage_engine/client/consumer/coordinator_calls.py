@@ -28,7 +28,7 @@ OnAnswer = Callable[[Any, HeadraceError | None], None]
 """Gets the answer, or why there is none."""
 
 
-class Call:
+class CoordinatorCall:
     """A request under way."""
 
     __slots__ = ("connection", "deadline", "on_answer")
@@ -48,13 +48,13 @@ class CoordinatorCalls:
         self._cluster = cluster
         self._group = group
         self._coordinator: int | None = None
-        self._calls: list[Call] = []
+        self._calls: list[CoordinatorCall] = []
 
     def forget_coordinator(self) -> None:
         """Look for it before the next request."""
         self._coordinator = None
 
-    def send(self, request: GroupRequest, timeout_ms: int, on_answer: OnAnswer) -> Call:
+    def send(self, request: GroupRequest, timeout_ms: int, on_answer: OnAnswer) -> CoordinatorCall:
         """Raises KafkaError or DeadlineExceededError when it can't be sent now."""
         deadline = Deadline.after(timeout_ms)
         connection = self._cluster.take(self._find(), deadline.no_later_than(LOOKUP_MS))
@@ -63,7 +63,7 @@ class CoordinatorCalls:
         except BaseException:
             connection.close()
             raise
-        call = Call(connection, deadline, on_answer)
+        call = CoordinatorCall(connection, deadline, on_answer)
         self._calls.append(call)
         return call
 
@@ -80,7 +80,7 @@ class CoordinatorCalls:
             self._coordinator = find_coordinator(self._cluster, GROUP, self._group, what, deadline)
         return self._coordinator
 
-    def drop(self, call: Call) -> None:
+    def drop(self, call: CoordinatorCall) -> None:
         """Its answer is not wanted any more."""
         if call in self._calls:
             self._calls.remove(call)
@@ -97,7 +97,7 @@ class CoordinatorCalls:
             if call in self._calls:
                 self._receive(call)
 
-    def _receive(self, call: Call) -> None:
+    def _receive(self, call: CoordinatorCall) -> None:
         try:
             answer = call.connection.receive_nowait()
         except (KafkaError, DeadlineExceededError) as error:
@@ -109,7 +109,7 @@ class CoordinatorCalls:
             name = call.connection.name
             self._end(call, None, DeadlineExceededError(f"{name}: no answer in time"))
 
-    def _end(self, call: Call, answer: Any, error: HeadraceError | None) -> None:
+    def _end(self, call: CoordinatorCall, answer: Any, error: HeadraceError | None) -> None:
         self._calls.remove(call)
         if error is None:
             self._cluster.give_back(call.connection)

@@ -112,7 +112,7 @@ class TopicsChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class MembershipTick:
     now_ms: int
 
 
@@ -126,7 +126,7 @@ Event = (
     | HeartbeatAnswered
     | CommitAnswered
     | TopicsChanged
-    | Tick
+    | MembershipTick
 )
 
 
@@ -227,7 +227,7 @@ class Membership:
                 self.owns = self._releases > 0
                 if self.stage is Stage.LETTING_GO and not self.owns:
                     self._join()
-            case Tick():
+            case MembershipTick():
                 self._tick(event.now_ms)
             case TopicsChanged():
                 if self.stage is Stage.MEMBER:
@@ -258,7 +258,7 @@ class Membership:
                 assert_never(event)
 
     def due_ms(self) -> int | None:
-        """When a Tick is wanted; None while only answers and the owner matter."""
+        """When a MembershipTick is wanted; None while only answers and the owner matter."""
         match self.stage:
             case Stage.MEMBER | Stage.LETTING_GO if self._is_in:
                 lapse_ms = self._polled_ms + self._max_poll_interval_ms

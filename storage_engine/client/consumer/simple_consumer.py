@@ -20,8 +20,8 @@ from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece
 from storage_engine.client.fetching.fetch import (
     MAX_WAIT_MS,
+    BatchFetcher,
     FetchedBatches,
-    FetchReader,
 )
 from storage_engine.client.settings import FETCH_BYTES
 from storage_engine.core.errors import ConfigError
@@ -86,7 +86,7 @@ class SimpleConsumer(Closing):
                 raise ConfigError(f"{tp}: the offset {offset} is negative; see offsets_before")
             self._cluster.leader(tp)
         found = {tp: Fetched([], offset, -1) for tp, offset in wanted.items()}
-        reader = FetchReader(
+        reader = BatchFetcher(
             self._cluster,
             {tp: (offset, None) for tp, offset in wanted.items()},
             max_bytes=max_bytes,

@@ -106,7 +106,7 @@ class _Fetch:
         self.by_id = by_id
 
 
-class FetchReader:
+class BatchFetcher:
     """Reads several partitions at a time, each from its start to its end (None: for ever)."""
 
     def __init__(

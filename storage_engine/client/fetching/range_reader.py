@@ -2,7 +2,7 @@
 link to the leader needs.
 
 Rule: whole batches, as bytes, each once and in order. What is fetched ahead only saves time:
-whatever goes wrong with it, it is dropped, and a `FetchReader` reads on from the position, which
+whatever goes wrong with it, it is dropped, and a `BatchFetcher` reads on from the position, which
 knows about leaders that move, retries and errors. Source: R-CLI2, R-CLI5.
 """
 
@@ -17,8 +17,8 @@ from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetching.committed_batches import without_read
 from storage_engine.client.fetching.fetch import (
     MAX_WAIT_MS,
+    BatchFetcher,
     FetchedBatches,
-    FetchReader,
     isolation_level,
 )
 from storage_engine.client.fetching.fetch_cursor import WholeBatches
@@ -58,7 +58,7 @@ def read_range(
     Offsets at the edges and in gaps are the caller's affair: the first batch may begin before
     `start_offset`, the last may end after `end_offset`. One fetch is on its way while the caller
     works on the one before, and up to `most_in_flight` where answers take longer than that work
-    (0: none). Raises as FetchReader.poll does; an `end_offset` that the log does not reach is
+    (0: none). Raises as BatchFetcher.poll does; an `end_offset` that the log does not reach is
     waited for up to `timeout_ms`.
     """
     asking = _Asking(
@@ -116,7 +116,7 @@ def _fetch(
     timeout_ms: int,
 ) -> FetchedBatches:
     """In its turn, whatever it takes. `last_epoch`: that of the batch read before."""
-    reader = FetchReader(
+    reader = BatchFetcher(
         asking.cluster,
         {asking.tp: (position, end_offset)},
         max_bytes=max_bytes,

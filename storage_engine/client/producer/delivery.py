@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True, kw_only=True)
-class Delivery:
+class PartitionDelivery:
     """What of one partition is acknowledged. Offsets are -1 where the leader did not tell (acks=0,
     a repetition)."""
 

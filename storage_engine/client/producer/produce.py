@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.producer.delivery import Delivery
+from storage_engine.client.producer.delivery import PartitionDelivery
 from storage_engine.client.producer.leader_lookup import LeaderLookup
-from storage_engine.client.producer.produce_lane import Lane, Request
+from storage_engine.client.producer.produce_lane import Lane, ProduceInFlight
 from storage_engine.client.producer.produce_queue import (
-    Done,
+    OnDone,
+    OpenTransaction,
     PartitionQueue,
     PendingBatch,
-    Producer,
-    Transaction,
+    ProducerIdentity,
 )
 from storage_engine.client.producer.produce_verdict import Verdict, final_error, verdict_on
 from storage_engine.client.producer.producer_errors import TriesExhaustedError
@@ -85,7 +85,7 @@ class BatchWriter(Closing):
         cluster: Cluster,
         *,
         acks: int = -1,
-        transaction: Transaction | None = None,
+        transaction: OpenTransaction | None = None,
         max_in_flight: int = 5,
         idempotent: bool | None = None,
         delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS,
@@ -116,9 +116,9 @@ class BatchWriter(Closing):
         self._buffer_bytes = buffer_bytes
         self._on_delivered = on_delivered
         self._transaction = transaction
-        self._producer: Producer | None = None
+        self._producer: ProducerIdentity | None = None
         if transaction is not None:
-            self._producer = Producer(transaction.producer_id, transaction.epoch, True)
+            self._producer = ProducerIdentity(transaction.producer_id, transaction.epoch, True)
         # Partitions that the coordinator has not heard of.
         self._unenlisted: list[TopicPartition] = []
         self._queues: dict[TopicPartition, PartitionQueue] = {}
@@ -131,7 +131,7 @@ class BatchWriter(Closing):
         self._failure: HeadraceError | None = None
         self._lookup = LeaderLookup(cluster)
         self._closed = False
-        self.deliveries: dict[TopicPartition, Delivery] = {}
+        self.deliveries: dict[TopicPartition, PartitionDelivery] = {}
 
     def announce(self, partitions: Iterable[TopicPartition]) -> None:
         """There will be batches for each of these: a transaction is told of all in one request."""
@@ -145,7 +145,7 @@ class BatchWriter(Closing):
         tp: TopicPartition,
         batch: "EncodedBatch",
         *,
-        done: Done | None = None,
+        done: OnDone | None = None,
         expires_at_ms: int | None = None,
     ) -> None:
         """Take over `batch`, whose bytes are stamped and belong to the writer until they are
@@ -234,7 +234,7 @@ class BatchWriter(Closing):
         if self._transaction is not None:
             self._unenlisted.append(tp)
         queue = self._queues[tp] = PartitionQueue(tp, self._producer)
-        self.deliveries[tp] = Delivery()
+        self.deliveries[tp] = PartitionDelivery()
         return queue
 
     # One round of work: answers in, timers, requests out.
@@ -318,7 +318,7 @@ class BatchWriter(Closing):
 
     def _send(self, broker_id: int, batches: dict[TopicPartition, PendingBatch]) -> None:
         deadline = Deadline.after(self._request_timeout_ms + _ANSWER_GRACE_MS)
-        request = Request(batches, deadline)
+        request = ProduceInFlight(batches, deadline)
         lane = self._lanes.get(broker_id)
         try:
             if lane is None:
@@ -392,7 +392,7 @@ class BatchWriter(Closing):
             self._set_aside(request, reason, perhaps_appended=True)
         lane.requests.clear()
 
-    def _set_aside(self, request: Request, reason: str, *, perhaps_appended: bool) -> None:
+    def _set_aside(self, request: ProduceInFlight, reason: str, *, perhaps_appended: bool) -> None:
         for tp, batch in request.batches.items():
             self._retry(tp, batch, reason, perhaps_appended=perhaps_appended)
 
@@ -418,7 +418,7 @@ class BatchWriter(Closing):
 
     # Answers.
 
-    def _answered(self, request: Request, response: ProduceResponse) -> None:
+    def _answered(self, request: ProduceInFlight, response: ProduceResponse) -> None:
         for answer in response.partitions:
             tp = TopicPartition(answer.topic, answer.partition)
             batch = request.batches.pop(tp, None)

@@ -12,7 +12,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
 
 
-class Request:
+class ProduceInFlight:
     """A Produce request: at most one batch of each partition."""
 
     __slots__ = ("batches", "deadline")
@@ -31,4 +31,4 @@ class Lane:
     def __init__(self, broker_id: int, connection: BrokerConnection) -> None:
         self.broker_id = broker_id
         self.connection = connection
-        self.requests: deque[Request] = deque()
+        self.requests: deque[ProduceInFlight] = deque()

@@ -23,12 +23,12 @@ IN_FLIGHT_PER_PARTITION = 5
 """A leader remembers so many batches of a producer to recognise a repetition."""
 
 
-Done = Callable[[int, HeadraceError | None], None]
+OnDone = Callable[[int, HeadraceError | None], None]
 """Told once what became of a batch: its base offset (-1 where the leader did not tell), or why it
 failed."""
 
 
-class Producer(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """An idempotent producer's identity."""
 
     producer_id: int
@@ -37,7 +37,7 @@ class Producer(NamedTuple):
     """Whether all that it writes is one transaction."""
 
 
-class Transaction(Protocol):
+class OpenTransaction(Protocol):
     """What batches may be part of: `micro_batches.MicroBatchMember`."""
 
     transactional_id: str
@@ -69,7 +69,7 @@ class PendingBatch:
         record_count: int,
         number: int,
         expires_at_ms: int,
-        done: Done | None,
+        done: OnDone | None,
     ) -> None:
         self.data = data
         self.record_count = record_count
@@ -102,7 +102,7 @@ class PartitionQueue:
         "waiting",
     )
 
-    def __init__(self, tp: TopicPartition, producer: Producer | None) -> None:
+    def __init__(self, tp: TopicPartition, producer: ProducerIdentity | None) -> None:
         self.tp = tp
         self._producer = producer
         self._sequence = 0
@@ -126,7 +126,7 @@ class PartitionQueue:
         data: bytearray | memoryview,
         record_count: int,
         expires_at_ms: int,
-        done: Done | None = None,
+        done: OnDone | None = None,
     ) -> None:
         batch = PendingBatch(data, record_count, self._count, expires_at_ms, done)
         self._count += 1
@@ -145,7 +145,7 @@ class PartitionQueue:
             )
             self._sequence = advance_sequence(self._sequence, batch.record_count)
 
-    def use_producer(self, producer: Producer) -> None:
+    def use_producer(self, producer: ProducerIdentity) -> None:
         """Start a new sequence with everything that waits."""
         assert not self.in_flight
         self._producer = producer

@@ -1,8 +1,7 @@
-"""The consumer of document 002: a group whose members share partitions through ZooKeeper.
+"""The consumer of a group whose members share partitions through ZooKeeper.
 
-    znodes ──► NodeView ──► GroupMember ──► Ledger of each stream ◄── MessageStream, in user threads
-                 (watches)    (decides, on the loop of LoopThread)
+    znodes ──► NodeView ──► ZooKeeperGroupMember ──► StreamLedger ◄── MessageStream, in user threads
+               (watches)    (decides, on the loop)   (one a stream)
 
-Rule: a message is handed out by the owner of its partition's znode alone, and by nobody whose
-session may have expired. Source: R-CLI3.
+Each partition is read by one stream of the group at a time. R-CLI3.
 """

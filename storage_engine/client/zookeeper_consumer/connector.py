@@ -22,8 +22,8 @@ from storage_engine.client.closing import Closing
 from storage_engine.client.loop import ClientLoop, LoopEndedError
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
 from storage_engine.client.zookeeper_consumer.connector_config import ConnectorConfig
-from storage_engine.client.zookeeper_consumer.ledger import Ledger
-from storage_engine.client.zookeeper_consumer.member import GroupMember, Taken
+from storage_engine.client.zookeeper_consumer.ledger import StreamLedger
+from storage_engine.client.zookeeper_consumer.member import Taken, ZooKeeperGroupMember
 from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
 from storage_engine.core.errors import ConfigError, DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition, topic_name_problem
@@ -68,9 +68,9 @@ class ConsumerConnector(Closing):
         self._on_revoked = on_revoked
         self._loop = ClientLoop("headrace-zookeeper-group", on_end=self._ended)
         self._session: ZooKeeperSession | None = None
-        self._member: GroupMember | None = None
+        self._member: ZooKeeperGroupMember | None = None
         self._streams: list[MessageStream] = []
-        self._ledgers: dict[str, list[Ledger]] = {}
+        self._ledgers: dict[str, list[StreamLedger]] = {}
         """By topic; _ALL with a filter."""
         self._commits = self._config.enable_auto_commit
         self._commit_asked = False
@@ -107,12 +107,12 @@ class ConsumerConnector(Closing):
         self._session = session = self._open()
         streams = {}
         for topic, count in counts.items():
-            self._ledgers[topic] = [Ledger(session) for _ in range(count)]
+            self._ledgers[topic] = [StreamLedger(session) for _ in range(count)]
             streams[topic] = [
                 MessageStream(self._config.streams, ledger) for ledger in self._ledgers[topic]
             ]
             self._streams += streams[topic]
-        member = GroupMember(
+        member = ZooKeeperGroupMember(
             session,
             self._loop,
             self,
@@ -233,7 +233,7 @@ class ConsumerConnector(Closing):
             if ledger.is_callers:
                 stream.close()
 
-    def _stop(self, member: GroupMember) -> None:
+    def _stop(self, member: ZooKeeperGroupMember) -> None:
         def stop(answer: Callable[[None], None]) -> None:
             member.stop(functools.partial(answer, None))
 
@@ -284,10 +284,10 @@ class ConsumerConnector(Closing):
                 positions.update(ledger.take_away(of_topic))
         return positions
 
-    def _of_topic(self, topic: str) -> list[Ledger]:
+    def _of_topic(self, topic: str) -> list[StreamLedger]:
         return self._ledgers[topic if topic in self._ledgers else _ALL]
 
-    def _all_ledgers(self) -> list[Ledger]:
+    def _all_ledgers(self) -> list[StreamLedger]:
         return [ledger for ledgers in self._ledgers.values() for ledger in ledgers]
 
     def _ended(self, is_broken: bool) -> None:

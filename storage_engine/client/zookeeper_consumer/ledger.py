@@ -15,7 +15,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.suspended_time import monotonic_with_sleep_ms
 
 
-class Lease(Protocol):
+class SessionLease(Protocol):
     """Of a session."""
 
     @property
@@ -38,10 +38,10 @@ class Claim:
         self.handed_out_to: int | None = None
 
 
-class Ledger:
+class StreamLedger:
     """Of one stream."""
 
-    def __init__(self, session: Lease) -> None:
+    def __init__(self, session: SessionLease) -> None:
         self._session = session
         self._lock = threading.Lock()
         self._claims: dict[TopicPartition, Claim] = {}

@@ -117,7 +117,7 @@ class _Commit:
             self.on_done(self.error)
 
 
-class GroupMember:
+class ZooKeeperGroupMember:
     """One consumer of a group. All calls and callbacks are on the loop."""
 
     def __init__(

@@ -13,7 +13,7 @@ from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece
-from storage_engine.client.zookeeper_consumer.ledger import Claim, Ledger
+from storage_engine.client.zookeeper_consumer.ledger import Claim, StreamLedger
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, sleep_ms
@@ -27,7 +27,7 @@ _SLICE_MS = 100
 class MessageStream:
     """For one thread at a time; any thread may shut its connector down."""
 
-    def __init__(self, config: ConsumerConfig, ledger: Ledger) -> None:
+    def __init__(self, config: ConsumerConfig, ledger: StreamLedger) -> None:
         """`config` names no brokers: those of the ledger are taken."""
         self._config = config
         self._ledger = ledger

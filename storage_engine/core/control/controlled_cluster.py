@@ -48,8 +48,9 @@ class ControlledPartition:
     """The version that the next write expects in ZooKeeper; None: no state is there. It differs
     from the version of `state` as long as others have removed that or put an older one back."""
     unremembered: bool = False
-    """There was no state when this controller began, since the partition is new or others removed
-    it: its replicas may have had leaders that nobody remembers. Counts while `state` is None."""
+    """There was no state when this controller began, or nobody could read the topic then. Either
+    the partition is new, or others removed its state: its replicas may have had leaders that nobody
+    remembers. Counts while `state` is None."""
     node_lacks_state: bool = False
     """The partition's node seems to be there without a state: one with it could not be made."""
     refusals: int = 0

@@ -248,9 +248,14 @@ class Controller:
             self._deliveries.brokers_to_all()
 
     def _on_topics_read(self, event: TopicsRead) -> list[Effect]:
+        topics, unreadable = self._cluster.topics, self._cluster.unreadable_topics
+        mended = event.topics.keys() & unreadable - topics.keys()
         self._take_topics(event.topics)
+        for topic in mended:
+            for partition in topics[topic].partitions.values():
+                # It may have been led before this controller could know of it.
+                partition.unremembered = True
         known = event.topics.keys() | event.absent
-        unreadable = self._cluster.unreadable_topics
         unreadable.difference_update(known)
         unreadable.update(event.unreadable)
         return self._deletions.topics_read(event)
@@ -276,7 +281,8 @@ class Controller:
 
     def _with_known_id(self, info: TopicInfo) -> TopicInfo:
         """A topic that was read, with the id that it is known by if its node lost that. Where
-        another topic has its name by now the old one is forgotten."""
+        another topic has its name by now the old one is forgotten: one with another id, or, where
+        the id was lost, with fewer partitions, which no topic ever loses."""
         known = self._cluster.topics.get(info.topic)
         if known is None:
             return info
@@ -284,7 +290,7 @@ class Controller:
             # Nobody else remembers it.
             return replace(info, topic_id=known.info.topic_id)
         if known.info.topic_id != info.topic_id and not known.deleting:
-            if known.info.topic_id.int:
+            if known.info.topic_id.int or not known.partitions.keys() <= info.assignment.keys():
                 self._deletions.removed_by_others(info.topic)
             else:
                 # It was lost, and is there again: replicas hear it, and go by what they know.

@@ -146,7 +146,7 @@ class PartitionElections:
                 if election is not None:
                     self._settle(partition, election)
                 self._deliveries.announce(partition)
-            else:
+            elif not self._cluster.is_deleting(name.topic):
                 unclear.append(name)
                 partition.reading = True
                 partition.refusals += outcome is WriteOutcome.CONFLICT
@@ -188,7 +188,11 @@ class PartitionElections:
     def _read_again(self, partitions: Iterable[ControlledPartition]) -> list[Effect]:
         """Nothing of them is decided or written before they are read; a write under way that is
         refused leads to the same."""
-        wanted = [partition for partition in partitions if partition.writing is None]
+        wanted = [
+            partition
+            for partition in partitions
+            if partition.writing is None and not self._cluster.is_deleting(partition.name.topic)
+        ]
         for partition in wanted:
             partition.reading = True
         return [ReadStates(partitions=tuple(p.name for p in wanted))] if wanted else []

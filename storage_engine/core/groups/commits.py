@@ -34,7 +34,7 @@ class Commits:
         self._groups = groups
         self._settings = settings
         self._first_order = 0
-        """Of what is appended from now on: above all that was restored."""
+        """Order of the next offset that is appended: above those of all that was restored."""
         self._open: dict[int, set[str]] = {}
         """Groups with offsets in an open transaction, by producer id."""
 

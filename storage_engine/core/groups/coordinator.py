@@ -6,8 +6,8 @@ that the next coordinator would not find in the log.
     what it has committed  commits.py                KIP-98, KIP-211, KIP-496
     what waits for which record   core/state_log.py
 
-The driver appends the records in order, tells when they are replicated, sends a Tick when it was
-asked to, and drops the coordinator when an append fails or the partition is led elsewhere.
+The driver appends the records in order, tells when they are replicated, sends CheckDeadlines when
+it was asked to, and drops the coordinator when an append fails or the partition is led elsewhere.
 """
 
 from typing import assert_never
@@ -17,7 +17,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.commits import Commits
 from storage_engine.core.groups.deadlines import Deadlines
 from storage_engine.core.groups.events import (
-    Caller,
+    CheckDeadlines,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
@@ -25,14 +25,14 @@ from storage_engine.core.groups.events import (
     Event,
     ExpireOffsets,
     GroupLog,
-    Heartbeat,
     Join,
     Joined,
     Leave,
     Left,
+    MemberHeartbeat,
     ReadOffsets,
+    RequestingMember,
     Sync,
-    Tick,
     TopicsDeleted,
     TransactionEnded,
     WakeAt,
@@ -61,7 +61,7 @@ class GroupCoordinator:
         self._commits = Commits(self._log, self.groups, settings)
         self._deadlines = Deadlines()
         self._wake_ms: int | None = None
-        """When the driver was asked to send a Tick."""
+        """When the driver was asked to send a CheckDeadlines."""
 
     def restore(self, content: GroupContent, at: Moment) -> list[Effect]:
         """Begin with what the log holds; once, before any event."""
@@ -78,7 +78,7 @@ class GroupCoordinator:
                 self._join(event)
             case Sync():
                 self._sync(event)
-            case Heartbeat():
+            case MemberHeartbeat():
                 self._heartbeat(event)
             case Leave():
                 self._leave(event)
@@ -86,7 +86,7 @@ class GroupCoordinator:
                 self._commits.commit(event)
             case ReadOffsets():
                 self._commits.read(event)
-            case Tick():
+            case CheckDeadlines():
                 self._tick(event.at)
             case Replicated():
                 self._log.note_replicated(event.number)
@@ -168,7 +168,7 @@ class GroupCoordinator:
             member.assignment = event.assignments.get(member.member_id, b"")
         return ErrorCode.NONE
 
-    def _heartbeat(self, event: Heartbeat) -> None:
+    def _heartbeat(self, event: MemberHeartbeat) -> None:
         group, code = self._group_of(event.group_id, event.caller)
         if group is not None:
             group.members[event.caller.member_id].touch(event.at.now_ms)
@@ -200,7 +200,7 @@ class GroupCoordinator:
         self._plan(group)
         self._log.answer(Left(request=event.request, codes=tuple(codes)), after=group.number)
 
-    def _member_that_leaves(self, group: Group, caller: Caller) -> Member | ErrorCode:
+    def _member_that_leaves(self, group: Group, caller: RequestingMember) -> Member | ErrorCode:
         if not caller.member_id and caller.instance_id is not None:
             # An operator takes a static member out, whoever it is at present.
             member_id = group.instances.get(caller.instance_id)
@@ -208,7 +208,7 @@ class GroupCoordinator:
         code = group.check(caller)
         return group.members[caller.member_id] if code is ErrorCode.NONE else code
 
-    def _group_of(self, group_id: str, caller: Caller) -> tuple[Group | None, ErrorCode]:
+    def _group_of(self, group_id: str, caller: RequestingMember) -> tuple[Group | None, ErrorCode]:
         """The group whose present generation the caller is in, or why there is none."""
         if not group_id:
             return None, ErrorCode.INVALID_GROUP_ID

@@ -10,7 +10,7 @@ import heapq
 
 
 class Deadlines:
-    """By group id, on the monotonic clock."""
+    """The next deadline of each group, on the monotonic clock."""
 
     __slots__ = ("_heap", "_planned")
 

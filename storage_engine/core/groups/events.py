@@ -1,4 +1,4 @@
-"""What goes into a group coordinator and what comes out of it.
+"""Events and effects of a group coordinator.
 
 Rule: a request carries a number of the driver's, and gets exactly one answer with that number, at
 once, when a record is replicated, or when the group's rebalance is complete. `writes` says whether
@@ -27,8 +27,8 @@ NO_MEMBER = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Whom a request says that it comes from."""
+class RequestingMember:
+    """The member that a request names as its sender."""
 
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
@@ -70,20 +70,20 @@ class Sync:
     writes: ClassVar[bool] = True
     request: int
     group_id: str
-    caller: Caller
+    caller: RequestingMember
     protocol_type: str | None = None
     protocol: str | None = None
     assignments: Mapping[str, bytes] = field(default_factory=dict)
-    """By member; of the leader."""
+    """By member id; only the leader sends them."""
     at: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class MemberHeartbeat:
     writes: ClassVar[bool] = False
     request: int
     group_id: str
-    caller: Caller
+    caller: RequestingMember
     at: Moment
 
 
@@ -94,7 +94,7 @@ class Leave:
     writes: ClassVar[bool] = True
     request: int
     group_id: str
-    members: tuple[Caller, ...]
+    members: tuple[RequestingMember, ...]
     at: Moment
 
 
@@ -108,7 +108,7 @@ class CommitOffsets:
     writes: ClassVar[bool] = True
     request: int
     group_id: str
-    caller: Caller
+    caller: RequestingMember
     offsets: Mapping[TopicPartition, OffsetRecord]
     producer: tuple[int, int] | None = None
     """Id and epoch."""
@@ -159,7 +159,7 @@ class TransactionEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class CheckDeadlines:
     """It is later: look for sessions and rebalances whose time is over."""
 
     writes: ClassVar[bool] = True
@@ -185,14 +185,14 @@ class TopicsDeleted:
 Event = (
     Join
     | Sync
-    | Heartbeat
+    | MemberHeartbeat
     | Leave
     | CommitOffsets
     | ReadOffsets
     | DeleteOffsets
     | DeleteGroup
     | TransactionEnded
-    | Tick
+    | CheckDeadlines
     | ExpireOffsets
     | TopicsDeleted
     | Replicated
@@ -203,7 +203,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeAt:
-    """Send a Tick when the monotonic clock shows this, and forget earlier ones."""
+    """Send a CheckDeadlines when the monotonic clock shows this, and forget earlier ones."""
 
     now_ms: int
 
@@ -233,7 +233,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined(Answer):
-    """Of Join."""
+    """The answer to Join."""
 
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
@@ -247,7 +247,7 @@ class Joined(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synced(Answer):
-    """Of Sync."""
+    """The answer to Sync."""
 
     protocol_type: str | None = None
     protocol: str | None = None
@@ -256,25 +256,25 @@ class Synced(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left(Answer):
-    """Of Leave: a code for each member, in their order."""
+    """The answer to Leave: a code for each member, in their order."""
 
     codes: tuple[ErrorCode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsRead(Answer):
-    """Of ReadOffsets."""
+    """The answer to ReadOffsets."""
 
     offsets: Mapping[TopicPartition, OffsetRecord] = field(default_factory=dict)
     unstable: frozenset[TopicPartition] = frozenset()
-    """Of these a transaction will tell: ask again."""
+    """Partitions with an offset in an open transaction: ask again when that has ended."""
     unreadable: frozenset[TopicPartition] = frozenset()
-    """Of these there is a record that means nothing here: another commit takes its place."""
+    """Partitions whose record this version can't read, until another offset is committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsDeleted(Answer):
-    """Of DeleteOffsets."""
+    """The answer to DeleteOffsets."""
 
     refused: frozenset[TopicPartition] = frozenset()
     """A member subscribes to their topics."""

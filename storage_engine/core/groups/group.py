@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import Caller, JoinedMember
-from storage_engine.core.groups.offsets import GroupOffsets
-from storage_engine.core.groups.records import NO_TIME, GroupRecord, MemberRecord
+from storage_engine.core.groups.events import JoinedMember, RequestingMember
+from storage_engine.core.groups.offsets import CommittedOffsets
+from storage_engine.core.groups.records import NO_TIME, GroupMemberRecord, GroupRecord
 from storage_engine.core.groups.sizes import group_bytes, member_bytes
 from storage_engine.core.groups.subscription import CONSUMER, subscribed_topics
 
@@ -58,7 +58,7 @@ class Member:
     """It has never been part of a generation: its client may be gone without having heard of its
     id, so its waiting ends too."""
     most_bytes: int = field(init=False, default=0)
-    """What it takes in the group's record beside its assignment, whichever protocol is chosen."""
+    """Bytes that it takes in the group's record besides its assignment, for any protocol."""
 
     def __post_init__(self) -> None:
         self.measure()
@@ -70,7 +70,7 @@ class Member:
         )
 
     def bytes_with(self, protocol: str | None, assignment: bytes) -> int:
-        """What it takes in the group's record."""
+        """Bytes that it takes in the group's record."""
         return member_bytes(*self._texts(), data=len(self.metadata(protocol)) + len(assignment))
 
     def is_no_larger_than(self, other: "Member", protocol: str | None) -> bool:
@@ -125,12 +125,12 @@ class Group:
     state_ms: int = NO_TIME
     """Wall time of the last change that was recorded."""
     number: int = RESTORED
-    """Of the last record about it."""
-    offsets: GroupOffsets = field(default_factory=GroupOffsets)
+    """Number of the last record about the group."""
+    offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
 
     # --- members ---
 
-    def check(self, caller: Caller) -> ErrorCode:
+    def check(self, caller: RequestingMember) -> ErrorCode:
         """NONE when the caller is a member; the generation is not looked at."""
         if caller.instance_id is not None:
             member_id = self.instances.get(caller.instance_id)
@@ -140,7 +140,7 @@ class Group:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if caller.member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def check_generation(self, caller: Caller) -> ErrorCode:
+    def check_generation(self, caller: RequestingMember) -> ErrorCode:
         """NONE when the caller is a member of the present generation."""
         code = self.check(caller)
         if code is ErrorCode.NONE and caller.generation != self.generation:
@@ -191,7 +191,7 @@ class Group:
         return any(name in common for name, _ in protocols)
 
     def choose_protocol(self) -> str:
-        """Of those that all support, the one that most members prefer."""
+        """Of the protocols that all members support, the one that most prefer."""
         return chosen_protocol(list(self.members.values()))
 
     def subscribed(self) -> frozenset[str] | None:
@@ -217,7 +217,7 @@ class Group:
     # --- the log ---
 
     def bytes_with(self, assignments: Mapping[str, bytes]) -> int:
-        """What its record takes with these, by member."""
+        """Bytes of the group's record with these assignments, by member id."""
         members = sum(
             member.bytes_with(self.protocol, assignments.get(member.member_id, b""))
             for member in self.members.values()
@@ -242,7 +242,7 @@ class Group:
             leader=self.leader,
             state_ms=self.state_ms,
             members=tuple(
-                MemberRecord(
+                GroupMemberRecord(
                     member_id=m.member_id,
                     instance_id=m.instance_id,
                     client_id=m.client_id,
@@ -289,7 +289,7 @@ class Group:
 
 
 def chosen_protocol(members: list[Member]) -> str:
-    """Of those that all support, the one that most prefer."""
+    """Of the protocols that all support, the one that most prefer."""
     common = _common(members)
     votes = Counter(
         next(name for name, _ in member.protocols if name in common) for member in members

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import NO_MEMBER, Caller, GroupLog, Join, Joined
+from storage_engine.core.groups.events import NO_MEMBER, GroupLog, Join, Joined, RequestingMember
 from storage_engine.core.groups.group import Group, GroupState, Member, chosen_protocol
 from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS, GroupSettings, Rebalances
 from storage_engine.core.groups.subscription import subscribed_topics
@@ -23,7 +23,7 @@ fill the memory."""
 
 
 class Joins:
-    """Of all groups of one coordinator."""
+    """JoinGroup requests to one coordinator."""
 
     def __init__(self, log: GroupLog, settings: GroupSettings, rebalances: Rebalances) -> None:
         self._log = log
@@ -31,7 +31,7 @@ class Joins:
         self._rebalances = rebalances
 
     def check(self, event: Join) -> ErrorCode:
-        """What can be said without looking at the group."""
+        """Checks of the request that do not depend on the group."""
         settings = self._settings
         if not event.group_id:
             return ErrorCode.INVALID_GROUP_ID
@@ -50,20 +50,20 @@ class Joins:
         static_id = None if event.instance_id is None else group.instances.get(event.instance_id)
         takes_place = member_id == NO_MEMBER and static_id is not None
         if not takes_place and group.is_full(self._settings.max_size, member_id):
-            self._refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED)
+            self._refuse(group, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
         elif not group.supports(
             event.protocol_type, event.protocols, but_for=static_id or member_id
         ):
-            self._refuse(event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            self._refuse(group, event, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         else:
             is_new = member_id == NO_MEMBER or (promised and event.instance_id is None)
-            caller = Caller(member_id=member_id, instance_id=event.instance_id)
+            caller = RequestingMember(member_id=member_id, instance_id=event.instance_id)
             code = ErrorCode.NONE if is_new else group.check(caller)
             before = group.members.get(static_id or member_id)
             if code is ErrorCode.NONE and self._outgrows(group, event, before):
                 code = ErrorCode.INVALID_REQUEST
             if code is not ErrorCode.NONE:
-                self._refuse(event, code)
+                self._refuse(group, event, code)
             elif member_id == NO_MEMBER:
                 self._join_newly(group, event, static_id)
             elif is_new:
@@ -76,7 +76,9 @@ class Joins:
         `before`: whose place it takes, or itself.
 
         Where a rebalance begins or goes on, only those count that are sure to be in the next
-        generation: the others may be dead, and be the former selves of those who join."""
+        generation: the others may be dead, and be the former selves of those who join. For one that
+        has been in the last generation newcomers don't count, who are refused when the next
+        begins: no member is to go for the sake of one that has just come."""
         joining = _member(event.member_id or event.fresh_member_id, event)
         if before is not None and joining.is_no_larger_than(before, group.protocol):
             return False
@@ -85,8 +87,12 @@ class Joins:
         if event.member_id == NO_MEMBER and before and _keeps_part(group, before, joining):
             assigned = sum(len(member.assignment) for member in group.members.values())
         else:
+            is_newcomer = before is None or before.is_new
             others = [
-                each for each in others if each.instance_id is not None or each.joining is not None
+                each
+                for each in others
+                if (each.instance_id is not None or each.joining is not None)
+                and (is_newcomer or not each.is_new)
             ]
         return group.bytes_after(joining, others) + assigned > self._settings.record_max_bytes
 
@@ -97,7 +103,7 @@ class Joins:
             self._replace_static(group, group.members[static_id], event)
         elif event.instance_id is None and event.asks_for_id:
             if len(group.promised) >= PROMISED_MAX:
-                self._refuse(event, ErrorCode.GROUP_MAX_SIZE_REACHED)
+                self._refuse(group, event, ErrorCode.GROUP_MAX_SIZE_REACHED)
                 return
             fresh = event.fresh_member_id
             group.promised[fresh] = event.at.now_ms + event.session_timeout_ms
@@ -194,8 +200,11 @@ class Joins:
                 answer = replace(answer, leader=leader or NO_MEMBER, members=())
         self._log.answer(answer, after=group.number)
 
-    def _refuse(self, event: Join, code: ErrorCode) -> None:
+    def _refuse(self, group: Group, event: Join, code: ErrorCode) -> None:
         self._log.emit(Joined(request=event.request, error=code, member_id=event.member_id))
+        if group.promised.pop(event.member_id, None) is not None:
+            # Whoever was promised it has come: the others wait for nobody of that id any more.
+            self._rebalances.complete_if_ready(group, event.at)
 
 
 def _keeps_part(group: Group, old: Member, new: Member) -> bool:

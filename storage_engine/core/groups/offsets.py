@@ -16,7 +16,7 @@ from storage_engine.core.groups.records import (
 from storage_engine.core.ids import TopicPartition
 
 
-class GroupOffsets:
+class CommittedOffsets:
     """Invariant: no transaction in `_pending` is without offsets."""
 
     __slots__ = ("_committed", "_pending")
@@ -24,7 +24,7 @@ class GroupOffsets:
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, PlacedOffset] = {}
         self._pending: dict[int, dict[TopicPartition, PlacedOffset]] = {}
-        """Of open transactions, by producer id."""
+        """Offsets of open transactions, by producer id."""
 
     def __bool__(self) -> bool:
         return bool(self._committed or self._pending)
@@ -39,7 +39,7 @@ class GroupOffsets:
 
     @property
     def unreadable(self) -> set[TopicPartition]:
-        """Those of which there is an offset that nobody here can read."""
+        """The partitions whose offset this version can't read."""
         return {
             tp
             for tp, placed in self._committed.items()
@@ -67,7 +67,7 @@ class GroupOffsets:
         return True
 
     def remove(self, tp: TopicPartition) -> bool:
-        """Whether there was anything, committed or not: what is pending goes too."""
+        """Whether there was an offset, committed or pending; both are dropped."""
         removed = self._committed.pop(tp, None) is not None
         for producer_id, pending in list(self._pending.items()):
             removed = pending.pop(tp, None) is not None or removed

@@ -17,10 +17,14 @@ from storage_engine.core.groups.records import GroupKey
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 """How long one that has never been in a generation may wait to be. Kafka's, and not a setting."""
 
+AWAY_MS = 1_000
+"""How long static members that are away are waited for at least before they are looked for again:
+their own rebalance timeout may be none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """What a coordinator takes from the broker's settings, as they are at present."""
+    """The settings of the broker that a coordinator uses."""
 
     initial_delay_ms: int = 3_000
     min_session_timeout_ms: int = 6_000
@@ -28,11 +32,11 @@ class GroupSettings:
     max_size: int = 2**31 - 1
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
     record_max_bytes: int = 8 << 20
-    """Of one group."""
+    """Limit of members in one group."""
 
 
 class Rebalances:
-    """Of all groups of one coordinator."""
+    """Rebalances of all groups of one coordinator."""
 
     def __init__(self, log: GroupLog, settings: GroupSettings) -> None:
         self._log = log
@@ -80,7 +84,7 @@ class Rebalances:
         joined = [m for m in group.members.values() if m.joining is not None]
         if group.members and not joined:
             # Static members that are away keep their part until their sessions end.
-            group.join_deadline_ms = at.now_ms + group.rebalance_timeout_ms
+            group.join_deadline_ms = at.now_ms + max(AWAY_MS, group.rebalance_timeout_ms)
             return
         group.join_deadline_ms = None
         group.generation += 1
@@ -117,7 +121,7 @@ class Rebalances:
             self.remove(group, last, ErrorCode.INVALID_REQUEST)
 
     def joined(self, group: Group, member: Member, request: int) -> Joined:
-        """What a member hears of the present generation."""
+        """The answer to a member's JoinGroup in the present generation."""
         leads = member.member_id == group.leader
         return Joined(
             request=request,

@@ -36,7 +36,7 @@ RecordKey = GroupKey | OffsetKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberRecord:
+class GroupMemberRecord:
     """A member of the generation."""
 
     member_id: str
@@ -60,7 +60,7 @@ class GroupRecord:
     leader: str | None
     state_ms: int
     """Wall time since when the group is so."""
-    members: tuple[MemberRecord, ...] = ()
+    members: tuple[GroupMemberRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class GroupContent:
     groups: dict[str, GroupRecord] = field(default_factory=dict)
     offsets: dict[OffsetKey, PlacedOffset] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, PlacedOffset]] = field(default_factory=dict)
-    """Of open transactions, by producer id."""
+    """Offsets of open transactions, by producer id."""
     next_order: int = 0
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ GROUP_FIXED_BYTES = 2 + 2 + 4 + 8 + 4
 MEMBER_FIXED_BYTES = 2 * 4 + 2 * 4
 """Both timeouts, and the lengths of subscription and assignment."""
 LENGTH_BYTES = 2
-"""Of a string; null has one too."""
+"""Length field of a string; null has one too."""
 
 
 def group_bytes(*texts: str | None, members: int) -> int:

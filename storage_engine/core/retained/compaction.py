@@ -27,11 +27,11 @@ NO_HORIZON = -1
 
 
 class SegmentSpan(NamedTuple):
-    """What the decisions need to know of a segment."""
+    """A segment, as far as the decisions depend on it."""
 
     base_offset: int
     next_offset: int
-    """That of the following segment's base: offsets may be missing before it."""
+    """Base offset of the following segment: offsets may be missing before it."""
     size: int
     largest_timestamp_ms: int
     """-1 when its records have no time."""
@@ -59,7 +59,7 @@ class CompactionPlan:
 
     @property
     def urgency(self) -> tuple[bool, float]:
-        """Of two plans the one with the larger comes first."""
+        """The plan with the largest value comes first."""
         return self.is_overdue, self.dirty_ratio
 
 

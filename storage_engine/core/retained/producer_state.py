@@ -1,4 +1,4 @@
-"""What a log knows of its idempotent producers. Its one rule: within an epoch a producer's sequence
+"""The state of a log's idempotent producers. Rule: within an epoch a producer's sequence
 has no gap and no repeat.
 
 For each producer id the newest epoch and the last five batches are kept: five, because a client may
@@ -62,7 +62,7 @@ REFUSALS_REMEMBERED = 1000
 hundred bytes, and clients choose the ids."""
 
 
-class ProducerBatch(NamedTuple):
+class SequencedBatch(NamedTuple):
     """One batch of a producer, as it was appended."""
 
     first_sequence: int
@@ -82,19 +82,19 @@ class ProducerEntry:
         producer_id: int,
         epoch: int,
         last_seen_ms: int,
-        batches: Iterable[ProducerBatch] = (),
+        batches: Iterable[SequencedBatch] = (),
         *,
         coordinator_epoch: int = NO_COORDINATOR_EPOCH,
     ) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
         self.last_seen_ms = last_seen_ms
-        """By our clock: the times in batches may be those of events long past."""
-        self.batches: deque[ProducerBatch] = deque(batches, BATCHES_REMEMBERED)
+        """By the broker's clock: the times in batches may be those of events long past."""
+        self.batches: deque[SequencedBatch] = deque(batches, BATCHES_REMEMBERED)
         self.coordinator_epoch = coordinator_epoch
-        """Of the transaction coordinator that wrote the producer's last marker."""
+        """Epoch of the transaction coordinator that wrote the producer's last marker."""
 
-    def find(self, epoch: int, first_sequence: int, last_sequence: int) -> ProducerBatch | None:
+    def find(self, epoch: int, first_sequence: int, last_sequence: int) -> SequencedBatch | None:
         """The remembered batch of exactly these sequences."""
         if epoch != self.epoch:
             return None
@@ -161,7 +161,7 @@ class ProducerStates:
         last_sequence: int,
         *,
         in_transaction: bool = False,
-    ) -> ProducerBatch | None:
+    ) -> SequencedBatch | None:
         """None when the batch may be appended, the batch of the first time when it is a duplicate;
         else raises.
         """
@@ -181,7 +181,7 @@ class ProducerStates:
         epoch: int,
         first_sequence: int,
         last_sequence: int,
-    ) -> ProducerBatch | None:
+    ) -> SequencedBatch | None:
         if entry is None:
             self._check_first(producer_id, epoch, first_sequence)
             return None
@@ -200,7 +200,7 @@ class ProducerStates:
         return duplicate
 
     def _check_first(self, producer_id: int, epoch: int, first_sequence: int) -> None:
-        """Of a producer without a batch here."""
+        """The state of a producer without a batch here."""
         refused = self._refused.get(producer_id)
         if (
             refused is not None
@@ -236,7 +236,7 @@ class ProducerStates:
             del self._refused[next(iter(self._refused))]
 
     def next_sequence(self, producer_id: int, epoch: int) -> int:
-        """That of the first record that the producer writes next under this epoch."""
+        """The sequence of the first record that the producer writes next under this epoch."""
         entry = self._entries.get(producer_id)
         if entry is None or entry.epoch != epoch or not entry.batches:
             return 0
@@ -274,7 +274,7 @@ class ProducerStates:
         self,
         producer_id: int,
         epoch: int,
-        batch: ProducerBatch,
+        batch: SequencedBatch,
         *,
         now_ms: int,
         in_transaction: bool = False,

@@ -10,14 +10,14 @@ from typing import NamedTuple, Protocol
 
 
 class SegmentFacts(NamedTuple):
-    """What a policy needs to know of a segment."""
+    """A segment, as far as a policy depends on it."""
 
     next_offset: int
     """Exclusive."""
     size: int
     """In bytes."""
     largest_timestamp_ms: int
-    """Of its records, as their producers set it; -1 when they have no time."""
+    """Largest timestamp of its records, as producers set it; -1 when they have none."""
     written_ms: int
     """When it was last written here, by this machine's clock."""
     is_active: bool = False
@@ -46,7 +46,7 @@ class DeletionPolicy(Protocol):
 
 
 class KafkaDeletionPolicy:
-    """By `retention.ms` and `retention.bytes`, as Kafka does."""
+    """Deletes by `retention.ms` and `retention.bytes`, as Kafka does."""
 
     def count_deletable(self, segments: Sequence[SegmentFacts], limits: DeletionLimits) -> int:
         """See `DeletionPolicy`."""

@@ -55,7 +55,7 @@ class CommittedNumbers:
         self._part(key).record = record
 
     def record(self, key: NumbersKey) -> NumbersRecord | None:
-        """What the log says of the part, without the newest numbers."""
+        """The record of the part in the log, without the newest numbers."""
         part = self._parts.get(key)
         return None if part is None else part.record
 
@@ -64,7 +64,7 @@ class CommittedNumbers:
         self._part(key).newest[number] = owner
 
     def owner(self, key: NumbersKey, number: int) -> str | None:
-        """Of a number that is committed; None for one that is not."""
+        """The owner of a committed number; None where it is not committed."""
         part = self._parts.get(key)
         return None if part is None else _owner(part, number)
 
@@ -80,8 +80,8 @@ class CommittedNumbers:
     def move(self, key: NumbersKey, is_settled: Callable[[int], bool]) -> list[int]:
         """Move the oldest numbers with a ledger into the intervals, when there are many; whoever
         calls writes their tombstones. `is_settled`: nothing may happen to that ledger any more."""
-        part = self._parts[key]
-        if len(part.newest) < 2 * LEDGERS_KEPT:
+        part = self._parts.get(key)
+        if part is None or len(part.newest) < 2 * LEDGERS_KEPT:
             return []
         many = min(len(part.newest) - LEDGERS_KEPT, MOST_MOVED)
         oldest = list(islice(part.newest, many))

@@ -31,7 +31,7 @@ def ending_ids(record: StateRecord | UnreadableRecord) -> list[int]:
 def contradictions(
     content: Mapping[StateKey, StateRecord | UnreadableRecord],
 ) -> dict[StateKey, UnreadableRecord]:
-    """What takes the place of the records that contradict others."""
+    """The records that contradict others, each replaced by the reason why it can't be read."""
     places: dict[int, list[StateKey]] = {}
     for key, record in content.items():
         for producer_id in ending_ids(record):

@@ -23,7 +23,7 @@ NO_COORDINATOR_EPOCH = -1
 
 
 class TransactionMarker(NamedTuple):
-    """What ends a transaction of a producer in a partition (see protocol.control_record)."""
+    """The end of a producer's transaction in a partition (see protocol.control_record)."""
 
     commits: bool
     coordinator_epoch: int
@@ -33,12 +33,12 @@ class TransactionMarker(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """What readers have to know of an aborted transaction."""
+    """An aborted transaction, as readers see it."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of its marker."""
+    """Offset of its marker."""
     last_stable_offset: int
     """Every transaction with a record below was decided when this one was (high watermark
     aside)."""

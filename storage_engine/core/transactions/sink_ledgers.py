@@ -32,9 +32,8 @@ from storage_engine.core.transactions.sink_names import (
 )
 from storage_engine.core.transactions.sink_origins import SinkOrigins, folded, origin_bytes
 from storage_engine.core.transactions.transaction_events import (
-    CommitBatch,
-    CommittedBatch,
-    JoinBatch,
+    CommittedMicroBatch,
+    RunRequest,
     TransactionLog,
 )
 from storage_engine.core.transactions.transaction_state import (
@@ -51,7 +50,7 @@ MOST_FORGOTTEN = 200
 """Ledgers in one tick."""
 
 
-class Ledger:
+class SinkLedger:
     """One query's commits to one sink, with all records that were appended for it."""
 
     __slots__ = ("left_alone_at", "members", "origins_stay", "record", "seen_at", "unmarked")
@@ -61,7 +60,7 @@ class Ledger:
         self.seen_at = seen_at
         """Number of its newest record."""
         self.unmarked: dict[int, set[TopicPartition]] = {}
-        """By producer id, of the ends in `record`: where the marker is not acknowledged."""
+        """By producer id of the ends in `record`, partitions whose marker is not acknowledged."""
         self.members: set[int] = set()
         """The open ones, by producer id."""
         self.left_alone_at: int | None = None
@@ -72,37 +71,37 @@ class Ledger:
 
 
 class SinkLedgers:
-    """By sink and query."""
+    """The ledgers of one coordinator, by sink and query."""
 
     def __init__(self, log: TransactionLog, most_origin_bytes: int) -> None:
         self._log = log
         self._most_origin_bytes = most_origin_bytes
-        self._ledgers: dict[LedgerKey, Ledger] = {}
+        self._ledgers: dict[LedgerKey, SinkLedger] = {}
         self._origins: dict[str, SinkOrigins] = {}
-        """By sink; of those that have any."""
+        """The origins of each sink that has any."""
         self.numbers = CommittedNumbers(log)
         self._unreadable: Set[StateKey] = frozenset()
         """Keys whose record means nothing here: nothing may take its place."""
 
-    def __getitem__(self, key: LedgerKey) -> Ledger:
+    def __getitem__(self, key: LedgerKey) -> SinkLedger:
         return self._ledgers[key]
 
-    def __iter__(self) -> Iterator[tuple[LedgerKey, Ledger]]:
+    def __iter__(self) -> Iterator[tuple[LedgerKey, SinkLedger]]:
         return iter(self._ledgers.items())
 
-    def get(self, key: LedgerKey) -> Ledger | None:
+    def get(self, key: LedgerKey) -> SinkLedger | None:
         return self._ledgers.get(key)
 
-    def of(self, key: LedgerKey) -> Ledger:
+    def of(self, key: LedgerKey) -> SinkLedger:
         """An empty one when there is none; `keep` it as soon as there is something in it."""
         ledger = self._ledgers.get(key)
-        return Ledger(LedgerRecord(), self._log.replicated) if ledger is None else ledger
+        return SinkLedger(LedgerRecord(), self._log.replicated) if ledger is None else ledger
 
-    def keep(self, key: LedgerKey, ledger: Ledger) -> None:
+    def keep(self, key: LedgerKey, ledger: SinkLedger) -> None:
         self._ledgers[key] = ledger
 
     def drop_empty(self, key: LedgerKey) -> None:
-        """Of a query that has committed nothing and is not at work, as after an abort."""
+        """Drop the ledger of a query that has committed nothing and is not at work."""
         ledger = self._ledgers.get(key)
         if ledger is not None and not ledger.members and ledger.record == LedgerRecord():
             del self._ledgers[key]
@@ -119,10 +118,10 @@ class SinkLedgers:
             self.numbers.restore(numbers_key, record)
         # Nothing says in which order they came; numbers mostly grow.
         for key, ledger_record in sorted(ledgers, key=lambda each: each[1].last):
-            self._ledgers[key] = Ledger(ledger_record, 0)
+            self._ledgers[key] = SinkLedger(ledger_record, 0)
             self._note(key, self._ledgers[key])
 
-    def write(self, key: LedgerKey, ledger: Ledger, record: LedgerRecord) -> None:
+    def write(self, key: LedgerKey, ledger: SinkLedger, record: LedgerRecord) -> None:
         """Keep it with a new record."""
         assert key not in self._unreadable, "a record that nobody can read is not written over"
         self._ledgers[key] = ledger
@@ -133,7 +132,7 @@ class SinkLedgers:
     def forget(self, keys: Sequence[LedgerKey]) -> None:
         """Of queries that ask for nothing more; their origins are kept, in one record of each sink
         that comes before the tombstones."""
-        by_sink: dict[str, list[Ledger]] = {}
+        by_sink: dict[str, list[SinkLedger]] = {}
         for key in keys:
             by_sink.setdefault(key.sink, []).append(self._ledgers[key])
         for sink, ledgers in by_sink.items():
@@ -149,7 +148,7 @@ class SinkLedgers:
         found = (key for key, each in self if self._is_over(key, each, at, expiration_ms))
         return list(islice(found, MOST_FORGOTTEN))
 
-    def _is_over(self, key: LedgerKey, ledger: Ledger, at: Moment, expiration_ms: int) -> bool:
+    def _is_over(self, key: LedgerKey, ledger: SinkLedger, at: Moment, expiration_ms: int) -> bool:
         record = ledger.record
         if record.once_ms == NO_TIME and record.last != NO_BATCH:
             return False
@@ -185,21 +184,21 @@ class SinkLedgers:
         """To look at."""
         return self._origins.get(sink) or SinkOrigins()
 
-    def committed(self, key: LedgerKey, batch: int) -> CommittedBatch | None:
+    def committed(self, key: LedgerKey, batch: int) -> CommittedMicroBatch | None:
         """Who has committed the batch, by its ledger or by what is left of it; None: nobody."""
         record = self.of(key).record
         if batch == record.last:
-            return CommittedBatch(
+            return CommittedMicroBatch(
                 owner=record.owner, run=record.run, rows=record.rows, winner=record.winner
             )
         if batch < record.last:
-            return CommittedBatch()
+            return CommittedMicroBatch()
         named = part_and_number(key.query)
         if named is None:
             return None
         part, number = named
         owner = self.numbers.owner(NumbersKey(key.sink, part), number)
-        return None if owner is None else CommittedBatch(owner=owner)
+        return None if owner is None else CommittedMicroBatch(owner=owner)
 
     def number_refusal(self, key: LedgerKey, owner: str) -> ErrorCode:
         """Why a number that is not known to be committed can't be written, either."""
@@ -213,7 +212,7 @@ class SinkLedgers:
             return ErrorCode.TOO_MANY_BATCH_IDS
         return ErrorCode.NONE
 
-    def note_run(self, event: JoinBatch | CommitBatch) -> tuple[bool, int]:
+    def note_run(self, event: RunRequest) -> tuple[bool, int]:
         """Whether the run is replaced, and the number of the record that says so, or that it is the
         newest. A batch write within `foreachBatch` is a part of the query that runs it."""
         query = event.owner if part_and_number(event.query) is not None else event.query
@@ -244,7 +243,7 @@ class SinkLedgers:
         if named is not None:
             self._move_numbers(key.sink, named[0])
 
-    def _keep_origins(self, sink: str, ended: Sequence[Ledger]) -> None:
+    def _keep_origins(self, sink: str, ended: Sequence[SinkLedger]) -> None:
         """Where there is no room for them they stay in their ledgers, which stay."""
         of_all = LedgerKey(sink, NO_QUERY)
         having = [ledger for ledger in ended if ledger.record.origins]
@@ -277,7 +276,7 @@ class SinkLedgers:
         ledger = self._ledgers.get(LedgerKey(sink, FORMER_SEQUENCE))
         return NO_BATCH if ledger is None else ledger.record.last
 
-    def _note(self, key: LedgerKey, ledger: Ledger) -> None:
+    def _note(self, key: LedgerKey, ledger: SinkLedger) -> None:
         """Gather what is asked for by sink and by part."""
         record = ledger.record
         if record.origins:

@@ -9,9 +9,9 @@ its own, too: its name says the part of the sink and the number. Source: R-SPARK
 
 MEMBER_PREFIX = "__headrace_sink/"
 ONCE_PREFIX = "__headrace_once/"
-"""Of the query id of a batch write; what follows is never used again."""
+"""Prefix of the query id of a batch write; what follows is never used again."""
 NAMED_PREFIX = "__headrace_number/"
-"""Of the query id of a named batch write; its number and its part follow."""
+"""Prefix of the query id of a named batch write; its number and its part follow."""
 MOST_NUMBER = 2**63 - 1
 MOST_DIGITS = len(str(MOST_NUMBER))
 FORMER_SEQUENCE = "batch-writes"
@@ -23,7 +23,7 @@ under it what belongs to all of them."""
 
 
 def member_transactional_id(sink: str) -> str:
-    """What members of the sink give as their transactional id."""
+    """The transactional id of all members of the sink."""
     return MEMBER_PREFIX + sink
 
 

@@ -13,9 +13,9 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import LedgerRecord, Origin
 
 MOST_ORIGIN_BYTES = 15 << 20
-"""That fit into a record, unless the log takes smaller ones only."""
+"""Bytes of origins that fit into a record, unless the log takes smaller ones only."""
 _TOPIC_BYTES = 8
-"""Beside its name: two counts."""
+"""Bytes of an origin besides the name of its topic: two counts."""
 _PARTITION_BYTES = 20
 
 _Move = tuple[int, str]

@@ -1,4 +1,4 @@
-"""What goes into a transaction coordinator and what comes out of it.
+"""Events and effects of a transaction coordinator.
 
 Rule: a request carries a number of the driver's, and gets exactly one answer with that number, at
 once or when a record is replicated. Source: KIP-98, KIP-890, R-SPARK2.
@@ -21,6 +21,7 @@ from storage_engine.core.transactions.transaction_state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_ROWS,
+    LedgerKey,
     StateEntry,
     StateKey,
 )
@@ -90,21 +91,37 @@ class EndTransaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinBatch:
-    """A task attempt wants a transaction in a micro-batch."""
+class MicroBatchRequest:
+    """A request about one micro-batch of a query that writes to a sink."""
 
     request: int
     sink: str
     query: str
     batch: int
-    timeout_ms: int
     now_ms: int
-    """Monotonic, as in the other requests by which a batch is heard of."""
-    fresh_producer_id: int
+    """Monotonic: the batch is heard of now."""
+
+    @property
+    def ledger_key(self) -> LedgerKey:
+        return LedgerKey(self.sink, self.query)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest(MicroBatchRequest):
+    """A request that names the run of the query."""
+
     owner: str = ""
-    """Of a named batch write: the streaming query that it is a part of, if it is."""
+    """The streaming query that a named batch write is a part of; empty: none."""
     run: UUID | None = None
-    """Of the streaming query; None where nobody tells."""
+    """The run of the streaming query; None where the client does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinMicroBatch(RunRequest):
+    """A task attempt wants a transaction in a micro-batch."""
+
+    timeout_ms: int
+    fresh_producer_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,37 +146,23 @@ class VerifyMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class MicroBatchHeartbeat(MicroBatchRequest):
     """An attempt of the batch is at work: all its transactions stay open."""
-
-    request: int
-    sink: str
-    query: str
-    batch: int
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitBatch:
+class CommitMicroBatch(RunRequest):
     """The driver names the attempts that make up the micro-batch."""
 
-    request: int
-    sink: str
-    query: str
-    batch: int
     members: frozenset[tuple[int, int]]
     """(producer id, epoch) of each."""
     drained: int
     """Tasks that were told ALREADY_COMMITTED, and wrote nothing."""
-    now_ms: int
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
     """By source partition the highest offset in the batch, inclusive; empty without
     `idempotentKey`."""
-    owner: str = ""
-    run: UUID | None = None
-    """Both as in JoinBatch."""
     rows: int = NO_ROWS
-    """That the tasks had, with those that the sink has by origin."""
+    """Rows that the tasks had, with those that the sink has by origin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +173,10 @@ class AbortMembers:
     sink: str
     query: str
     members: frozenset[tuple[int, int]]
+
+    @property
+    def ledger_key(self) -> LedgerKey:
+        return LedgerKey(self.sink, self.query)
 
 
 # --- other events ---
@@ -187,7 +194,7 @@ class MarkersWritten:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class CheckTimeouts:
     """Look for transactions whose time is over, and ids that nobody uses."""
 
     at: Moment
@@ -198,15 +205,15 @@ Event = (
     | AddPartitions
     | VerifyPartitions
     | EndTransaction
-    | JoinBatch
+    | JoinMicroBatch
     | EnlistPartitions
     | VerifyMember
-    | Heartbeat
-    | CommitBatch
+    | MicroBatchHeartbeat
+    | CommitMicroBatch
     | AbortMembers
     | Replicated
     | MarkersWritten
-    | Tick
+    | CheckTimeouts
 )
 
 # --- effects ---
@@ -226,11 +233,11 @@ class SendMarkers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedBatch:
+class CommittedMicroBatch:
     """Who has committed a batch, as far as it is still known."""
 
     owner: str = ""
-    """Of a named batch write, as in JoinBatch."""
+    """As in RunRequest."""
     run: UUID | None = None
     rows: int = NO_ROWS
     winner: int = NO_PRODUCER_ID
@@ -244,9 +251,9 @@ class TransactionAnswer(Answer):
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Of JoinBatch, also when the batch is committed: by source partition the highest offset that
-    the sink has, inclusive."""
-    committed: CommittedBatch | None = None
+    """To JoinMicroBatch, also when the batch is committed: by source partition the highest offset
+    that the sink has, inclusive."""
+    committed: CommittedMicroBatch | None = None
     """With ALREADY_COMMITTED and BATCH_ID_TAKEN."""
 
 

@@ -1,4 +1,4 @@
-"""What a transaction coordinator keeps in its log: keys, records, and the states of a transaction.
+"""Keys and records of a transaction coordinator's log, and the states of a transaction.
 Its one rule: the newest record of each key is all that a new coordinator needs.
 
     key                    record              ends when
@@ -73,7 +73,7 @@ class TransactionalIdKey:
 
 @dataclass(frozen=True, slots=True)
 class MemberKey:
-    """A producer id that JoinBatch gave out; none is ever used again."""
+    """A producer id that JoinMicroBatch gave out; none is ever used again."""
 
     producer_id: int
 
@@ -134,7 +134,7 @@ class MemberRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchEnd:
+class MemberEnd:
     """How a commit ended one member, until every marker of it is written."""
 
     producer_id: int
@@ -158,18 +158,18 @@ class LedgerRecord:
     """What one query has committed to one sink."""
 
     last: int = NO_BATCH
-    ends: tuple[BatchEnd, ...] = ()
+    ends: tuple[MemberEnd, ...] = ()
     origins: Mapping[TopicPartition, Origin] = field(default_factory=dict)
     """By source partition; of this query alone, the sink's are the highest of all its queries."""
     once_ms: int = NO_TIME
     """When a query that nobody can repeat has committed; NO_TIME for all others, which are kept for
     ever."""
     owner: str = ""
-    """Of a named batch write: the streaming query that it is a part of, if it is."""
+    """The streaming query that a named batch write is a part of; empty: none."""
     run: UUID | None = None
     """The run of the query that has committed `last`, where it was told."""
     rows: int = NO_ROWS
-    """In the batch `last`."""
+    """Rows of the batch `last`."""
     winner: int = NO_PRODUCER_ID
     """One of the members that have written `last`: who names it asks about a commit of its own."""
     runs: tuple[UUID, ...] = ()

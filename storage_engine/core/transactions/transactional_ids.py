@@ -88,7 +88,7 @@ class TransactionalIds:
         """Monotonic: when it was last looked for transactions whose time is over."""
 
     def get(self, transactional_id: str) -> TransactionRecord | None:
-        """What is known of it, replicated or not."""
+        """The newest record of the id, replicated or not."""
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.record
 

@@ -3,7 +3,7 @@ the next. Its one rule: `step(event)` returns effects, touches nothing else, and
 that the next coordinator would not find in the log.
 
     producers          transactional_ids.py   KIP-98, KIP-890
-    exactly-once sink  batch_commits.py       R-SPARK2
+    exactly-once sink  micro_batch_commits.py       R-SPARK2
     both               state_log.py           what waits for which record
 
 The driver appends the records in order, tells when they are replicated, has markers written, and
@@ -17,23 +17,23 @@ from typing import assert_never
 from storage_engine.core.coordinator_log import Moment, Replicated, UnreadableRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.state_log import StateLog
-from storage_engine.core.transactions.batch_commits import BatchCommits
 from storage_engine.core.transactions.contradictions import contradictions, ending_ids
+from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
 from storage_engine.core.transactions.sink_names import FORMER_SEQUENCE, part_and_number
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
     AddPartitions,
-    CommitBatch,
+    CheckTimeouts,
+    CommitMicroBatch,
     Contradiction,
     Effect,
     EndTransaction,
     EnlistPartitions,
     Event,
-    Heartbeat,
     InitProducer,
-    JoinBatch,
+    JoinMicroBatch,
     MarkersWritten,
-    Tick,
+    MicroBatchHeartbeat,
     TransactionAnswer,
     TransactionLog,
     VerifyMember,
@@ -67,7 +67,7 @@ MAX_MESSAGE_BYTES = 16 << 20
 """`max.message.bytes` of the log: no record may be larger."""
 
 OTHER_BYTES = 128 << 10
-"""What a record of origins has beside them: names, runs, the ends of a commit of some tasks."""
+"""Room in a record of origins for the rest: names, runs, the ends of a commit of some tasks."""
 
 
 def refusal(request: int, error: ErrorCode) -> TransactionAnswer:
@@ -89,15 +89,15 @@ class TransactionCoordinator:
         self.producers = TransactionalIds(
             self._log, timeout_max_ms=producer_timeout_max_ms, expiration_ms=expiration_ms
         )
-        self.batches = BatchCommits(
+        self.batches = MicroBatchCommits(
             self._log,
             timeout_max_ms=sink_timeout_max_ms,
             expiration_ms=expiration_ms,
             most_origin_bytes=max_message_bytes - min(max_message_bytes // 2, OTHER_BYTES),
         )
-        """To look at, as `producers` is."""
+        """To be read only, as `producers`."""
         self._unreadable: set[StateKey] = set()
-        """What has a record that means nothing here, and members that such a record may have
+        """Keys whose record this version can't read, and members that such a record may have
         committed: they stay as they are until a coordinator that can read it leads."""
         self._blind_sinks: set[str] = set()
         """With a ledger among them, whose origins nobody knows."""
@@ -155,7 +155,9 @@ class TransactionCoordinator:
 
     def step(self, event: Event) -> list[Effect]:
         if self._unreadable and self._needs_unreadable(event):
-            assert not isinstance(event, MarkersWritten | Replicated | Tick), "these need no record"
+            assert not isinstance(event, MarkersWritten | Replicated | CheckTimeouts), (
+                "these need no record"
+            )
             return [refusal(event.request, ErrorCode.UNKNOWN_SERVER_ERROR)]
         match event:
             case InitProducer():
@@ -171,7 +173,7 @@ class TransactionCoordinator:
                     self.batches.note_markers(event)
             case Replicated():
                 self._log.note_replicated(event.number)
-            case Tick():
+            case CheckTimeouts():
                 self.producers.tick(event.at)
                 self.batches.tick(event.at)
             case _:
@@ -179,28 +181,35 @@ class TransactionCoordinator:
         return self._log.take_effects()
 
     def _needs_unreadable(self, event: Event) -> bool:
-        """Whether its answer would depend on a record that means nothing here."""
+        """Whether its answer would depend on a record that this version can't read."""
         if not self._unreadable.isdisjoint((*_keys(event), *_member_keys(event))):
             return True
         # Each join is told up to where sources are copied, which any ledger of the sink may say.
-        if isinstance(event, JoinBatch) or (isinstance(event, CommitBatch) and event.origins):
+        if isinstance(event, JoinMicroBatch) or (
+            isinstance(event, CommitMicroBatch) and event.origins
+        ):
             return event.sink in self._blind_sinks
         return False
 
     def _step_batches(
         self,
-        event: JoinBatch | EnlistPartitions | VerifyMember | Heartbeat | CommitBatch | AbortMembers,
+        event: JoinMicroBatch
+        | EnlistPartitions
+        | VerifyMember
+        | MicroBatchHeartbeat
+        | CommitMicroBatch
+        | AbortMembers,
     ) -> None:
         match event:
-            case JoinBatch():
+            case JoinMicroBatch():
                 self.batches.join(event)
             case EnlistPartitions():
                 self.batches.enlist(event)
             case VerifyMember():
                 self.batches.verify(event)
-            case Heartbeat():
+            case MicroBatchHeartbeat():
                 self.batches.heartbeat(event)
-            case CommitBatch():
+            case CommitMicroBatch():
                 self.batches.commit(event)
             case AbortMembers():
                 self.batches.abort(event)
@@ -209,7 +218,7 @@ class TransactionCoordinator:
 
 
 def _member_keys(event: Event) -> Iterator[StateKey]:
-    """Of the members that a request is about. A commit is not among them: it is told that a member
+    """Keys of the members that a request is about. A commit has none: it is answered that a member
     is lost, and the batch is written again."""
     match event:
         case EnlistPartitions() | VerifyMember():
@@ -224,10 +233,10 @@ def _keys(event: Event) -> Iterator[StateKey]:
     match event:
         case InitProducer() | AddPartitions() | VerifyPartitions() | EndTransaction():
             yield TransactionalIdKey(event.transactional_id)
-        case Heartbeat() | AbortMembers():
-            yield LedgerKey(event.sink, event.query)
-        case JoinBatch() | CommitBatch():
-            yield LedgerKey(event.sink, event.query)
+        case MicroBatchHeartbeat() | AbortMembers():
+            yield event.ledger_key
+        case JoinMicroBatch() | CommitMicroBatch():
+            yield event.ledger_key
             named = part_and_number(event.query)
             if named is not None:
                 yield NumbersKey(event.sink, named[0])

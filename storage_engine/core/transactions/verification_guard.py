@@ -1,5 +1,6 @@
-"""Which producers may write transactional batches to a partition, by the word of their coordinator.
-Its one rule: that word counts only if no marker of the producer came since it was asked for.
+"""Which producers may write transactional batches to a partition, as their coordinators have
+verified. Rule: a verification is valid only if no marker of the producer came since the coordinator
+was asked.
 
 Without it a batch that was delayed on the way lands behind the marker that ended its transaction,
 opens another that nobody ends, and the last stable offset stands still for ever. A new leader
@@ -9,61 +10,60 @@ begins with an empty table: it asks again. Source: KIP-890, R-SPARK2.
 from typing import NamedTuple
 
 
-class Question(NamedTuple):
-    """What the coordinator was asked: is this producer's transaction open, with this partition?"""
+class TransactionVerification(NamedTuple):
+    """One question to a coordinator: is this producer's transaction open, with this partition?"""
 
     producer_id: int
     epoch: int
     number: int
-    """Tells it from a question of the same producer before its last marker."""
+    """Tells it from the producer's verifications before its last marker."""
 
 
 class VerificationGuards:
-    """Of one partition, as long as one leader leads it."""
+    """The verified producers of one partition, as long as one leader leads it."""
 
     __slots__ = ("_asked", "_numbers", "_open")
 
     def __init__(self) -> None:
-        self._open: dict[int, Question] = {}
-        """By producer id what the coordinator said yes to, from its word to the next marker."""
-        self._asked: dict[int, Question] = {}
+        self._open: dict[int, TransactionVerification] = {}
+        """By producer id what the coordinator has confirmed, from its answer to the next marker."""
+        self._asked: dict[int, TransactionVerification] = {}
         self._numbers = 0
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
         """Whether a transactional batch of the producer may be appended."""
-        word = self._open.get(producer_id)
-        return word is not None and word.epoch == epoch
+        return self.verification(producer_id, epoch) is not None
 
-    def word(self, producer_id: int, epoch: int) -> Question | None:
-        """What the coordinator said yes to, if the producer may write now."""
-        word = self._open.get(producer_id)
-        return word if word is not None and word.epoch == epoch else None
+    def verification(self, producer_id: int, epoch: int) -> TransactionVerification | None:
+        """The verification that allows the producer to write now; None where it may not."""
+        known = self._open.get(producer_id)
+        return known if known is not None and known.epoch == epoch else None
 
-    def holds(self, word: Question) -> bool:
-        """Whether no marker has come since that word: under one epoch a producer can have the next
-        transaction by now, which is none of the first one's business."""
-        return self._open.get(word.producer_id) == word
+    def is_valid(self, verification: TransactionVerification) -> bool:
+        """Whether no marker has come since it was confirmed: under one epoch a producer can have
+        the next transaction by now, for which it says nothing."""
+        return self._open.get(verification.producer_id) == verification
 
-    def ask(self, producer_id: int, epoch: int) -> Question:
-        """What to ask the coordinator; the same question as long as it is not answered."""
-        question = self._asked.get(producer_id)
-        if question is None or question.epoch != epoch:
+    def ask(self, producer_id: int, epoch: int) -> TransactionVerification:
+        """What to ask the coordinator; the same as long as it is not answered."""
+        asked = self._asked.get(producer_id)
+        if asked is None or asked.epoch != epoch:
             self._numbers += 1
-            question = Question(producer_id, epoch, self._numbers)
-            self._asked[producer_id] = question
-        return question
+            asked = TransactionVerification(producer_id, epoch, self._numbers)
+            self._asked[producer_id] = asked
+        return asked
 
-    def note_answer(self, question: Question, *, enlisted: bool) -> bool:
-        """Whether the producer may write now: the coordinator says so, and its word still
-        counts."""
-        if self._asked.get(question.producer_id) != question:
+    def note_answer(self, asked: TransactionVerification, *, enlisted: bool) -> bool:
+        """Whether the producer may write now: the coordinator says so, and no marker came since it
+        was asked."""
+        if self._asked.get(asked.producer_id) != asked:
             return False
-        del self._asked[question.producer_id]
+        del self._asked[asked.producer_id]
         if enlisted:
-            self._open[question.producer_id] = question
+            self._open[asked.producer_id] = asked
         return enlisted
 
     def note_marker(self, producer_id: int) -> None:
-        """Its transaction has ended here: what was said of it is over."""
+        """The producer's transaction has ended here: its verification is over."""
         self._open.pop(producer_id, None)
         self._asked.pop(producer_id, None)

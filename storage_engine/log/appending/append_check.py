@@ -8,7 +8,7 @@ from storage_engine.core.errors import (
     CorruptRecordError,
     InvalidRecordError,
 )
-from storage_engine.core.retained.producer_state import ProducerBatch, ProducerStates
+from storage_engine.core.retained.producer_state import ProducerStates, SequencedBatch
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import (
     MAGIC,
@@ -41,7 +41,7 @@ def check_producers(
     return _check_several(states, headers, len(batches)) if headers else None
 
 
-def _check(states: ProducerStates, header: BatchHeader) -> ProducerBatch | None:
+def _check(states: ProducerStates, header: BatchHeader) -> SequencedBatch | None:
     return states.check(
         header.producer_id,
         header.producer_epoch,
@@ -64,7 +64,9 @@ def _check_several(
         trial.record(
             header.producer_id,
             header.producer_epoch,
-            ProducerBatch(header.base_sequence, header.last_sequence, -1, -1, header.max_timestamp),
+            SequencedBatch(
+                header.base_sequence, header.last_sequence, -1, -1, header.max_timestamp
+            ),
             now_ms=header.max_timestamp,
             in_transaction=header.is_transactional,
         )

@@ -7,8 +7,8 @@ Source: KIP-98, R-LOG12.
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.retained.producer_state import (
     BATCHES_REMEMBERED,
-    ProducerBatch,
     ProducerStates,
+    SequencedBatch,
 )
 from storage_engine.protocol.records.batch_columns import BatchColumns
 from storage_engine.protocol.records.record_batch import advance_sequence
@@ -45,7 +45,7 @@ def record_producers(
         states.record(
             columns.producer_ids[number],
             columns.producer_epochs[number],
-            ProducerBatch(
+            SequencedBatch(
                 sequence,
                 advance_sequence(sequence, columns.last_offset_deltas[number]),
                 offsets[number],

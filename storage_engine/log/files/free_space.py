@@ -46,7 +46,7 @@ class FreeSpace:
         system."""
         return self._allowance >= size or not self.reserve_bytes
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Time has passed: what others wrote counts with the next append."""
         self._allowance = 0
 

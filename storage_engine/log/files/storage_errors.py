@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from storage_engine.core.errors import (
-    LogFolderError,
+    LogDirError,
     LogFullError,
     LogShortageError,
     LogStorageError,
@@ -27,7 +27,7 @@ def storage_error(
     message = f"can't {action} {path}: {error.strerror or error}"
     reach = reach_of_file_error(error)
     if reach is Reach.FOLDER:
-        return LogFolderError(message)
+        return LogDirError(message)
     if reach is Reach.SHORTAGE:
         return LogShortageError(message)
     if unchanged and reach is Reach.ROOM:

@@ -5,7 +5,7 @@ Source: R-LOG4, R-LOG8.
 
 from pathlib import Path
 
-from storage_engine.core.errors import LogFolderError, LogShortageError
+from storage_engine.core.errors import LogDirError, LogShortageError
 from storage_engine.core.ports import Clock
 from storage_engine.log.files.storage_errors import storage_errors
 from storage_engine.log.segments.segment_list import SEGMENTS_PER_FLUSH, SegmentList
@@ -168,7 +168,7 @@ class FlushState:
             job.run()
         except OSError as error:
             # Whatever its errno: the kernel may count the pages as clean.
-            raise LogFolderError(f"can't flush {self._segments.folder.path}: {error}") from error
+            raise LogDirError(f"can't flush {self._segments.folder.path}: {error}") from error
         job.finish()
 
     def log_is_cut_to(self, end_offset: int) -> None:

@@ -11,8 +11,8 @@ from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.retained.producer_state import (
     ANY_FORGOTTEN,
     NONE_FORGOTTEN,
-    ProducerBatch,
     ProducerStates,
+    SequencedBatch,
 )
 from storage_engine.core.transactions.partition_transactions import (
     AbortedTransaction,
@@ -48,7 +48,7 @@ def record_batch(
     states.record(
         header.producer_id,
         header.producer_epoch,
-        ProducerBatch(
+        SequencedBatch(
             header.base_sequence, header.last_sequence, base_offset, last_offset, timestamp_ms
         ),
         now_ms=now_ms,

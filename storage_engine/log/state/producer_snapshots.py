@@ -40,9 +40,9 @@ from crc32c import crc32c
 from storage_engine.core.retained.producer_state import (
     ANY_FORGOTTEN,
     NONE_FORGOTTEN,
-    ProducerBatch,
     ProducerEntry,
     ProducerStates,
+    SequencedBatch,
 )
 from storage_engine.core.system_errors import passes_by_itself
 from storage_engine.core.transactions.partition_transactions import (
@@ -149,7 +149,7 @@ def _decode_producer(data: bytes, at: int, *, with_transactions: bool) -> tuple[
         coordinator_epoch = NO_COORDINATOR_EPOCH
         at += _PRODUCER_WITHOUT_TRANSACTIONS.size
     end = at + count * _BATCH.size
-    batches = map(ProducerBatch._make, _BATCH.iter_unpack(data[at:end]))
+    batches = map(SequencedBatch._make, _BATCH.iter_unpack(data[at:end]))
     entry = ProducerEntry(
         producer_id, epoch, last_seen_ms, batches, coordinator_epoch=coordinator_epoch
     )

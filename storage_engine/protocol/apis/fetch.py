@@ -15,16 +15,15 @@ FetchRequest.json and FetchResponse.json.
 """
 
 import dataclasses
-import functools
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from storage_engine.core.ids import topic_id_from_text, topic_id_to_text
 from storage_engine.core.ports import LogSlice
 from storage_engine.protocol.apis.grouping import group_runs
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
+from storage_engine.protocol.apis.topic_ids import id_bytes, id_text
 from storage_engine.protocol.apis.wire import (
     INT32,
     Reader,
@@ -52,9 +51,6 @@ _WAS_DAMAGED_TAG = 10_000
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
 _NODES_TAG = 0
-
-_IDS_CACHED = 4096
-"""Topic ids whose other form is remembered: clients fetch the same topics again and again."""
 
 
 class FetchPartition(NamedTuple):
@@ -205,23 +201,13 @@ def _read_request(reader: Reader, version: int) -> FetchRequest:
 def _read_topic_key(reader: Reader, version: int) -> str:
     if version < FIRST_WITH_TOPIC_IDS:
         return reader.name()
-    return _id_text(reader.uuid_bytes())
-
-
-@functools.lru_cache(_IDS_CACHED)
-def _id_text(raw: bytes) -> str:
-    return topic_id_to_text(UUID(bytes=raw))
-
-
-@functools.lru_cache(_IDS_CACHED)
-def _id_bytes(text: str) -> bytes:
-    return topic_id_from_text(text).bytes
+    return id_text(reader.uuid_bytes())
 
 
 def _topic_key(topic: str, version: int) -> bytes:
     if version < FIRST_WITH_TOPIC_IDS:
         return string(topic, version >= FIRST_FLEXIBLE)
-    return _id_bytes(topic)
+    return id_bytes(topic)
 
 
 def _read_topic(reader: Reader, version: int, partitions: list[FetchPartition]) -> None:

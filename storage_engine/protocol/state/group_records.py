@@ -26,8 +26,8 @@ from storage_engine.core.groups.records import (
     NO_LEADER_EPOCH,
     NO_TIME,
     GroupKey,
+    GroupMemberRecord,
     GroupRecord,
-    MemberRecord,
     OffsetKey,
     OffsetRecord,
     Record,
@@ -180,13 +180,13 @@ def _read_group(reader: Reader, version: int) -> GroupRecord:
     return record
 
 
-def _read_member(reader: Reader, version: int) -> MemberRecord:
+def _read_member(reader: Reader, version: int) -> GroupMemberRecord:
     member_id = reader.string()
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
     rebalance_timeout_ms = reader.int32() if version >= 1 else None
     session_timeout_ms = reader.int32()
-    member = MemberRecord(
+    member = GroupMemberRecord(
         member_id=member_id,
         instance_id=instance_id,
         client_id=client_id,

@@ -36,9 +36,9 @@ from storage_engine.core.transactions.transaction_state import (
     NO_PRODUCER_ID,
     NO_ROWS,
     NO_TIME,
-    BatchEnd,
     LedgerKey,
     LedgerRecord,
+    MemberEnd,
     MemberKey,
     MemberRecord,
     NumberInterval,
@@ -318,14 +318,14 @@ def _read_ledger(reader: Reader) -> LedgerRecord:
     last = reader.int64()
     sets = reader.array(1, lambda: _read_partitions(reader))
 
-    def read_end() -> BatchEnd:
+    def read_end() -> MemberEnd:
         producer_id, epoch, commits = reader.int64(), reader.int16(), reader.boolean()
         index = reader.int32()
         if not 0 <= index < len(sets):
             raise InvalidRequestError(f"there is no set of partitions {index}")
         if producer_id < 0 or epoch < 0:
             raise InvalidRequestError(f"no member has producer id {producer_id}, epoch {epoch}")
-        return BatchEnd(producer_id, epoch, commits, sets[index])
+        return MemberEnd(producer_id, epoch, commits, sets[index])
 
     ends = tuple(reader.array(15, read_end))
     if len({end.producer_id for end in ends}) < len(ends):

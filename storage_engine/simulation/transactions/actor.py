@@ -15,7 +15,7 @@ from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT, read_header
 from storage_engine.simulation.requests import make_batch, produce_request
 from storage_engine.simulation.transactions.asker import TRANSACTION_KEY, Asker, Way, World
-from storage_engine.simulation.transactions.ledger import Transaction
+from storage_engine.simulation.transactions.ledger import ObservedTransaction
 from storage_engine.simulation.transactions.state_log import state_partition_of
 from storage_engine.simulation.workload import BROKER_TIMEOUT_MS, MAX_RECORDS
 from storage_engine.simulation.workload import check_acknowledged as check_written
@@ -82,7 +82,7 @@ class Actor(Asker):
     # --- the leaders ---
 
     def write(
-        self, transaction: Transaction, partitions: Sequence[TopicPartition], then: Then
+        self, transaction: ObservedTransaction, partitions: Sequence[TopicPartition], then: Then
     ) -> None:
         """A batch or two to each; `then` hears the worst, once all are answered."""
         left = len(partitions)
@@ -150,7 +150,7 @@ class Actor(Asker):
 class _Writes:
     """What is written in one transaction, under the producer's id and epoch of then."""
 
-    def __init__(self, actor: Actor, transaction: Transaction) -> None:
+    def __init__(self, actor: Actor, transaction: ObservedTransaction) -> None:
         self.transaction = transaction
         self._actor = actor
         self._producer = actor.producer_id, actor.epoch

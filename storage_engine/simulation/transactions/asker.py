@@ -19,7 +19,7 @@ from storage_engine.simulation.trace import Trace
 from storage_engine.simulation.transactions.group_ledger import GroupLedger
 from storage_engine.simulation.transactions.ledger import TransactionLedger, Word
 from storage_engine.simulation.transactions.state_log import CommittedDecisions
-from storage_engine.simulation.workload import Client
+from storage_engine.simulation.workload import WorkloadClient
 
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
@@ -72,7 +72,7 @@ class Way:
         """Of whom it was heard last."""
 
 
-class Asker(Client):
+class Asker(WorkloadClient):
     """Asks one coordinator or another."""
 
     def __init__(self, world: World, name: str) -> None:

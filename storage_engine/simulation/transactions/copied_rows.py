@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.ledger import InvariantViolation
-from storage_engine.simulation.transactions.ledger import MicroBatch, Transaction
+from storage_engine.simulation.transactions.ledger import MicroBatch, ObservedTransaction
 
 SOURCES = (TopicPartition("source", 0), TopicPartition("source", 1))
 
@@ -23,8 +23,8 @@ class CopiedRows:
 
     def __init__(self, is_void: Callable[[], bool]) -> None:
         self._is_void = is_void
-        self._written: dict[Transaction, Ranges] = {}
-        self._writers: dict[tuple[TopicPartition, int], Transaction] = {}
+        self._written: dict[ObservedTransaction, Ranges] = {}
+        self._writers: dict[tuple[TopicPartition, int], ObservedTransaction] = {}
         """By source partition and offset: who has written a row that is committed."""
         self._claims: list[tuple[str, dict[TopicPartition, int]]] = []
 
@@ -32,11 +32,11 @@ class CopiedRows:
     def count(self) -> int:
         return len(self._writers)
 
-    def writes(self, transaction: Transaction, rows: Ranges) -> None:
+    def writes(self, transaction: ObservedTransaction, rows: Ranges) -> None:
         """A task attempt leaves out what the sink has, and writes these."""
         self._written[transaction] = rows
 
-    def on_won(self, batch: MicroBatch, members: Iterable[Transaction]) -> None:
+    def on_won(self, batch: MicroBatch, members: Iterable[ObservedTransaction]) -> None:
         """Somebody tells for the first time that these are the micro-batch."""
         if self._is_void():
             return

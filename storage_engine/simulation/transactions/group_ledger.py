@@ -17,7 +17,7 @@ from storage_engine.protocol.state.group_records import decode_key, decode_recor
 from storage_engine.protocol.state.state_batches import iter_raw
 from storage_engine.simulation.copies import BatchNote
 from storage_engine.simulation.ledger import InvariantViolation, PartitionRecord
-from storage_engine.simulation.transactions.ledger import Transaction
+from storage_engine.simulation.transactions.ledger import ObservedTransaction
 
 GROUP = "group"
 GROUP_STATE = TopicPartition(GROUP_OFFSETS_TOPIC, 0)
@@ -31,7 +31,7 @@ class OffsetCommit:
 
     name: str
     offsets: Mapping[TopicPartition, int]
-    transaction: Transaction | None
+    transaction: ObservedTransaction | None
     is_told: bool = False
     is_logged: bool = False
     places: dict[TopicPartition, int] = field(default_factory=dict)
@@ -90,9 +90,9 @@ class GroupLedger:
 
     # --- what the log says ---
 
-    def on_data(self, note: BatchNote, batch: bytes) -> Transaction | None:
+    def on_data(self, note: BatchNote, batch: bytes) -> ObservedTransaction | None:
         """A batch is committed; the transaction that it is part of."""
-        found: Transaction | None = None
+        found: ObservedTransaction | None = None
         for _, raw_key, raw in iter_raw(batch, LOG):
             key = decode_key(raw_key)
             if not isinstance(key, OffsetKey) or raw is None:
@@ -170,7 +170,7 @@ class GroupLedger:
                 "a group reads the newest offset that is committed", f"nothing of {', '.join(left)}"
             )
 
-    def check_end(self, is_void: Callable[[Transaction], bool]) -> None:
+    def check_end(self, is_void: Callable[[ObservedTransaction], bool]) -> None:
         """All transactions have ended; `is_void`: of which of them nothing is promised."""
         if self.is_void:
             return

@@ -18,7 +18,7 @@ from storage_engine.protocol.apis import (
 from storage_engine.simulation.transactions.actor import Actor, Then
 from storage_engine.simulation.transactions.asker import GROUP_KEY, Asker, Way, World
 from storage_engine.simulation.transactions.group_ledger import GROUP, GROUP_STATE, OffsetCommit
-from storage_engine.simulation.transactions.ledger import Transaction
+from storage_engine.simulation.transactions.ledger import ObservedTransaction
 
 PAUSE_MS = (100, 700)
 ALONE = 0.25
@@ -51,15 +51,15 @@ class OffsetSender:
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
         self._way = way_to_group()
-        self._waiting: Transaction | None = None
+        self._waiting: ObservedTransaction | None = None
 
-    def is_waiting(self, transaction: Transaction) -> bool:
+    def is_waiting(self, transaction: ObservedTransaction) -> bool:
         """Whether the group's coordinator was asked, and has not answered."""
         return self._waiting is transaction
 
     def commit(
         self,
-        transaction: Transaction,
+        transaction: ObservedTransaction,
         *,
         enlists: bool,
         is_wanted: Callable[[], bool],
@@ -97,7 +97,11 @@ class OffsetSender:
         )
 
     def _commit(
-        self, transaction: Transaction, version: int, is_wanted: Callable[[], bool], then: Then
+        self,
+        transaction: ObservedTransaction,
+        version: int,
+        is_wanted: Callable[[], bool],
+        then: Then,
     ) -> None:
         actor, world = self._actor, self._actor.world
         name = f"offsets {world.number()} of {transaction.name}"

@@ -22,7 +22,7 @@ Key = tuple[int, int, int, int]
 """Producer id, epoch, first sequence and checksum of a batch: no two batches of a run share it."""
 
 
-OnWon = Callable[["MicroBatch", "frozenset[Transaction]"], None]
+OnWon = Callable[["MicroBatch", "frozenset[ObservedTransaction]"], None]
 
 
 class Word(NamedTuple):
@@ -40,11 +40,11 @@ class MicroBatch:
 
     query: str
     number: int
-    winners: "frozenset[Transaction] | None" = None
+    winners: "frozenset[ObservedTransaction] | None" = None
     """The members that were named together in the request that committed it."""
     is_known: bool = False
     """Somebody was told that it is committed."""
-    requests: "list[frozenset[Transaction]]" = field(default_factory=list)
+    requests: "list[frozenset[ObservedTransaction]]" = field(default_factory=list)
     touches: list[tuple[int, int]] = field(default_factory=list)
     """When somebody asked for something that keeps its members alive, and had the answer of the
     coordinator that counts."""
@@ -65,7 +65,7 @@ class MicroBatch:
 
 
 @dataclass(slots=True, eq=False)
-class Transaction:
+class ObservedTransaction:
     """One transaction, as its client knows it."""
 
     name: str
@@ -97,7 +97,7 @@ class Transaction:
 class _Part:
     """What a transaction has in one partition."""
 
-    transaction: Transaction
+    transaction: ObservedTransaction
     first: int
     last: int
     keys: list[Key]
@@ -142,10 +142,10 @@ class TransactionLedger:
         self.on_won: OnWon | None = None
         """Hears, once for each micro-batch, which members make it up."""
         self._views: dict[TopicPartition, _View] = {}
-        self._by_key: dict[tuple[TopicPartition, Key], Transaction] = {}
+        self._by_key: dict[tuple[TopicPartition, Key], ObservedTransaction] = {}
         self._stable: dict[tuple[str, TopicPartition, int], int] = {}
         """The last stable offset by who looked at it, partition and leader epoch."""
-        self.transactions: list[Transaction] = []
+        self.transactions: list[ObservedTransaction] = []
         self.batches: dict[tuple[str, int], MicroBatch] = {}
         self._moving: dict[str, list[MicroBatch]] = {}
         """By query: the batches whose commits move origins, or may."""
@@ -154,19 +154,23 @@ class TransactionLedger:
 
     def begin(
         self, name: str, state_partition: TopicPartition, batch: MicroBatch | None = None
-    ) -> Transaction:
-        transaction = Transaction(name, state_partition, batch)
+    ) -> ObservedTransaction:
+        transaction = ObservedTransaction(name, state_partition, batch)
         self.transactions.append(transaction)
         return transaction
 
     def batch(self, query: str, number: int) -> MicroBatch:
         return self.batches.setdefault((query, number), MicroBatch(query, number))
 
-    def sends(self, transaction: Transaction, tp: TopicPartition, batch: memoryview) -> None:
+    def sends(
+        self, transaction: ObservedTransaction, tp: TopicPartition, batch: memoryview
+    ) -> None:
         """It is about to send a batch for the first time."""
         self._by_key[tp, transaction.note_sent(tp, batch)] = transaction
 
-    def sends_offsets(self, transaction: Transaction, tp: TopicPartition, note: BatchNote) -> None:
+    def sends_offsets(
+        self, transaction: ObservedTransaction, tp: TopicPartition, note: BatchNote
+    ) -> None:
         """The group's coordinator has made that batch of what the transaction commits."""
         self._by_key[tp, (*note.producer, note.crc)] = transaction
 
@@ -174,15 +178,15 @@ class TransactionLedger:
         """A driver asks to commit it, with origins."""
         self._moving.setdefault(batch.query, []).append(batch)
 
-    def is_void(self, transaction: Transaction) -> bool:
+    def is_void(self, transaction: ObservedTransaction) -> bool:
         """Its coordinator's log may have lost what was committed there."""
         return self._record(transaction.state_partition).unclean
 
-    def told(self, transaction: Transaction, *, commits: bool) -> None:
+    def told(self, transaction: ObservedTransaction, *, commits: bool) -> None:
         """Its client was told how it has ended."""
         self._decide(transaction, commits, "its producer was told so")
 
-    def check_replay(self, transaction: Transaction, api: str) -> None:
+    def check_replay(self, transaction: ObservedTransaction, api: str) -> None:
         """A request about a batch was answered with OK, though somebody knew, when it was sent,
         that the batch is committed."""
         if not self.is_void(transaction):
@@ -194,7 +198,7 @@ class TransactionLedger:
     def check_loss(
         self,
         batch: MicroBatch,
-        members: frozenset[Transaction],
+        members: frozenset[ObservedTransaction],
         word: Word,
         *,
         timeout_ms: int,
@@ -215,12 +219,12 @@ class TransactionLedger:
                 f"{batch} by {_names(members)}: lost at {word.answered_ms}, alive until {until_ms}",
             )
 
-    def note_known(self, transaction: Transaction) -> None:
+    def note_known(self, transaction: ObservedTransaction) -> None:
         """A member's driver, or the member, was told that its batch is committed."""
         if transaction.batch is not None and not self.is_void(transaction):
             transaction.batch.is_known = True
 
-    def batch_told(self, batch: MicroBatch, members: frozenset[Transaction]) -> None:
+    def batch_told(self, batch: MicroBatch, members: frozenset[ObservedTransaction]) -> None:
         """A driver was told that these members are committed as this batch."""
         if any(self.is_void(member) for member in members):
             return
@@ -228,7 +232,7 @@ class TransactionLedger:
         for member in members:
             self._decide(member, True, "its driver was told so")
 
-    def _win(self, batch: MicroBatch, members: frozenset[Transaction]) -> None:
+    def _win(self, batch: MicroBatch, members: frozenset[ObservedTransaction]) -> None:
         if batch.winners is None:
             batch.winners = members
             if self.on_won is not None:
@@ -239,7 +243,7 @@ class TransactionLedger:
                 f"{batch}: by {_names(batch.winners)}, and by {_names(members)}",
             )
 
-    def _decide(self, transaction: Transaction, commits: bool, told_by: str) -> None:
+    def _decide(self, transaction: ObservedTransaction, commits: bool, told_by: str) -> None:
         if self.is_void(transaction):
             return
         if transaction.outcome is None:
@@ -439,5 +443,5 @@ def _done(commits: bool) -> str:
     return "committed" if commits else "aborted"
 
 
-def _names(transactions: frozenset[Transaction]) -> str:
+def _names(transactions: frozenset[ObservedTransaction]) -> str:
     return ", ".join(sorted(each.name for each in transactions))

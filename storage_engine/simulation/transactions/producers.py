@@ -15,7 +15,7 @@ from storage_engine.protocol.apis import end_txn, init_producer_id
 from storage_engine.simulation.transactions.actor import Actor, Then
 from storage_engine.simulation.transactions.asker import World
 from storage_engine.simulation.transactions.group_offsets import OffsetSender
-from storage_engine.simulation.transactions.ledger import Transaction
+from storage_engine.simulation.transactions.ledger import ObservedTransaction
 from storage_engine.simulation.transactions.state_log import state_partition_of
 
 TIMEOUT_MS = 4000
@@ -49,7 +49,7 @@ class TransactionalProducer(Actor):
     def __init__(self, world: World, transactional_id: str) -> None:
         super().__init__(world, transactional_id, transactional_id)
         self._is_replaced = False
-        self._open: Transaction | None = None
+        self._open: ObservedTransaction | None = None
         """Not asked to end yet."""
         self._offsets = OffsetSender(self)
 
@@ -126,7 +126,7 @@ class TransactionalProducer(Actor):
 
         self._enlist(transaction, partitions, on_enlisted)
 
-    def _commit_offsets(self, transaction: Transaction, then: Then) -> None:
+    def _commit_offsets(self, transaction: ObservedTransaction, then: Then) -> None:
         self._offsets.commit(
             transaction,
             enlists=self.end_version < end_txn.API.max_version,
@@ -143,7 +143,7 @@ class TransactionalProducer(Actor):
 
             self.world.later(give_up, within_ms=WAITS_MS)
 
-    def _enlist(self, _transaction: Transaction, partitions: Any, then: Any) -> None:
+    def _enlist(self, _transaction: ObservedTransaction, partitions: Any, then: Any) -> None:
         if partitions:
             # An echo would begin another transaction under the same epoch, which takes in what this
             # one has left under way (as in Kafka; KIP-890 ends that).
@@ -151,7 +151,7 @@ class TransactionalProducer(Actor):
         else:
             then(ErrorCode.NONE)
 
-    def _written(self, transaction: Transaction, code: ErrorCode) -> None:
+    def _written(self, transaction: ObservedTransaction, code: ErrorCode) -> None:
         if self._open is not transaction:
             return
         if code:
@@ -170,7 +170,7 @@ class TransactionalProducer(Actor):
             commits = self.choose.random() < COMMITTED
             self.world.later(lambda: self._end(transaction, commits=commits), within_ms=LAST_MS)
 
-    def _end(self, transaction: Transaction, *, commits: bool) -> None:
+    def _end(self, transaction: ObservedTransaction, *, commits: bool) -> None:
         if self._open is not transaction:
             return
         self._open = None
@@ -193,7 +193,7 @@ class TransactionalProducer(Actor):
             self.way, end_txn.API, self.end_version, request, lambda a: [a.error_code], on_ended
         )
 
-    def _ended(self, transaction: Transaction, _answer: Any, *, commits: bool) -> None:
+    def _ended(self, transaction: ObservedTransaction, _answer: Any, *, commits: bool) -> None:
         world = self.world
         world.trace.note(f"{transaction.name} was told: {'committed' if commits else 'aborted'}")
         world.ledger.told(transaction, commits=commits)
@@ -217,11 +217,11 @@ class WritingProducer(TransactionalProducer):
     produce_version = 12
     end_version = 5
 
-    def _enlist(self, transaction: Transaction, _partitions: Any, then: Any) -> None:
+    def _enlist(self, transaction: ObservedTransaction, _partitions: Any, then: Any) -> None:
         if self.choose.random() < IMPATIENT:
             self.world.later(lambda: self._end(transaction, commits=False), within_ms=(1, 400))
         then(ErrorCode.NONE)
 
-    def _ended(self, transaction: Transaction, answer: Any, *, commits: bool) -> None:
+    def _ended(self, transaction: ObservedTransaction, answer: Any, *, commits: bool) -> None:
         super()._ended(transaction, answer, commits=commits)
         self._take(answer)

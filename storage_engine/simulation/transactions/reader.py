@@ -21,13 +21,13 @@ from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.ledger import InvariantViolation
 from storage_engine.simulation.requests import fetch_request
 from storage_engine.simulation.transactions.ledger import TransactionLedger
-from storage_engine.simulation.workload import FETCH_VERSION, Client
+from storage_engine.simulation.workload import FETCH_VERSION, WorkloadClient
 
 BEGINS_ANEW = 0.03
 PAUSE_MS = 300
 
 
-class CommittedReader(Client):
+class CommittedReader(WorkloadClient):
     """Reads partitions in turn, each from its start again, or from anywhere, once in a while."""
 
     def __init__(

@@ -35,7 +35,7 @@ from storage_engine.simulation.transactions.state_log import (
     CommittedDecisions,
     state_partition_of,
 )
-from storage_engine.simulation.workload import Client
+from storage_engine.simulation.workload import WorkloadClient
 
 STATE_PARTITIONS = [
     *(TopicPartition(TRANSACTION_STATE_TOPIC, p) for p in range(PARTITIONS)),
@@ -253,5 +253,5 @@ class TransactionalWorld:
                 self.later(lambda: self._make_segments_small(topic))
 
         broker = self.choose.choice(self.cluster.brokers).id
-        administrator = Client(self.cluster, self.checker, self.choose, "settings")
+        administrator = WorkloadClient(self.cluster, self.checker, self.choose, "settings")
         administrator.request(broker, incremental_alter_configs.API, 1, request, on_reply)

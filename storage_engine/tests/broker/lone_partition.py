@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from storage_engine.broker.replicas.end_of_turn import EndOfTurn
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, PartitionPorts
-from storage_engine.broker.replicas.lease import Lease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.core.replication.partition import LagLimits
 from storage_engine.simulation.clock import SimulatedLoop
 
@@ -19,7 +19,7 @@ def partition_ports(
         broker_id=2,
         lag=LagLimits(lag_max_ms=10_000),
         clock=loop,
-        lease=Lease(lambda: True),
+        lease=LeaderLease(lambda: True),
         end_of_turn=EndOfTurn(loop),
         propose_isr=lambda *_: None,
         read_isr=lambda *_: None,

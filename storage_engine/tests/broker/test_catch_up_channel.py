@@ -16,7 +16,7 @@ from storage_engine.broker.replicas.followed_partition import (
     CHANNEL,
     DURABLE_CATCH_UP_CHANNEL,
     DURABLE_CHANNEL,
-    Progress,
+    FollowerState,
 )
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.leader_answers import LeaderAnswers
@@ -57,7 +57,7 @@ class Watched:
     """What the cold broker fetches, and how much it takes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.fetches: list[tuple[str, dict[TopicPartition, Progress]]] = []
+        self.fetches: list[tuple[str, dict[TopicPartition, FollowerState]]] = []
         self.taken: dict[TopicPartition, int] = {}
         self.on_fetch: Callable[[str], None] = lambda _channel: None
         fetch, take = PeerFetcher._fetch, LeaderAnswers.take
@@ -151,7 +151,7 @@ def test_only_partitions_that_are_behind_use_the_channel_and_each_byte_comes_onc
     assert watched.channels_of(STEADY) == [CHANNEL]
     for channel, asked in watched.fetches:
         is_behind = channel == CATCH_UP_CHANNEL
-        assert all((progress is Progress.BEHIND) == is_behind for progress in asked.values())
+        assert all((progress is FollowerState.BEHIND) == is_behind for progress in asked.values())
     open_loops = cluster[COLD_BROKER].parts.replicas.fetchers._fetchers
     assert [channel for _, channel in open_loops] == [CHANNEL]
 

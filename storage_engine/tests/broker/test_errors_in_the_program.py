@@ -17,7 +17,7 @@ from storage_engine.broker.transactions import marker_messages, marker_sender, v
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.transactions.transaction_events import InitProducer, Tick
+from storage_engine.core.transactions.transaction_events import CheckTimeouts, InitProducer
 from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.protocol.apis import add_partitions_to_txn, init_producer_id, write_txn_markers
 from storage_engine.simulation.cluster import SimulatedCluster
@@ -141,7 +141,7 @@ def test_a_tick_that_fails_is_not_the_last(cluster, monkeypatch, caplog):
     first.init()
     first.add(A)
     first.write(A, b"1")
-    fails = once(TransactionCoordinator.step, lambda _, event: isinstance(event, Tick))
+    fails = once(TransactionCoordinator.step, lambda _, event: isinstance(event, CheckTimeouts))
     monkeypatch.setattr(TransactionCoordinator, "step", fails)
     cluster.loop.run_for(8_000)
     settle(cluster, A)

@@ -95,7 +95,7 @@ def test_a_broker_starts_without_the_folder_that_fails_and_makes_no_empty_replic
     failed, folder = break_folder(cluster, 1)
     cluster[1].kill()
     cluster[1].start()
-    assert cluster[1].logs.working_folders == [
+    assert cluster[1].logs.dirs.working_paths == [
         path for path in cluster[1].config.log_dirs if path != folder
     ]
     for tp in set(PARTITIONS) - set(failed):

@@ -10,10 +10,12 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.groups.records import GroupKey, OffsetKey
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.transactions.sink_names import named_write
 from storage_engine.core.transactions.transaction_state import (
-    BatchEnd,
+    NO_BATCH,
     LedgerKey,
     LedgerRecord,
+    MemberEnd,
     MemberKey,
     TransactionalIdKey,
     state_partition,
@@ -128,7 +130,7 @@ def test_a_commit_that_was_answered_is_not_aborted_where_its_ledger_can_not_be_r
 
 def test_two_ledgers_that_contradict_each_other_are_refused_and_the_others_go_on(cluster, caplog):
     other = Task(cluster, 0, query="other").join().wrote(A)
-    end = BatchEnd(5, 0, True, frozenset())
+    end = MemberEnd(5, 0, True, frozenset())
     record = transaction_records.encode_record(LedgerRecord(last=0, ends=(end,)))
     keys = [LedgerKey(SINK, QUERY), LedgerKey(SINK, "second")]
     write(
@@ -144,6 +146,19 @@ def test_two_ledgers_that_contradict_each_other_are_refused_and_the_others_go_on
         )
     assert commit(cluster, 0, other, query="other") is ErrorCode.NONE
     settle(cluster, A)
+
+
+def test_ends_of_a_named_write_that_has_committed_nothing_end_no_coordinator(cluster):
+    """Its part of the sink has no committed number. The markers are written all the same."""
+    other = Task(cluster, 0).join().wrote(A)
+    end = MemberEnd(5, 0, True, frozenset([B]))
+    key = LedgerKey(SINK, named_write("part", 0))
+    state = TopicPartition(TRANSACTION_STATE_TOPIC, state_partition(SINK, 1))
+    record = transaction_records.encode_record(LedgerRecord(last=NO_BATCH, ends=(end,)))
+    write(cluster, state, (transaction_records.encode_key(key), record))
+    assert commit(cluster, 0, other) is ErrorCode.NONE
+    settle(cluster, A)
+    assert log_of(cluster, B).log.log_end_offset == 1
 
 
 @pytest.mark.parametrize("value", [LATER, ENDS_EARLY])

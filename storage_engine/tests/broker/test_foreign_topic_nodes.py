@@ -1,6 +1,7 @@
 """Other programs write, copy and remove the nodes of topics that are in use: nothing acknowledged
 goes, over failovers. Source: R-CTL5, R-CTL10, KIP-516."""
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -96,7 +97,7 @@ def holds_everything(cluster: SimulatedCluster, tp: TopicPartition = TP) -> None
     cluster.wait_in_sync(tp, 1, 2, 3)
     for broker in cluster.brokers:
         assert broker.logs.logs[tp].log_end_offset == RECORDS + 1
-        assert not list(broker.logs.working_folders[0].glob("*-stray"))
+        assert not list(broker.logs.dirs.working_paths[0].glob("*-stray"))
 
 
 @pytest.mark.parametrize("more", [{}, {"1": [2, 3, 1]}])
@@ -532,6 +533,29 @@ def test_a_controller_loads_while_a_topic_is_written_time_and_again(topic, perio
     next_controller(topic)
     assert topic.create_topic("other").error_code == 0
     touching = False
+    holds_everything(topic)
+
+
+@pytest.mark.parametrize("period_ms", [2, 4, 8])
+def test_a_controller_loads_while_topics_are_made_one_after_another(topic, period_ms):
+    made = itertools.count()
+    is_making = True
+
+    def make() -> None:
+        if is_making:
+            path = TopicZNode.path(f"made-{next(made)}")
+            put(topic, path, {"version": 1, "partitions": {"0": [1, 2, 3]}})
+            topic.loop.call_later(period_ms, make)
+
+    old = topic.controller
+    old.kill(session_ends_at_once=True)
+    make()
+    topic.loop.run_until(lambda: topic.controller not in (None, old), limit_ms=1000)
+    is_making = False
+    old.start()
+    for number in range(next(made)):
+        state = PartitionStateZNode.path(f"made-{number}", 0)
+        topic.loop.run_until(lambda state=state: state in topic.zookeeper.nodes)
     holds_everything(topic)
 
 

@@ -9,7 +9,7 @@ import pytest
 from storage_engine.broker.controller.admin_node import CONFLICT_PAUSE_MS
 from storage_engine.broker.controller.watches import RETRY_MS
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
-from storage_engine.client.zookeeper_consumer.member import GroupMember
+from storage_engine.client.zookeeper_consumer.member import ZooKeeperGroupMember
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
@@ -107,7 +107,7 @@ class Reader:
         self.failures: list[Exception] = []
         self.addresses = ""
         process = cluster[1].network.loop
-        self.member = GroupMember(
+        self.member = ZooKeeperGroupMember(
             SimulatedSession(cluster.zookeeper, process, timeout_ms=6000),
             process,
             self,

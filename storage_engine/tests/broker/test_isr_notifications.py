@@ -7,7 +7,7 @@ import pytest
 
 from storage_engine.broker.cluster.folder_notice import FolderNotice
 from storage_engine.broker.replicas.isr_writer import IsrWriter
-from storage_engine.broker.replicas.lease import Lease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.simulation.cluster import SimulatedCluster
@@ -68,7 +68,7 @@ def test_a_notification_of_many_changes_is_split_so_that_zookeeper_takes_it():
         recorder,
         recorder,
         local=1,
-        lease=Lease(lambda: True),
+        lease=LeaderLease(lambda: True),
     )
     changed = {TopicPartition(f"{n:06d}" + "x" * 243, 2**31 - 1) for n in range(10_000)}
     for tp in changed:

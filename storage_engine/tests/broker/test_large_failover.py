@@ -13,7 +13,7 @@ from storage_engine.broker.cluster.orders import STEPS_PER_TURN, Orders
 from storage_engine.broker.controller.store import PARTITIONS_PER_MULTI
 from storage_engine.broker.handlers.controller.full_orders import FullOrders
 from storage_engine.broker.handlers.controller.leader_and_isr import LeaderAndIsrHandler
-from storage_engine.broker.replicas.lease import Lease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import MetadataStore
@@ -88,7 +88,7 @@ class Replicas:
 
     def __init__(self) -> None:
         self.applied = 0
-        self.lease = Lease(lambda: True)
+        self.lease = LeaderLease(lambda: True)
         self.lease.fence()
         self.woken = 0
         self.postponed = SimpleNamespace(forget_all=lambda: None)
@@ -115,7 +115,7 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
             broker_id=BrokerId(2),
             replicas=replicas,
             metadata=MetadataCache(),
-            strays=None,
+            orphaned_logs=None,
             named=NamedReplicas(),
         ),
         orders=Orders(SimpleNamespace(ensure=lambda _topics, done: done()), loop),

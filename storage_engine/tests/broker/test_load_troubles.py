@@ -11,7 +11,7 @@ from storage_engine.broker.coordinators.load_troubles import (
     DamagedLogError,
     LoadTroubles,
 )
-from storage_engine.core.errors import LogFolderError, LogShortageError, LogStorageError
+from storage_engine.core.errors import LogDirError, LogShortageError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.log.support import ManualClock
 
@@ -105,5 +105,5 @@ def test_only_storage_failures_in_a_row_and_under_one_leadership_give_a_replica_
 
 
 def test_a_data_folder_that_failed_is_given_up_at_once(told):
-    told.can_not_read(LogFolderError)
+    told.can_not_read(LogDirError)
     assert told.is_given_away

@@ -18,6 +18,7 @@ from storage_engine.tests.broker.test_foreign_topic_nodes import (
     next_controller,
     put,
     topic,
+    write_without_id,
 )
 from storage_engine.zookeeper.znodes import PartitionsZNode, TopicZNode
 
@@ -102,3 +103,47 @@ def test_replicas_keep_their_logs_where_node_and_record_name_two_ids(topic, is_o
     assert topic[1].metadata.topic_id("t") == ZERO
     holds_everything(topic)
     next_controller(topic)
+
+
+def disagree(cluster):
+    """The record beside the topic's node names another id than the node and the replicas."""
+    record_path = PartitionsZNode.path("t")
+    old = cluster.controller
+    old.kill(session_ends_at_once=True)
+    other = topic_id_to_text(UUID(int=7))
+    put(cluster, record_path, fields(cluster, record_path) | {"topic_id": other})
+    cluster.loop.run_until(lambda: cluster.controller not in (None, old))
+    old.start()
+    cluster.loop.run_for(5000)
+
+
+@pytest.mark.parametrize("failover", [False, True])
+def test_of_two_ids_the_recorded_one_does_not_count_when_the_other_is_taken_out(topic, failover):
+    """By the next write of the program to which the disagreement is owed."""
+    topic_id = fields(topic, PATH)["topic_id"]
+    disagree(topic)
+    old = topic.controller
+    if failover:
+        old.kill(session_ends_at_once=True)
+    write_without_id(topic, PATH, {})
+    if failover:
+        topic.loop.run_until(lambda: topic.controller not in (None, old))
+        old.start()
+    topic.loop.run_for(5000)
+    assert topic[1].metadata.topic_id("t") == ZERO
+    holds_everything(topic)
+    topic.zookeeper.put(PartitionsZNode.path("t"), b"")
+    put(topic, PATH, fields(topic, PATH) | {"topic_id": topic_id})
+    topic.loop.run_for(1000)
+    assert topic[1].metadata.topic_id("t") == topic_id_from_text(topic_id)
+
+
+def test_a_record_that_was_doubted_counts_again_once_node_and_record_agree(topic):
+    record = fields(topic, PartitionsZNode.path("t"))
+    disagree(topic)
+    assert fields(topic, PartitionsZNode.path("t"))["doubted"] is True
+    put(topic, PartitionsZNode.path("t"), record | {"doubted": True})
+    next_controller(topic)
+    assert fields(topic, PartitionsZNode.path("t")) == record
+    assert topic[1].metadata.topic_id("t") == topic_id_from_text(record["topic_id"])
+    holds_everything(topic)

@@ -244,7 +244,7 @@ def test_a_folder_that_fails_meanwhile_takes_nothing_else_with_it(cluster, where
     disk_of(cluster, broker).broken.add(source if where == "source" else target)
     cluster.loop.run_for(30_000)
     if where == "target":
-        assert cluster[broker].logs.working_folders == [source]
+        assert cluster[broker].logs.dirs.working_paths == [source]
         assert cluster.state(TP).leader == broker
     last = cluster.produced(TP, b"after")
     assert last == 31 and not cluster[broker].logs.moves.under_way
@@ -304,7 +304,7 @@ def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, monkeypatch, w
     assert not cluster[broker].logs.moves.under_way
     assert folder_of(cluster, broker) == source
     assert cluster[broker].replicas.get(TP).role is Role.FAILED
-    assert cluster[broker].logs.working_folders == list(cluster[broker].config.log_dirs)
+    assert cluster[broker].logs.dirs.working_paths == list(cluster[broker].config.log_dirs)
     cluster.loop.run_for(30_000)
     assert not turns
 
@@ -368,7 +368,7 @@ def test_a_shortage_while_the_folders_are_renamed_takes_nothing_offline(
     moved(cluster, broker, target)
     cluster.loop.run_for(5000)
     assert cluster[broker].replicas.get(TP).role is not Role.FAILED
-    assert len(cluster[broker].logs.working_folders) == 2
+    assert len(cluster[broker].logs.dirs.working_paths) == 2
     assert cluster.produced(TP, b"after") == 11
     assert same_everywhere(cluster) == list(range(12))
     assert names(cluster, broker) == ["t-0"]
@@ -424,7 +424,7 @@ def test_a_copy_that_can_not_be_flushed_fails_the_folder_that_it_is_in(cluster):
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(5000)
     assert disk_of(cluster, broker).refused_syncs
-    assert cluster[broker].logs.working_folders == [source]
+    assert cluster[broker].logs.dirs.working_paths == [source]
     assert not cluster[broker].logs.moves.under_way
     assert cluster.produced(TP, b"after") == 1 and cluster.state(TP).leader == broker
     disk_of(cluster, broker).broken_syncs.clear()

@@ -56,7 +56,7 @@ def check_sound(cluster: SimulatedCluster, *partitions: TopicPartition) -> None:
         cluster.wait_in_sync(tp, *(b.id for b in cluster.brokers if b.serving))
     for broker in cluster.brokers:
         if broker.serving:
-            assert len(broker.logs.working_folders) == 1
+            assert len(broker.logs.dirs.working_paths) == 1
             for tp in partitions:
                 hosted = broker.replicas.get(tp)
                 assert hosted is not None and hosted.role is not Role.FAILED

@@ -126,6 +126,53 @@ def test_a_topic_made_anew_by_others_while_the_old_one_goes_is_seen(topic):
     assert topic.produced_when_there(TP, b"new") == 0
 
 
+def delete_without_an_answer(cluster: SimulatedCluster, *, is_cut_off: bool = False) -> list:
+    """ZooKeeper has removed the topic, and the controller can't know."""
+    path = TopicZNode.path("t")
+    session = cluster.controller.session
+    lost: list[str] = []
+
+    def losing(written: str, _before: bytes | None, data: bytes | None) -> None:
+        if lost or (written, data) != (path, None):
+            return
+        lost.append(written)
+        if is_cut_off:
+            session.cut_off()
+            cluster.loop.call_later(200, session.reconnect)
+        else:
+            session.lose_answers = 1
+
+    cluster.zookeeper.on_write = losing
+    answers = cluster.delete_topic("t")
+    cluster.loop.run_until(lambda: bool(lost))
+    return answers
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True])
+@pytest.mark.parametrize("gap_ms", [0, 10, 300])
+def test_a_topic_made_anew_by_others_outlives_a_lost_answer_to_the_deletion(
+    topic, gap_ms, is_cut_off
+):
+    answers = delete_without_an_answer(topic, is_cut_off=is_cut_off)
+    topic.loop.run_for(gap_ms)
+    topic.zookeeper.put(TopicZNode.path("t"), b'{"version":1,"partitions":{"0":[2,3,1]}}')
+    assert topic.answer(answers).responses[0].error_code == 0
+    assert topic.produced_when_there(TP, b"new") == 0
+    deleted(topic, topic.delete_topic("t"))
+
+
+def test_a_topic_made_anew_is_deleted_too_when_that_is_asked_for_before_the_old_one_is_known_to_go(
+    topic,
+):
+    answers = delete_without_an_answer(topic)
+    topic.zookeeper.put(TopicZNode.path("t"), b'{"version":1,"partitions":{"0":[2,3,1]}}')
+    topic.zookeeper.put(DeleteTopicsZNode.topic_path("t"), b"")
+    deleted(topic, answers)
+    topic.loop.run_for(5000)
+    assert TopicZNode.path("t") not in topic.zookeeper.nodes
+    assert topic.zookeeper.children(DeleteTopicsZNode.PATH) == []
+
+
 def test_a_deletion_asked_for_as_json_is_carried_out(topic):
     request = json.dumps({"version": 1, "topics": ["t", "never there"]}).encode()
     topic.zookeeper.put(DeleteTopicsZNode.PATH, request)
@@ -159,7 +206,7 @@ def test_a_topic_whose_nodes_were_removed_by_hand_does_not_keep_the_controller_b
 def test_files_that_can_not_be_deleted_are_tried_again(topic):
     broker = topic.brokers[0]
     log = broker.logs.logs[TP]
-    folder = broker.logs._folder_of[TP]
+    folder = broker.logs._open_logs.dir_of[TP]
     disk = folder._disk
     tries = []
 
@@ -193,7 +240,7 @@ def test_old_logs_do_not_pass_for_a_topic_made_anew_while_all_brokers_were_down(
     topic.wait_in_sync(TP, 1, 2, 3)
     assert [broker.logs.logs[TP].log_end_offset for broker in topic.brokers] == [1, 1, 1]
     for broker in topic.brokers:
-        (stray,) = broker.logs.working_folders[0].glob("t-0.*-stray")
+        (stray,) = broker.logs.dirs.working_paths[0].glob("t-0.*-stray")
         assert (stray / f"{0:020}.log").stat().st_size > 0
 
 

@@ -19,14 +19,14 @@ from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import BrokersChanged, StatesWritten
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.replication.partition import LeaderPartition, Tick
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_dirs import LogDirs
 from storage_engine.protocol.apis import create_topics
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.network import SimulatedTransport
 from storage_engine.simulation.requests import create_topic_request
 from storage_engine.simulation.zookeeper_session import SimulatedSession
 from storage_engine.tests.broker.settings_requests import SET, TOPIC, send_alter
-from storage_engine.zookeeper.call_window import Call, CallWindow
+from storage_engine.zookeeper.call_window import CallWindow, PendingCall
 from storage_engine.zookeeper.znodes import ControllerEpochZNode
 
 TP = TopicPartition("t", 0)
@@ -289,7 +289,7 @@ def test_a_look_at_one_partition_that_fails_keeps_no_other_from_being_looked_at(
 
 
 def test_a_registration_whose_consequences_fail_has_them_later(cluster, raised, break_it):
-    break_it(LogManager, "keep_tail_lost_epoch", most=2)
+    break_it(LogDirs, "keep_tail_lost_epoch", most=2)
     for broker in cluster.brokers:
         broker.kill(session_ends_at_once=True)
     for broker in cluster.brokers:
@@ -316,7 +316,7 @@ def test_settings_that_can_not_be_applied_keep_no_broker_from_starting(cluster, 
 # --- the session itself ---
 
 
-def call(name: str, replies: list[Any], **how: Any) -> Call:
+def call(name: str, replies: list[Any], **how: Any) -> PendingCall:
     class Result:
         exception = None
         value = name
@@ -324,7 +324,7 @@ def call(name: str, replies: list[Any], **how: Any) -> Call:
         def rawlink(self, on_result: Callable[[Any], None]) -> None:
             on_result(self)
 
-    return Call(
+    return PendingCall(
         **{
             "name": name,
             "path": f"/{name}",

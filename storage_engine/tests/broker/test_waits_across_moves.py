@@ -140,7 +140,7 @@ def test_a_produce_that_waits_for_a_flush_is_answered_by_the_move(make, acks):
     # The flush of the log before ends as well, and the next ones are served.
     cluster[leader].loop.release()
     assert cluster.produced(TP, b"fourth") == 3
-    assert cluster[leader].logs.working_folders == list(cluster[leader].config.log_dirs)
+    assert cluster[leader].logs.dirs.working_paths == list(cluster[leader].config.log_dirs)
 
 
 def test_a_produce_that_waits_for_followers_hears_that_another_broker_leads(make):

@@ -11,7 +11,7 @@ from storage_engine.client.consumer import membership
 from storage_engine.client.consumer.membership import Membership, Stage
 from storage_engine.client.consumer.range_assignment import assign_ranges
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import Heartbeat, Join, Joined, Leave, Sync
+from storage_engine.core.groups.events import Join, Joined, Leave, MemberHeartbeat, Sync
 from storage_engine.tests.core.group_bench import G, subscription
 from storage_engine.tests.core.group_world import (
     HEARTBEAT_MS,
@@ -86,7 +86,7 @@ class MembershipClient(Client):
             self.answer(None, ErrorCode.NETWORK_EXCEPTION)
         due_ms = self.membership.due_ms()
         if due_ms is not None and due_ms <= now_ms:
-            self.tell(membership.Tick(now_ms=now_ms))
+            self.tell(membership.MembershipTick(now_ms=now_ms))
         if self.changes and self.world.random.random() < 0.5:
             self.apply(self.changes.popleft())
         self.tell(membership.Polled(now_ms=now_ms))
@@ -148,9 +148,9 @@ class MembershipClient(Client):
             at=self.world.at,
         )
 
-    def _heartbeat(self, request: int) -> Heartbeat:
+    def _heartbeat(self, request: int) -> MemberHeartbeat:
         self.call = request
-        return Heartbeat(request=request, group_id=G, caller=self.caller, at=self.world.at)
+        return MemberHeartbeat(request=request, group_id=G, caller=self.caller, at=self.world.at)
 
     def _leave(self, request: int) -> Leave:
         return Leave(request=request, group_id=G, members=(self.caller,), at=self.world.at)

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.fetching.fetch import FetchedBatches, FetchReader
+from storage_engine.client.fetching.fetch import BatchFetcher, FetchedBatches
 from storage_engine.core.ids import TopicPartition
 
 
 def read_ranges(
     cluster: Cluster, ranges: Mapping[TopicPartition, tuple[int, int]], **settings: Any
 ) -> Iterator[FetchedBatches]:
-    reader = FetchReader(cluster, ranges, **settings)
+    reader = BatchFetcher(cluster, ranges, **settings)
     try:
         while not reader.done:
             yield from reader.poll(100)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.fetching.fetch import FetchReader
+from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.client.fetching.fetch_window import FetchWindow
 from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import (
@@ -255,7 +255,7 @@ def test_an_unknown_isolation_level_is_refused(cluster):
 
 
 def test_a_reader_without_an_end_goes_on_with_what_comes(filled, cluster):
-    reader = FetchReader(cluster, {T0: (297, None)}, max_wait_ms=50, timeout_ms=100)
+    reader = BatchFetcher(cluster, {T0: (297, None)}, max_wait_ms=50, timeout_ms=100)
     assert numbers(reader.poll(5000)) == [99]
     assert reader.poll(250) == []
     filled.loop.call_soon_threadsafe(filled.partition("t").append, bytes(numbered_batch(100).data))

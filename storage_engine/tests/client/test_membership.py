@@ -12,6 +12,7 @@ from storage_engine.client.consumer.membership import (
     HeartbeatAnswered,
     JoinAnswered,
     Membership,
+    MembershipTick,
     Polled,
     Release,
     Released,
@@ -23,7 +24,6 @@ from storage_engine.client.consumer.membership import (
     Subscribed,
     SyncAnswered,
     Take,
-    Tick,
     TopicsChanged,
     Unsubscribed,
 )
@@ -61,14 +61,14 @@ def test_heartbeats_come_one_at_a_time_and_in_their_interval():
     made = settled()
     assert made.due_ms() == HEARTBEAT_MS
     beat = SendHeartbeat(member_id="m", generation=1)
-    assert made.step(Tick(now_ms=HEARTBEAT_MS)) == [beat]
-    assert made.step(Tick(now_ms=2 * HEARTBEAT_MS)) == []
+    assert made.step(MembershipTick(now_ms=HEARTBEAT_MS)) == [beat]
+    assert made.step(MembershipTick(now_ms=2 * HEARTBEAT_MS)) == []
     assert made.step(HeartbeatAnswered(error=ErrorCode.NONE, now_ms=7_000)) == []
     assert made.due_ms() == 7_000 + HEARTBEAT_MS
     # Of another coordinator at once.
     lost = HeartbeatAnswered(error=ErrorCode.NETWORK_EXCEPTION, now_ms=11_000)
     assert made.step(lost) == [FindCoordinator()]
-    assert made.step(Tick(now_ms=11_000)) == [beat]
+    assert made.step(MembershipTick(now_ms=11_000)) == [beat]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_it_joins_the_next_generation_when_it_has_let_go(event):
     made = settled()
     assert made.step(event) == [Release(lost=False)]
     # Meanwhile it lives.
-    beats = made.step(Tick(now_ms=HEARTBEAT_MS + 1))
+    beats = made.step(MembershipTick(now_ms=HEARTBEAT_MS + 1))
     assert beats == [SendHeartbeat(member_id="m", generation=1)]
     assert made.step(Released()) == [SendJoin(member_id="m")]
 
@@ -121,7 +121,7 @@ def test_what_is_unsubscribed_waits_for_nothing():
 
 def test_who_does_not_poll_leaves_and_comes_back_when_it_does():
     made = settled()
-    assert made.step(Tick(now_ms=POLL_MS)) == [SendLeave(member_id="m")]
+    assert made.step(MembershipTick(now_ms=POLL_MS)) == [SendLeave(member_id="m")]
     assert made.step(Polled(now_ms=0)) == []
     assert made.stage is Stage.LAPSED
     assert made.step(Polled(now_ms=POLL_MS + 1)) == [Release(lost=True)]
@@ -139,7 +139,7 @@ def test_a_static_member_does_not_leave():
 def test_what_is_for_good_is_told(error):
     made = settled()
     assert made.step(HeartbeatAnswered(error=error, now_ms=1)) == [Fail(error=error)]
-    assert made.step(Tick(now_ms=POLL_MS)) == []
+    assert made.step(MembershipTick(now_ms=POLL_MS)) == []
 
 
 def test_a_commit_of_an_older_generation_says_nothing():

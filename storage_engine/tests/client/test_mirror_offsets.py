@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from storage_engine.core.ids import TopicPartition
 from storage_engine.mirror.offsets import (
     PER_LEVEL,
-    Delivered,
+    DeliveredBatch,
     OffsetMap,
-    Run,
+    OffsetRun,
     joined,
     runs_of,
     slot_of,
 )
-from storage_engine.mirror.progress import Copy, Moved, Progress, ProgressError, TopicIds
+from storage_engine.mirror.progress import Copy, MirrorProgress, Moved, ProgressError, TopicIds
 from storage_engine.protocol.records.copied_batches import Span
 from storage_engine.tests.sampling import examples
 
@@ -44,7 +44,7 @@ def copies(draw):
                 row += count
                 source += count
             told = draw(st.sampled_from([True, True, True, False]))
-            delivered.append(Delivered(target if told else -1, tuple(spans)))
+            delivered.append(DeliveredBatch(target if told else -1, tuple(spans)))
             target += row
         source += draw(GAP)
         transactions.append((delivered, source))
@@ -52,8 +52,8 @@ def copies(draw):
     return transactions, places
 
 
-def loaded(rows) -> Progress:
-    progress = Progress()
+def loaded(rows) -> MirrorProgress:
+    progress = MirrorProgress()
     progress.load(rows)
     return progress
 
@@ -99,7 +99,7 @@ def test_the_translated_offset_is_exact_where_all_is_known(made):
 @given(copies())
 def test_what_compaction_leaves_of_the_topic_says_the_same(made):
     transactions, places = made
-    progress = Progress()
+    progress = MirrorProgress()
     progress.begin(COPY, IDS, 0)
     topic: dict[bytes, bytes] = {}
     for delivered, next_offset in transactions:
@@ -122,7 +122,7 @@ def test_many_runs_are_kept_in_few_and_the_last_ones_exactly():
     runs = OffsetMap()
     count = 1 << 16
     for number in range(1, count + 1):
-        runs.put(number, Run(10 * number, 10 * number + 10, 11 * number, 10))
+        runs.put(number, OffsetRun(10 * number, 10 * number + 10, 11 * number, 10))
     assert len(runs) <= PER_LEVEL * 17 + 1
     for number in range(count - 2 * PER_LEVEL + 1, count + 1):
         assert runs.translate(10 * number + 3) == 11 * number + 3
@@ -147,16 +147,16 @@ def test_a_slot_is_taken_only_by_a_run_of_the_same_level(number, later):
 
 
 def test_a_topic_that_was_created_again_begins_anew():
-    progress = Progress()
+    progress = MirrorProgress()
     progress.begin(COPY, IDS, 0)
-    moved = {COPY: Moved(50, [Run(0, 50, 0, 50)])}
+    moved = {COPY: Moved(50, [OffsetRun(0, 50, 0, 50)])}
     rows = list(progress.rows(moved))
     progress.committed(moved)
     new = TopicIds("another source id", "target id")
     assert progress.of(COPY, new) is None
     progress.begin(COPY, new, 7)
     assert progress.translate(COPY, 20) is None
-    moved = {COPY: Moved(9, [Run(7, 9, 51, 2)])}
+    moved = {COPY: Moved(9, [OffsetRun(7, 9, 51, 2)])}
     rows += progress.rows(moved)
     again = loaded(rows)
     assert again.of(COPY, IDS) is None

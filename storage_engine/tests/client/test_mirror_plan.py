@@ -9,7 +9,7 @@ from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.mirror.plan import (
     Plan,
-    Selection,
+    TopicSelection,
     check_keeps_times,
     copied_settings,
     missing_partitions,
@@ -17,7 +17,7 @@ from storage_engine.mirror.plan import (
 
 
 def selection(include, exclude=None, target_name="{topic}"):
-    return Selection(
+    return TopicSelection(
         include=re.compile(include),
         exclude=exclude and re.compile(exclude),
         target_name=target_name,

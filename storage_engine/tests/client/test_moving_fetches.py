@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.fetching.fetch import FetchReader
+from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.client.batches import numbered_batch
 from storage_engine.tests.client.fake_cluster import FakeCluster
@@ -25,7 +25,7 @@ def filled(fake: FakeCluster) -> FakeCluster:
     return fake
 
 
-def read_all(reader: FetchReader, done: Callable[[dict[TopicPartition, int]], bool]) -> None:
+def read_all(reader: BatchFetcher, done: Callable[[dict[TopicPartition, int]], bool]) -> None:
     """Each fetch goes on where the one before has ended."""
     ends: dict[TopicPartition, int] = {}
     for _ in range(1_000):
@@ -38,7 +38,7 @@ def read_all(reader: FetchReader, done: Callable[[dict[TopicPartition, int]], bo
 
 
 def test_what_is_under_way_for_a_partition_that_was_moved_is_dropped(filled, cluster: Cluster):
-    reader = FetchReader(cluster, {}, max_bytes=300)
+    reader = BatchFetcher(cluster, {}, max_bytes=300)
     assert reader.poll(0) == []
     reader.read_from(T0, 0)
     reader.read_from(T1, 0)
@@ -55,7 +55,7 @@ def test_what_is_under_way_for_a_partition_that_was_moved_is_dropped(filled, clu
 
 
 def test_a_paused_partition_is_not_fetched_until_it_is_resumed(filled, cluster: Cluster):
-    reader = FetchReader(cluster, {T0: (0, None), T1: (0, None)}, max_bytes=300)
+    reader = BatchFetcher(cluster, {T0: (0, None), T1: (0, None)}, max_bytes=300)
     reader.pause(T0)
     read_all(reader, lambda ends: ends == {T1: 3 * BATCHES})
     reader.pause(T1)
@@ -72,7 +72,7 @@ def test_where_to_go_on_after_an_offset_out_of_range_is_asked(filled, cluster: C
         asked.append(what)
         return 57
 
-    reader = FetchReader(cluster, {}, on_out_of_range=answer)
+    reader = BatchFetcher(cluster, {}, on_out_of_range=answer)
     reader.read_from(T0, 1_000)
     (fetched,) = reader.poll(POLL_MS)
     assert (fetched.start_offset, fetched.next_offset) == (57, 3 * BATCHES)
@@ -85,7 +85,7 @@ def test_a_partition_that_is_paused_stays_so_where_it_goes_on_elsewhere(filled, 
         reader.pause(T0)
         return 0
 
-    reader = FetchReader(cluster, {}, on_out_of_range=answer)
+    reader = BatchFetcher(cluster, {}, on_out_of_range=answer)
     reader.read_from(T0, 1_000)
     while reader.position(T0):
         assert reader.poll(50) == []

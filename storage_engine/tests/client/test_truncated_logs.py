@@ -9,7 +9,7 @@ import pytest
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.consumer.consumer import Consumer
-from storage_engine.client.fetching.fetch import FetchReader
+from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import LogTruncatedError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
@@ -62,7 +62,7 @@ def poll_until_something(reader):
 @pytest.mark.parametrize("batches", [70, 5], ids=["longer than before", "shorter than before"])
 def test_reading_on_from_another_history_is_an_error_that_tells_where_it_begins(fake, batches):
     with impatient(fake) as cluster:
-        reader = FetchReader(cluster, {T0: (0, None)}, read_ahead=False)
+        reader = BatchFetcher(cluster, {T0: (0, None)}, read_ahead=False)
         (first,) = poll_until_something(reader)
         assert first.next_offset == 150
         assert first.last_epoch == 0
@@ -77,7 +77,7 @@ def test_reading_on_from_another_history_is_an_error_that_tells_where_it_begins(
 
 def test_a_new_leader_that_has_all_that_was_read_is_read_on_from(fake):
     with impatient(fake) as cluster:
-        reader = FetchReader(cluster, {T0: (0, None)}, read_ahead=False)
+        reader = BatchFetcher(cluster, {T0: (0, None)}, read_ahead=False)
         poll_until_something(reader)
         fake.move_leader("t", 0, 2)
         append(fake, [50])

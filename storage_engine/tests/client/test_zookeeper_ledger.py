@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from storage_engine.client.zookeeper_consumer.ledger import Claim, Ledger
+from storage_engine.client.zookeeper_consumer.ledger import Claim, StreamLedger
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.suspended_time import monotonic_with_sleep_ms
@@ -18,13 +18,13 @@ class Session:
     lease_end_monotonic_ms = monotonic_with_sleep_ms() + 3_600_000
 
 
-def ledger(**offsets: int | None) -> Ledger:
-    made = Ledger(Session())
+def ledger(**offsets: int | None) -> StreamLedger:
+    made = StreamLedger(Session())
     made.give({TopicPartition("t", int(name[1:])): offset for name, offset in offsets.items()})
     return made
 
 
-def claims_of(made: Ledger) -> dict[TopicPartition, Claim]:
+def claims_of(made: StreamLedger) -> dict[TopicPartition, Claim]:
     claims = made.begin()
     assert claims is not None
     return claims
@@ -70,7 +70,7 @@ def test_nothing_is_handed_out_of_what_was_taken_away_or_given_anew():
 
 def test_nothing_is_handed_out_when_the_session_may_have_expired():
     session = Session()
-    made = Ledger(session)
+    made = StreamLedger(session)
     made.give({A: 0})
     claim = claims_of(made)[A]
     session.lease_end_monotonic_ms = monotonic_with_sleep_ms()

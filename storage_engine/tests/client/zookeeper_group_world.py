@@ -17,7 +17,7 @@ from storage_engine.client.zookeeper_consumer.assignment import (
     TopicFilter,
     assign_topic,
 )
-from storage_engine.client.zookeeper_consumer.member import GroupMember, Taken
+from storage_engine.client.zookeeper_consumer.member import Taken, ZooKeeperGroupMember
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
 from storage_engine.simulation.clock import ProcessLoop, SimulatedLoop
@@ -187,7 +187,7 @@ class Member:
         self.streams: dict[TopicPartition, int] = {}
         self.positions: dict[TopicPartition, int] = {}
         self.refused = 0
-        self.member = GroupMember(
+        self.member = ZooKeeperGroupMember(
             self.session,
             self.process,
             self,

@@ -21,14 +21,14 @@ from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_events import (
-    CommitBatch,
+    CheckTimeouts,
+    CommitMicroBatch,
     Effect,
     EnlistPartitions,
     Event,
-    JoinBatch,
+    JoinMicroBatch,
     MarkersWritten,
     SendMarkers,
-    Tick,
     TransactionAnswer,
     VerifyMember,
 )
@@ -239,7 +239,7 @@ class World:
             members = frozenset(each for each in results.values() if each is not None)
             self.winners.setdefault((query, batch), []).append(members)
             top = ROWS_PER_BATCH * (batch + 1) - 1
-            answer = yield CommitBatch(
+            answer = yield CommitMicroBatch(
                 request=0,
                 sink=SINK,
                 query=query,
@@ -320,8 +320,8 @@ class World:
         self.written[joined.producer_id] = written
         return True, joined.producer_id
 
-    def join(self, query: str, batch: int, run: UUID | None) -> JoinBatch:
-        return JoinBatch(
+    def join(self, query: str, batch: int, run: UUID | None) -> JoinMicroBatch:
+        return JoinMicroBatch(
             request=0,
             sink=SINK,
             query=query,
@@ -369,7 +369,7 @@ class World:
             self.start_driver(query)
         else:
             self.now_ms += self.random.randrange(TIMEOUT_MS)
-            self.step(Tick(at=Moment(self.now_ms, self.now_ms)))
+            self.step(CheckTimeouts(at=Moment(self.now_ms, self.now_ms)))
         if len(self.letters) > 200:
             del self.letters[:-100]
 
@@ -390,7 +390,7 @@ class World:
         self.letters = []
         for _ in range(4):
             self.now_ms += TIMEOUT_MS
-            self.step(Tick(at=Moment(self.now_ms, self.now_ms)))
+            self.step(CheckTimeouts(at=Moment(self.now_ms, self.now_ms)))
             for _ in range(6):
                 self.replicated = len(self.log)
                 self.step(Replicated(number=self.replicated - self.base))

@@ -6,14 +6,14 @@ from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_events import (
-    CommitBatch,
+    CheckTimeouts,
+    CommitMicroBatch,
     Effect,
     EnlistPartitions,
     Event,
-    JoinBatch,
+    JoinMicroBatch,
     MarkersWritten,
     SendMarkers,
-    Tick,
     TransactionAnswer,
 )
 from storage_engine.core.transactions.transaction_state import NO_ROWS, StateKey, StateRecord
@@ -124,7 +124,7 @@ class CoordinatorBench:
 
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
-        self.step(Tick(at=self.at))
+        self.step(CheckTimeouts(at=self.at))
 
     # --- requests ---
 
@@ -150,7 +150,7 @@ class CoordinatorBench:
         self, batch: int, *, sink="s", query="q", owner="", run=None, replicate=True
     ) -> TransactionAnswer | None:
         return self.ask(
-            lambda request: JoinBatch(
+            lambda request: JoinMicroBatch(
                 request=request,
                 sink=sink,
                 query=query,
@@ -197,7 +197,7 @@ class CoordinatorBench:
         replicate=True,
     ) -> TransactionAnswer | None:
         return self.ask(
-            lambda request: CommitBatch(
+            lambda request: CommitMicroBatch(
                 request=request,
                 sink=sink,
                 query=query,

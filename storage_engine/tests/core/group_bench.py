@@ -15,18 +15,18 @@ from storage_engine.core.coordinator_log import (
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (
-    Caller,
+    CheckDeadlines,
     CommitOffsets,
-    Heartbeat,
     Join,
     Joined,
     Leave,
     Left,
+    MemberHeartbeat,
     OffsetsRead,
     ReadOffsets,
+    RequestingMember,
     Sync,
     Synced,
-    Tick,
     TransactionEnded,
     WakeAt,
 )
@@ -114,7 +114,7 @@ class GroupBench:
         end_ms = self.now_ms + delay_ms
         while self.wake_ms is not None and self.wake_ms <= end_ms:
             self.now_ms, self.wake_ms = max(self.now_ms, self.wake_ms), None
-            self.step(Tick(at=self.at))
+            self.step(CheckDeadlines(at=self.at))
             self.replicate()
         self.now_ms = end_ms
 
@@ -177,7 +177,9 @@ class GroupBench:
             lambda request: Sync(
                 request=request,
                 group_id=G,
-                caller=Caller(member_id=joined.member_id, generation=joined.generation, **caller),
+                caller=RequestingMember(
+                    member_id=joined.member_id, generation=joined.generation, **caller
+                ),
                 assignments=assignments or {},
                 at=self.at,
             ),
@@ -190,13 +192,15 @@ class GroupBench:
         return answer.assignment
 
     def heartbeat(self, member_id: str, generation: int, instance_id=None) -> ErrorCode:
-        caller = Caller(member_id=member_id, generation=generation, instance_id=instance_id)
+        caller = RequestingMember(
+            member_id=member_id, generation=generation, instance_id=instance_id
+        )
         request = self.ask(
-            lambda request: Heartbeat(request=request, group_id=G, caller=caller, at=self.at)
+            lambda request: MemberHeartbeat(request=request, group_id=G, caller=caller, at=self.at)
         )
         return self.answers[request].error
 
-    def leave(self, *callers: Caller) -> tuple[ErrorCode, ...]:
+    def leave(self, *callers: RequestingMember) -> tuple[ErrorCode, ...]:
         request = self.ask(
             lambda request: Leave(request=request, group_id=G, members=callers, at=self.at)
         )
@@ -207,7 +211,7 @@ class GroupBench:
     def commit(
         self,
         offsets: dict[TopicPartition, int],
-        caller: Caller | None = None,
+        caller: RequestingMember | None = None,
         *,
         producer: tuple[int, int] | None = None,
         replicate: bool = True,
@@ -217,7 +221,7 @@ class GroupBench:
             lambda request: CommitOffsets(
                 request=request,
                 group_id=group_id,
-                caller=caller or Caller(),
+                caller=caller or RequestingMember(),
                 offsets={
                     tp: OffsetRecord(offset=offset, commit_ms=self.at.wall_ms)
                     for tp, offset in offsets.items()

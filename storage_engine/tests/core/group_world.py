@@ -18,15 +18,15 @@ from storage_engine.core.coordinator_log import Answer, AppendRecord, Moment, Re
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (
-    Caller,
+    CheckDeadlines,
     CommitOffsets,
-    Heartbeat,
     Join,
     Joined,
     Leave,
+    MemberHeartbeat,
+    RequestingMember,
     Sync,
     Synced,
-    Tick,
     WakeAt,
 )
 from storage_engine.core.groups.rebalances import GroupSettings
@@ -82,8 +82,8 @@ class Client:
         self.joined: Joined | None = None
 
     @property
-    def caller(self) -> Caller:
-        return Caller(
+    def caller(self) -> RequestingMember:
+        return RequestingMember(
             member_id=self.member_id, generation=self.generation, instance_id=self.instance_id
         )
 
@@ -135,8 +135,8 @@ class Client:
             at=self.world.at,
         )
 
-    def _heartbeat(self, request: int) -> Heartbeat:
-        return Heartbeat(request=request, group_id=G, caller=self.caller, at=self.world.at)
+    def _heartbeat(self, request: int) -> MemberHeartbeat:
+        return MemberHeartbeat(request=request, group_id=G, caller=self.caller, at=self.world.at)
 
     def commit(self) -> None:
         value = self.world.next_value()
@@ -292,7 +292,7 @@ class World:
         end_ms = self.now_ms + delay_ms
         while self.wake_ms is not None and self.wake_ms <= end_ms:
             self.now_ms, self.wake_ms = max(self.now_ms, self.wake_ms), None
-            self.step(Tick(at=self.at))
+            self.step(CheckDeadlines(at=self.at))
         self.now_ms = end_ms
 
     # --- what must hold ---

@@ -5,14 +5,14 @@ from dataclasses import replace
 from storage_engine.core.coordinator_log import AppendRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.state_log import StateLog
-from storage_engine.core.transactions.batch_commits import BatchCommits
-from storage_engine.core.transactions.transaction_events import Event, JoinBatch
+from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
+from storage_engine.core.transactions.transaction_events import Event, JoinMicroBatch
 from storage_engine.core.transactions.transaction_state import NO_BATCH, LedgerKey, MemberRecord
 from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.core.transactions.verification_guard import VerificationGuards
 
 
-def with_rules(rules: type[BatchCommits], log: type[StateLog] = StateLog):
+def with_rules(rules: type[MicroBatchCommits], log: type[StateLog] = StateLog):
     """Coordinators with these rules in place of the true ones."""
 
     def make() -> TransactionCoordinator:
@@ -33,7 +33,7 @@ class DeafGuards(VerificationGuards):
         pass
 
 
-class AbortsWhatIsListed(BatchCommits):
+class AbortsWhatIsListed(MicroBatchCommits):
     def _abort_listed(self, key, members, batch):
         for producer_id, _ in members:
             ledger_key = self._ending.pop(producer_id, None)
@@ -47,13 +47,13 @@ class AbortsWhatIsListed(BatchCommits):
         return super()._abort_listed(key, members, batch)
 
 
-class DropsAtOnce(BatchCommits):
+class DropsAtOnce(MicroBatchCommits):
     def _drop_ended(self, key, ledger):
         ledger.unmarked = {}
         super()._drop_ended(key, ledger)
 
 
-class ForgetsTheFirstRun(BatchCommits):
+class ForgetsTheFirstRun(MicroBatchCommits):
     """A ledger that begins with a batch without members is made before the run is noted."""
 
     def _write_commit(self, event, key, ledger):
@@ -62,7 +62,7 @@ class ForgetsTheFirstRun(BatchCommits):
         super()._write_commit(event, key, ledger)
 
 
-class DoesNotWait(BatchCommits):
+class DoesNotWait(MicroBatchCommits):
     """Rule 3 alone left out: the ends are still carried on."""
 
     def _markers_are_missing(self, ledger):
@@ -83,10 +83,10 @@ class AnswersAtOnce(StateLog):
         action()
 
 
-class KnowsAttemptsByTheirTask(BatchCommits):
+class KnowsAttemptsByTheirTask(MicroBatchCommits):
     """Gives the first producer id of a (sink, query, batch) again, as Spark's ids come again."""
 
-    def join(self, event: JoinBatch) -> None:
+    def join(self, event: JoinMicroBatch) -> None:
         for producer_id, record in self.members():
             if (record.ledger, record.batch) == (LedgerKey(event.sink, event.query), event.batch):
                 del self._members[producer_id]
@@ -100,21 +100,21 @@ class KeyedBySink(TransactionCoordinator):
         return super().step(replace(event, query="") if hasattr(event, "query") else event)
 
 
-class LooksAtDrainedFirst(BatchCommits):
+class LooksAtDrainedFirst(MicroBatchCommits):
     def _commit_refusal(self, event, ledger):
         if event.drained > 0:
             return ErrorCode.NOT_COMMITTED
         return super()._commit_refusal(event, ledger)
 
 
-class LooksAtMembersFirst(BatchCommits):
+class LooksAtMembersFirst(MicroBatchCommits):
     def _commit_refusal(self, event, ledger):
         if self._a_member_is_lost(event):
             return ErrorCode.MEMBER_LOST
         return super()._commit_refusal(event, ledger)
 
 
-class CommitsWhatIsOpen(BatchCommits):
+class CommitsWhatIsOpen(MicroBatchCommits):
     def _a_member_is_lost(self, event):
         return False
 
@@ -123,12 +123,12 @@ class CommitsWhatIsOpen(BatchCommits):
         super()._write_commit(replace(event, members=frozenset(members)), key, ledger)
 
 
-class ForgetsTheBatchId(BatchCommits):
+class ForgetsTheBatchId(MicroBatchCommits):
     def _is_committed(self, event, ledger):
         return False
 
 
-class KeepsPartitionsInMemory(BatchCommits):
+class KeepsPartitionsInMemory(MicroBatchCommits):
     def enlist(self, event):
         member = self._open_member(event.producer_id, event.producer_epoch)
         before = self._log.appended
@@ -143,7 +143,7 @@ class KeepsPartitionsInMemory(BatchCommits):
             self._log._effects[-1] = replace(effect, entry=(key, lost))
 
 
-class TimesEachByItself(BatchCommits):
+class TimesEachByItself(MicroBatchCommits):
     def heartbeat(self, event):
         pass
 
@@ -153,11 +153,11 @@ class TimesEachByItself(BatchCommits):
         self._touched = touched
 
 
-class HasNoTimeout(BatchCommits):
+class HasNoTimeout(MicroBatchCommits):
     def tick(self, now_ms):
         pass
 
 
-class ForgetsOrigins(BatchCommits):
+class ForgetsOrigins(MicroBatchCommits):
     def _origins_moved(self, event):
         return False

@@ -5,10 +5,10 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.batch_commits import BatchCommits
+from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
-    Heartbeat,
+    MicroBatchHeartbeat,
     VerifyMember,
 )
 from storage_engine.core.transactions.transaction_state import LedgerKey, MemberKey
@@ -81,7 +81,7 @@ def test_1_a_delayed_produce_does_not_land_after_its_marker():
         delayed_produce(DeafGuards())
 
 
-# --- 2: a duplicate of CommitBatch while its members are being committed ---
+# --- 2: a duplicate of CommitMicroBatch while its members are being committed ---
 
 
 def duplicate_commit(factory) -> None:
@@ -218,7 +218,7 @@ def answer_before_replication(factory) -> None:
 def test_5_nothing_leaves_before_the_record_is_replicated():
     answer_before_replication(TransactionCoordinator)
     with pytest.raises(AssertionError):
-        answer_before_replication(with_rules(BatchCommits, AnswersAtOnce))
+        answer_before_replication(with_rules(MicroBatchCommits, AnswersAtOnce))
 
 
 @pytest.mark.parametrize("kept", [0, 1])
@@ -387,7 +387,7 @@ def slow_sibling(factory) -> None:
             assert error(bench.enlist(sibling, TopicPartition("out", step))) is ErrorCode.NONE
         else:
             bench.ask(
-                lambda request: Heartbeat(
+                lambda request: MicroBatchHeartbeat(
                     request=request, sink="s", query="q", batch=0, now_ms=bench.now_ms
                 )
             )

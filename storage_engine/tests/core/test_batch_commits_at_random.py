@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.core.transactions.batch_commits import BatchCommits
+from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
 from storage_engine.tests.core.batch_world import World
 from storage_engine.tests.core.batch_world_parts import Violation
 from storage_engine.tests.core.missing_rules import (
@@ -85,7 +85,7 @@ def test_a_missing_rule_on_origins_shows():
 
 
 def test_an_answer_before_replication_shows():
-    assert shows(with_rules(BatchCommits, AnswersAtOnce), keyed=False)
+    assert shows(with_rules(MicroBatchCommits, AnswersAtOnce), keyed=False)
 
 
 def shows(factory, *, keyed: bool) -> bool:

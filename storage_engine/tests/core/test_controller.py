@@ -5,11 +5,15 @@ go, writes that fail. Source: R-CTL2 to R-CTL9, R-REP9.
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
+
 from storage_engine.core.control.controller_events import (
     BrokersChanged,
+    ControlledShutdownRequested,
     Loaded,
     NoReplicaOnline,
     ReadStates,
+    ShutdownProgress,
     StatesRead,
     StatesWritten,
     TopicsRead,
@@ -308,6 +312,56 @@ def test_an_unknown_outcome_that_was_not_written_is_written_again():
     driven.answer(WriteOutcome.UNKNOWN)
     driven.step(StatesRead(states={TP: state(1, 1, 2, 3)}))
     assert driven.writes()[0].state.leader == 2
+
+
+@pytest.mark.parametrize("outcome", list(WriteOutcome))
+def test_a_write_that_ends_after_a_smaller_topic_has_the_name_changes_nothing(outcome):
+    """Others removed the topic, and made another with fewer partitions."""
+    driven = Driven()
+    gone = TopicPartition("t", 1)
+    driven.step(
+        Loaded(
+            brokers=brokers(1, 2, 3),
+            topics={"t": topic("t", (1, 2, 3), (2, 3, 1))},
+            states={TP: state(1, 1, 2, 3), gone: state(2, 2, 3, 1)},
+        )
+    )
+    driven.deliver_all()
+    driven.step(BrokersChanged(brokers=brokers(2, 3)))
+    (write,) = (write for write in driven.writes() if write.partition == gone)
+    anew = replace(topic("t", (1, 2, 3)), topic_id=UUID(int=2))
+    driven.step(TopicsRead(topics={"t": anew}))
+    driven.step(StatesWritten(outcomes={gone: (outcome, write.state)}))
+    assert driven.of(ReadStates) == []
+    driven.step(BrokersChanged(brokers=brokers(1, 2, 3)))
+    assert driven.core.state(gone) is None
+    assert driven.core.is_settled(gone)
+
+
+def test_a_smaller_topic_made_anew_is_none_whose_lost_id_is_there_again():
+    """A broker that led what it does not have would wait for another leader before it stops."""
+    driven = Driven()
+    gone = TopicPartition("t", 1)
+    lost = replace(topic("t", (1, 2, 3), (2, 3, 1)), topic_id=UUID(int=0))
+    driven.step(
+        Loaded(
+            brokers=brokers(1, 2, 3),
+            topics={"t": lost},
+            states={TP: state(1, 1, 2, 3), gone: state(2, 2, 3, 1)},
+        )
+    )
+    driven.deliver_all()
+    driven.step(TopicsRead(topics={"t": topic("t", (1, 2, 3))}))
+    assert driven.core.state(gone) is None
+    assert driven.core.state(TP) is None
+    driven.answer()
+    driven.deliver_all()
+    driven.step(ControlledShutdownRequested(broker=BrokerId(2), broker_epoch=BrokerEpoch(1)))
+    while driven.writes():
+        driven.answer()
+        driven.deliver_all()
+    (progress,) = driven.last_of(ShutdownProgress)
+    assert progress.remaining == ()
 
 
 def test_nothing_is_written_while_a_write_is_under_way():

@@ -16,7 +16,7 @@ def live(seed: int, happenings: int, *, unclean: bool = False, power: bool = Fal
 
 FOUND = (548, 10662, 31644, 40080, 70088)
 """Each has shown a fault of the controller, now a test of its own in test_controller or
-test_topic_deletion; the last one logs of topics that are gone (test_strays)."""
+test_topic_deletion; the last one logs of topics that are gone (test_orphaned_logs)."""
 
 
 @pytest.mark.parametrize("seed", [*range(40), *FOUND])

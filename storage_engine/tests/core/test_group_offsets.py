@@ -7,11 +7,11 @@ from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (
-    Caller,
     DeleteGroup,
     DeleteOffsets,
     ExpireOffsets,
     LookForTopics,
+    RequestingMember,
     TopicsDeleted,
 )
 from storage_engine.core.groups.records import GroupKey, OffsetKey
@@ -28,8 +28,8 @@ def bench() -> GroupBench:
     return GroupBench(initial_delay_ms=0, retention_ms=RETENTION_MS)
 
 
-def member(joined) -> Caller:
-    return Caller(member_id=joined.member_id, generation=joined.generation)
+def member(joined) -> RequestingMember:
+    return RequestingMember(member_id=joined.member_id, generation=joined.generation)
 
 
 def expire(bench: GroupBench) -> None:
@@ -52,12 +52,12 @@ def test_only_the_present_generation_commits_while_there_are_members(bench):
     first, second = bench.form(2)
     assert bench.error(bench.commit({T0: 1}, member(first))) is ErrorCode.NONE
     for caller, code in (
-        (Caller(), ErrorCode.UNKNOWN_MEMBER_ID),
-        (Caller(member_id="nobody", generation=1), ErrorCode.UNKNOWN_MEMBER_ID),
-        (Caller(member_id=first.member_id, generation=0), ErrorCode.ILLEGAL_GENERATION),
-        (Caller(member_id=first.member_id, generation=2), ErrorCode.ILLEGAL_GENERATION),
+        (RequestingMember(), ErrorCode.UNKNOWN_MEMBER_ID),
+        (RequestingMember(member_id="nobody", generation=1), ErrorCode.UNKNOWN_MEMBER_ID),
+        (RequestingMember(member_id=first.member_id, generation=0), ErrorCode.ILLEGAL_GENERATION),
+        (RequestingMember(member_id=first.member_id, generation=2), ErrorCode.ILLEGAL_GENERATION),
         (
-            Caller(member_id=first.member_id, generation=1, instance_id="i"),
+            RequestingMember(member_id=first.member_id, generation=1, instance_id="i"),
             ErrorCode.UNKNOWN_MEMBER_ID,
         ),
     ):
@@ -78,7 +78,7 @@ def test_anybody_commits_for_a_group_without_members_but_no_generation_that_is_o
     bench.leave(member(only))
     assert bench.error(bench.commit({T0: 2})) is ErrorCode.NONE
     assert bench.error(bench.commit({T0: 9}, member(only))) is ErrorCode.UNKNOWN_MEMBER_ID
-    unknown = bench.commit({T0: 9}, Caller(generation=3), group_id="other")
+    unknown = bench.commit({T0: 9}, RequestingMember(generation=3), group_id="other")
     assert bench.error(unknown) is ErrorCode.ILLEGAL_GENERATION
     assert bench.error(bench.commit({T0: 9}, group_id="")) is ErrorCode.INVALID_GROUP_ID
     assert bench.offsets() == {T0: 2}
@@ -135,7 +135,7 @@ def test_the_offset_that_was_written_later_counts_however_late_the_marker(bench,
 
 def test_a_member_of_a_stale_generation_commits_nothing_in_a_transaction(bench):
     (only,) = bench.form(1)
-    stale = Caller(member_id=only.member_id, generation=0)
+    stale = RequestingMember(member_id=only.member_id, generation=0)
     code = bench.error(bench.commit({T0: 1}, stale, producer=P))
     assert code is ErrorCode.ILLEGAL_GENERATION
     assert bench.error(bench.commit({T0: 1}, member(only), producer=P)) is ErrorCode.NONE

@@ -181,6 +181,33 @@ def test_a_newcomer_for_whom_there_is_no_room_is_refused_and_the_others_go_on(be
     assert largest(bench) <= LIMIT
 
 
+@pytest.mark.parametrize("instance_id", [None, "new"])
+def test_no_member_goes_for_the_sake_of_a_newcomer(bench, instance_id):
+    """Though it comes back a little larger, as one that tells what it owns, after the newcomer."""
+    how = {"protocols": with_data(LIMIT * 14 // 100)}
+    members = stable(bench, 6, **how)
+    newcomer = bench.join(instance_id=instance_id, **how)
+    if instance_id is None:
+        newcomer = bench.join(bench.answers[newcomer].member_id, **how)
+    how = {"protocols": with_data(LIMIT * 15 // 100)}
+    requests = [bench.join(each.member_id, **how) for each in members]
+    assert bench.error(newcomer) is ErrorCode.INVALID_REQUEST
+    assert {bench.joined(each).generation for each in requests} == {2}
+    bench.assign([bench.joined(each) for each in requests])
+    assert largest(bench) <= LIMIT
+
+
+def test_nobody_waits_for_a_newcomer_that_was_refused_under_the_id_that_it_was_promised(bench):
+    how = {"protocols": with_data(LIMIT * 15 // 100)}
+    members = stable(bench, 6, **how)
+    promised = bench.answers[bench.join(**how)].member_id
+    bench.join(instance_id="small", protocols=with_data(0))
+    requests = [bench.join(each.member_id, **how) for each in members]
+    assert not any(each in bench.answers for each in requests)
+    assert bench.error(bench.join(promised, **how)) is ErrorCode.INVALID_REQUEST
+    assert {bench.joined(each).generation for each in requests} == {2}
+
+
 def test_a_member_that_is_fenced_or_forgotten_hears_so_however_large_it_is(bench):
     (fenced,) = static(bench, "a", protocols=with_data(LIMIT // 2))
     bench.sync(fenced, instance_id="a")

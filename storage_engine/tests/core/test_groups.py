@@ -4,7 +4,7 @@ group protocol; KIP-62, KIP-134, KIP-345, KIP-394, KIP-814."""
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import Caller, Joined
+from storage_engine.core.groups.events import CheckDeadlines, Joined, RequestingMember
 from storage_engine.core.groups.group import GroupState
 from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS
 from storage_engine.tests.core.group_bench import (
@@ -18,8 +18,10 @@ from storage_engine.tests.core.group_bench import (
 AT_ONCE = {"initial_delay_ms": 0}
 
 
-def caller(joined: Joined, instance_id: str | None = None) -> Caller:
-    return Caller(member_id=joined.member_id, generation=joined.generation, instance_id=instance_id)
+def caller(joined: Joined, instance_id: str | None = None) -> RequestingMember:
+    return RequestingMember(
+        member_id=joined.member_id, generation=joined.generation, instance_id=instance_id
+    )
 
 
 def test_the_first_members_are_gathered_for_as_long_as_others_come():
@@ -275,15 +277,33 @@ def test_two_that_start_with_one_instance_id_are_not_both_members():
     assert len(bench.joined(second).members) == 1
 
 
+@pytest.mark.parametrize("timeout_ms", [0, 1])
+def test_a_static_member_without_a_rebalance_timeout_is_looked_for_once_in_a_while(timeout_ms):
+    bench = GroupBench(**AT_ONCE)
+    _, first = bench.enter()
+    static = bench.join(instance_id="i", rebalance_timeout_ms=timeout_ms)
+    again = bench.join(bench.joined(first).member_id)
+    leader, _ = bench.assign([bench.joined(again), bench.joined(static)])
+    bench.leave(caller(leader))
+    ticks, end_ms = 0, bench.now_ms + SESSION_MS // 2
+    while bench.wake_ms is not None and bench.wake_ms <= end_ms and ticks < 100:
+        ticks += 1
+        bench.now_ms, bench.wake_ms = max(bench.now_ms, bench.wake_ms), None
+        bench.step(CheckDeadlines(at=bench.at))
+    assert ticks <= 6
+    bench.advance(SESSION_MS)
+    assert bench.group().state is GroupState.EMPTY
+
+
 def test_an_operator_takes_static_members_out_by_their_instance_ids():
     bench = GroupBench(initial_delay_ms=100)
     requests = [bench.join(instance_id=name) for name in ("i1", "i2")]
     bench.advance(200)
     bench.assign([bench.joined(each) for each in requests])
     codes = bench.leave(
-        Caller(instance_id="i1"),
-        Caller(instance_id="unknown"),
-        Caller(member_id="another", instance_id="i2"),
+        RequestingMember(instance_id="i1"),
+        RequestingMember(instance_id="unknown"),
+        RequestingMember(member_id="another", instance_id="i2"),
     )
     assert codes == (
         ErrorCode.NONE,
@@ -382,8 +402,10 @@ def test_fifty_members_share_two_hundred_partitions_through_every_arrival_and_de
     for step in range(25):
         gone = members.pop(step % len(members))
         generation = bench.group().generation
-        assert bench.leave(Caller(member_id=gone)) == (ErrorCode.NONE,)
-        code = bench.error(bench.commit({T0: step}, Caller(member_id=gone, generation=generation)))
+        assert bench.leave(RequestingMember(member_id=gone)) == (ErrorCode.NONE,)
+        code = bench.error(
+            bench.commit({T0: step}, RequestingMember(member_id=gone, generation=generation))
+        )
         assert code is ErrorCode.UNKNOWN_MEMBER_ID
         settle()
     assert bench.group().state is GroupState.STABLE

@@ -15,9 +15,9 @@ from storage_engine.core.transactions.sink_names import (
     part_and_number,
 )
 from storage_engine.core.transactions.transaction_state import (
-    BatchEnd,
     LedgerKey,
     LedgerRecord,
+    MemberEnd,
     NumberInterval,
     NumbersKey,
 )
@@ -399,7 +399,7 @@ def test_a_second_name_of_a_number_in_a_log_stops_nobody(monkeypatch):
     jobs = Jobs()
     for number in range(3):
         key = LedgerKey("s", f"__headrace_number/0{number}/t")
-        end = BatchEnd(number, 0, True, frozenset({OUT0}))
+        end = MemberEnd(number, 0, True, frozenset({OUT0}))
         jobs.log.append((key, LedgerRecord(last=number, ends=(end,))))
     jobs.replicated = len(jobs.log)
     jobs.fail_over()

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.transactions import committed_numbers
-from storage_engine.core.transactions.batch_commits import BatchCommits
 from storage_engine.core.transactions.committed_numbers import CommittedNumbers
+from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
 from storage_engine.core.transactions.sink_names import named_write, part_and_number
 from storage_engine.core.transactions.transaction_state import NumbersKey
 from storage_engine.core.transactions.transactions import TransactionCoordinator
@@ -82,7 +82,7 @@ def test_every_number_is_committed_once_and_whole(seed):
     assert live(seed).moved() > 0
 
 
-class OneSequence(BatchCommits):
+class OneSequence(MicroBatchCommits):
     """A number counts as committed when a higher one is."""
 
     def _is_committed(self, event, ledger):
@@ -99,7 +99,7 @@ class MovesIntoNothing(CommittedNumbers):
         return None if part is None else part.newest.get(number)
 
 
-class ForgetsMovedNumbers(BatchCommits):
+class ForgetsMovedNumbers(MicroBatchCommits):
     def __init__(self, log, **limits):
         super().__init__(log, **limits)
         self._ledgers.numbers = MovesIntoNothing(log)

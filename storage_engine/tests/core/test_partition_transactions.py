@@ -10,7 +10,7 @@ from storage_engine.core.errors import (
     TransactionCoordinatorFencedError,
 )
 from storage_engine.core.retained.cleaned_transactions import CleanedTransactions
-from storage_engine.core.retained.producer_state import ProducerBatch, ProducerStates
+from storage_engine.core.retained.producer_state import ProducerStates, SequencedBatch
 from storage_engine.core.transactions.partition_transactions import (
     ENDED_MAX,
     AbortedTransaction,
@@ -113,7 +113,7 @@ def test_the_last_stable_offset_is_that_of_a_naive_model(actions):
 
 def test_a_marker_of_an_older_producer_epoch_is_refused():
     states = ProducerStates()
-    states.record(1, 5, ProducerBatch(0, 0, 0, 0, 0), now_ms=0, in_transaction=True)
+    states.record(1, 5, SequencedBatch(0, 0, 0, 0, 0), now_ms=0, in_transaction=True)
     with pytest.raises(InvalidProducerEpochError, match="epoch 4"):
         states.check_marker(1, 4, 0)
     states.check_marker(1, 5, 0)
@@ -124,12 +124,12 @@ def test_a_marker_of_an_older_producer_epoch_is_refused():
 def test_a_marker_with_an_epoch_of_its_own_ends_nothing_that_was_written_under_it():
     """Sent twice, the copy that comes late would end the transaction after its own (KIP-1228)."""
     states = ProducerStates()
-    states.record(1, 5, ProducerBatch(0, 0, 0, 0, 0), now_ms=0, in_transaction=True)
+    states.record(1, 5, SequencedBatch(0, 0, 0, 0, 0), now_ms=0, in_transaction=True)
     states.check_marker(1, 6, 0, has_own_epoch=True)
     states.record_marker(1, 6, TransactionMarker(True, 0), offset=1, now_ms=0)
     # Once more before the next one begins: harmless.
     states.check_marker(1, 6, 0, has_own_epoch=True)
-    states.record(1, 6, ProducerBatch(0, 0, 2, 2, 0), now_ms=0, in_transaction=True)
+    states.record(1, 6, SequencedBatch(0, 0, 2, 2, 0), now_ms=0, in_transaction=True)
     with pytest.raises(InvalidProducerEpochError, match="has come late"):
         states.check_marker(1, 6, 0, has_own_epoch=True)
     states.check_marker(1, 7, 0, has_own_epoch=True)
@@ -148,7 +148,7 @@ def test_a_marker_of_an_older_coordinator_is_refused():
 
 def test_a_producer_with_an_open_transaction_writes_nothing_outside_of_it():
     states = ProducerStates()
-    states.record(1, 0, ProducerBatch(0, 0, 0, 0, 0), now_ms=0, in_transaction=True)
+    states.record(1, 0, SequencedBatch(0, 0, 0, 0, 0), now_ms=0, in_transaction=True)
     with pytest.raises(InvalidTxnStateError):
         states.check(1, 0, 1, 1)
     assert states.check(1, 0, 0, 0, in_transaction=True) is not None
@@ -161,7 +161,7 @@ def test_a_producer_with_an_open_transaction_writes_nothing_outside_of_it():
 
 def test_a_producer_with_an_open_transaction_is_not_forgotten():
     states = ProducerStates()
-    states.record(1, 0, ProducerBatch(0, 0, 0, 0, 0), now_ms=0, in_transaction=True)
+    states.record(1, 0, SequencedBatch(0, 0, 0, 0, 0), now_ms=0, in_transaction=True)
     assert states.expire(now_ms=10_000, expiration_ms=100) == 0
     assert states.record_marker(1, 0, ABORT, offset=1, now_ms=10_000) is not None
     assert states.expire(now_ms=20_000, expiration_ms=100) == 1

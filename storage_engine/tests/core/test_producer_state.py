@@ -11,8 +11,8 @@ from storage_engine.core.retained.producer_state import (
     MAX_SEQUENCE,
     NONE_FORGOTTEN,
     REFUSALS_REMEMBERED,
-    ProducerBatch,
     ProducerStates,
+    SequencedBatch,
 )
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.core.transactions.single_use import single_use
@@ -33,7 +33,7 @@ class Writer:
         base = self.next_offset
         self.next_offset += count
         self.states.record(
-            7, epoch, ProducerBatch(sequence, last, base, base + count - 1, 100), now_ms=100
+            7, epoch, SequencedBatch(sequence, last, base, base + count - 1, 100), now_ms=100
         )
         return "appended", base
 
@@ -134,7 +134,7 @@ def test_an_expired_producer_is_forgotten_and_may_come_back_anywhere():
 
 def test_a_producer_above_all_that_expired_must_begin_with_0():
     writer = Writer()
-    writer.states.record(6, 0, ProducerBatch(0, 0, 0, 0, 0), now_ms=0)
+    writer.states.record(6, 0, SequencedBatch(0, 0, 0, 0, 0), now_ms=0)
     writer.states.expire(now_ms=1000, expiration_ms=1000)
     assert writer.states.forgotten_to == 6
     with pytest.raises(OutOfOrderSequenceError, match="producer 7 starts with sequence 1"):
@@ -144,7 +144,7 @@ def test_a_producer_above_all_that_expired_must_begin_with_0():
 
 def test_a_producer_of_one_transaction_that_expires_says_nothing_about_others():
     writer = Writer()
-    writer.states.record(single_use(3), 0, ProducerBatch(0, 0, 0, 0, 0), now_ms=0)
+    writer.states.record(single_use(3), 0, SequencedBatch(0, 0, 0, 0, 0), now_ms=0)
     assert writer.states.expire(now_ms=1000, expiration_ms=1000) == 1
     with pytest.raises(OutOfOrderSequenceError):
         writer.send(1)
@@ -203,9 +203,9 @@ def test_refusals_of_ever_new_producers_take_a_bounded_room():
 def test_a_table_that_was_cut_misses_only_what_the_whole_one_knew_or_had_forgotten():
     whole = ProducerStates(forgotten_to=5)
     for producer_id in (3, 9, single_use(1)):
-        whole.record(producer_id, 0, ProducerBatch(0, 0, 0, 0, 0), now_ms=0)
+        whole.record(producer_id, 0, SequencedBatch(0, 0, 0, 0, 0), now_ms=0)
     cut = ProducerStates(forgotten_to=ANY_FORGOTTEN)
-    cut.record(3, 0, ProducerBatch(0, 0, 0, 0, 0), now_ms=0)
+    cut.record(3, 0, SequencedBatch(0, 0, 0, 0, 0), now_ms=0)
     cut.cut_from(whole)
     assert cut.forgotten_to == 9
 
@@ -231,7 +231,7 @@ def test_a_trial_copy_changes_nothing():
     writer = Writer()
     writer.send(0)
     trial = writer.states.copy_of([7, 8])
-    trial.record(7, 0, ProducerBatch(1, 1, 1, 1, 100), now_ms=100)
+    trial.record(7, 0, SequencedBatch(1, 1, 1, 1, 100), now_ms=100)
     assert writer.send(1) == ("appended", 1)
 
 
@@ -259,7 +259,7 @@ def test_retries_of_the_last_five_never_append_twice(counts, retries, start):
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_producer_for_one_transaction_is_forgotten_with_its_marker(commits):
     states, producer_id = ProducerStates(), single_use(7)
-    states.record(producer_id, 0, ProducerBatch(0, 0, 0, 0, 100), now_ms=100, in_transaction=True)
+    states.record(producer_id, 0, SequencedBatch(0, 0, 0, 0, 100), now_ms=100, in_transaction=True)
     for offset in (1, 2):
         # A marker that is repeated is harmless.
         states.check_marker(producer_id, 0, 3)

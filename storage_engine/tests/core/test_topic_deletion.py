@@ -2,6 +2,8 @@
 
 from uuid import UUID
 
+import pytest
+
 from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.control.controller_events import (
     AssignmentsWritten,
@@ -12,7 +14,9 @@ from storage_engine.core.control.controller_events import (
     DeliveryFailed,
     DropDeletionRequests,
     Loaded,
+    ReadStates,
     ReplicasFailed,
+    StatesRead,
     StatesWritten,
     TopicDeleted,
     TopicDeletionRequested,
@@ -117,6 +121,29 @@ def test_a_deletion_waits_for_a_write_under_way():
         StatesWritten(outcomes={w.partition: (WriteOutcome.ACCEPTED, w.state) for w in writes})
     )
     assert driven.of(DeleteTopicNodes) != []
+
+
+@pytest.mark.parametrize("outcome", [WriteOutcome.CONFLICT, WriteOutcome.UNKNOWN])
+def test_a_deletion_does_not_wait_for_a_state_that_can_not_be_read(outcome):
+    driven = running()
+    driven.step(BrokersChanged(brokers=brokers(2, 3)))
+    writes = driven.writes()
+    driven.step(TopicDeletionRequested(topics=("t",)))
+    driven.step(BrokersChanged(brokers=brokers(1, 2, 3)))
+    driven.deliver_all()
+    assert driven.last_of(DeleteTopicNodes) == []
+    driven.step(StatesWritten(outcomes={w.partition: (outcome, w.state) for w in writes}))
+    assert driven.of(ReadStates) == []
+    assert driven.of(DeleteTopicNodes) != []
+
+
+def test_a_state_that_was_read_too_early_is_not_read_again_for_a_deletion():
+    driven = running()
+    driven.step(TopicDeletionRequested(topics=("t",)))
+    driven.step(StatesRead(states={TP: state(1, 1, 2, 3, version=4)}))
+    assert driven.of(ReadStates) == []
+    driven.deliver_all()
+    assert driven.last_of(DeleteTopicNodes) != []
 
 
 def test_a_topic_that_changed_while_it_was_deleted_leaves_nothing_behind():

@@ -13,9 +13,9 @@ from storage_engine.core.transactions.transaction_events import (
     VerifyMember,
 )
 from storage_engine.core.transactions.transaction_state import (
-    BatchEnd,
     LedgerKey,
     LedgerRecord,
+    MemberEnd,
     MemberKey,
     MemberRecord,
     StateKey,
@@ -108,7 +108,7 @@ def test_a_member_that_can_not_be_read_is_neither_enlisted_nor_said_to_be_given_
     assert bench.commit(0, member).error is ErrorCode.MEMBER_LOST
 
 
-END = BatchEnd(5, 0, True, frozenset({OUT0}))
+END = MemberEnd(5, 0, True, frozenset({OUT0}))
 ENDING = TransactionRecord(
     producer_id=5,
     producer_epoch=0,

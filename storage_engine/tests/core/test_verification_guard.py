@@ -50,12 +50,12 @@ def test_a_word_from_before_a_marker_or_of_another_epoch_does_not_count():
 
 def test_a_word_holds_until_the_next_marker_and_not_for_the_next_transaction():
     guards = VerificationGuards()
-    assert guards.word(7, 0) is None
+    assert guards.verification(7, 0) is None
     guards.note_answer(guards.ask(7, 0), enlisted=True)
-    word = guards.word(7, 0)
-    assert word is not None and guards.holds(word)
-    assert guards.word(7, 1) is None
+    word = guards.verification(7, 0)
+    assert word is not None and guards.is_valid(word)
+    assert guards.verification(7, 1) is None
     guards.note_marker(7)
-    assert not guards.holds(word)
+    assert not guards.is_valid(word)
     guards.note_answer(guards.ask(7, 0), enlisted=True)
-    assert guards.is_open(7, 0) and not guards.holds(word)
+    assert guards.is_open(7, 0) and not guards.is_valid(word)

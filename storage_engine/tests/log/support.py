@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
+from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.recovery.log_loader import LogStart
@@ -66,6 +67,15 @@ def open_log(path: Path, config: LogConfig = SMALL, **options) -> PartitionLog:
         field.name: options.pop(field.name) for field in fields(LogStart) if field.name in options
     }
     return PartitionLog.open(path / str(TP), TP, config, LogStart(**start), **options)
+
+
+def new_log_manager(
+    log_dirs: Sequence[Path], config: LogConfig, *, broker_id: int = 1, **options
+) -> LogManager:
+    """The options are those of `LogManager`."""
+    settings = LogManagerSettings(log_dirs=log_dirs, broker_id=broker_id, default_config=config)
+    options.setdefault("clock", ManualClock())
+    return LogManager(settings, **options)
 
 
 def columns_of(appends: Sequence[memoryview]) -> BatchColumns | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from storage_engine.client.loop import ClientLoop
-from storage_engine.client.zookeeper_consumer.ledger import Ledger
+from storage_engine.client.zookeeper_consumer.ledger import StreamLedger
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.event_loop_ports import SystemClock
 from storage_engine.zookeeper.session import ZooKeeperSession
@@ -65,7 +65,7 @@ def test_a_stream_hands_out_nothing_when_its_machine_wakes_after_the_session_tim
         lease_end_monotonic_ms = SystemClock().monotonic_ms() + SESSION_TIMEOUT_MS
 
     tp = TopicPartition("t", 0)
-    ledger = Ledger(Lease())
+    ledger = StreamLedger(Lease())
     ledger.give({tp: 0})
     claims = ledger.begin()
     assert claims is not None

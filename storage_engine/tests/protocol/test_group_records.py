@@ -9,8 +9,8 @@ from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.groups.records import (
     GroupContent,
     GroupKey,
+    GroupMemberRecord,
     GroupRecord,
-    MemberRecord,
     OffsetKey,
     OffsetRecord,
 )
@@ -38,7 +38,7 @@ offsets = st.builds(
     OffsetRecord, offset=int64s, leader_epoch=int32s, metadata=names, commit_ms=int64s
 )
 members = st.builds(
-    MemberRecord,
+    GroupMemberRecord,
     member_id=names,
     instance_id=st.none() | names,
     client_id=names,
@@ -116,8 +116,8 @@ def test_other_versions_of_kafka_are_read(raw):
     assert read == OffsetRecord(offset=5, metadata="m", commit_ms=7)
 
 
-def _member(member_id: str, instance_id: str | None = None) -> MemberRecord:
-    return MemberRecord(
+def _member(member_id: str, instance_id: str | None = None) -> GroupMemberRecord:
+    return GroupMemberRecord(
         member_id=member_id,
         instance_id=instance_id,
         client_id="",

@@ -11,9 +11,9 @@ from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import (
     NO_TIME,
-    BatchEnd,
     LedgerKey,
     LedgerRecord,
+    MemberEnd,
     MemberKey,
     MemberRecord,
     NumberInterval,
@@ -33,7 +33,7 @@ from storage_engine.protocol.state.transaction_records import (
     encode_record,
 )
 
-END = BatchEnd(5, 0, True, frozenset({TopicPartition("a", 0)}))
+END = MemberEnd(5, 0, True, frozenset({TopicPartition("a", 0)}))
 ids = st.integers(0, 2**63 - 1)
 epochs = st.integers(0, 32_766)
 names = st.text(max_size=8)
@@ -69,7 +69,7 @@ ledgers = st.builds(
     LedgerRecord,
     last=st.integers(-1, 2**63 - 1),
     ends=st.lists(
-        st.builds(BatchEnd, ids, epochs, st.booleans(), partitions),
+        st.builds(MemberEnd, ids, epochs, st.booleans(), partitions),
         max_size=4,
         unique_by=lambda end: end.producer_id,
     ).map(tuple),
@@ -208,7 +208,7 @@ def test_states_and_sets_that_do_not_exist_are_refused():
         raw[state_at] = state
         with pytest.raises(CorruptRecordError):
             decode_record(TransactionalIdKey("tx"), bytes(raw))
-    ledger = LedgerRecord(last=0, ends=(BatchEnd(1, 0, True, frozenset()),))
+    ledger = LedgerRecord(last=0, ends=(MemberEnd(1, 0, True, frozenset()),))
     raw = bytearray(encode_record(ledger))
     index_at = len(raw) - 3
     assert raw[index_at] == 0
@@ -236,7 +236,7 @@ def test_a_ledger_that_a_coordinator_could_not_go_on_from_is_refused(record):
 def test_ends_share_their_sets_of_partitions():
     tasks, wide = 2000, frozenset(TopicPartition("out", p) for p in range(100))
     ledger = LedgerRecord(
-        last=1, ends=tuple(BatchEnd(task, 0, True, wide) for task in range(tasks))
+        last=1, ends=tuple(MemberEnd(task, 0, True, wide) for task in range(tasks))
     )
     raw = encode_record(ledger)
     assert len(raw) < 16 * tasks + 5 * len(wide) + 100

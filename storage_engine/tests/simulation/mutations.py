@@ -13,7 +13,7 @@ from unittest.mock import patch
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.isr_writer import IsrWriter
-from storage_engine.broker.replicas.lease import Lease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests import fetch_reads
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
@@ -27,7 +27,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.replication.isr import CommittedIsr, PendingExpand
 from storage_engine.core.replication.partition import FollowerProgress, IsrAccepted, LeaderPartition
 from storage_engine.core.retained.producer_state import ProducerStates
-from storage_engine.log.folders.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.follower_appends import FollowerAppends
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from storage_engine.simulation.run import run_seed
@@ -228,12 +228,12 @@ def served_above_the_high_watermark(stack: ExitStack) -> None:
 
 @mutation
 def lease_ignored(stack: ExitStack) -> None:
-    set_attribute(stack, Lease, "check", lambda self: None)
+    set_attribute(stack, LeaderLease, "check", lambda self: None)
 
 
 @mutation
 def fence_ignored(stack: ExitStack) -> None:
-    set_attribute(stack, Lease, "fence", lambda self: None)
+    set_attribute(stack, LeaderLease, "fence", lambda self: None)
 
 
 @mutation

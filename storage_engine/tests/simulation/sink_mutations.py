@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from storage_engine.core.groups.offsets import GroupOffsets
-from storage_engine.core.transactions import batch_commits
-from storage_engine.core.transactions.batch_commits import BatchCommits
+from storage_engine.core.groups.offsets import CommittedOffsets
+from storage_engine.core.transactions import micro_batch_commits
+from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
 from storage_engine.core.transactions.transaction_events import TransactionAnswer
 from storage_engine.core.transactions.transaction_state import LedgerKey, LedgerRecord
 from storage_engine.core.transactions.verification_guard import VerificationGuards
@@ -31,35 +31,35 @@ def mutation(apply: Apply) -> Apply:
 def offsets_not_checked_again_after_they_have_waited(stack: ExitStack) -> None:
     """Offsets that have waited for their coordinator to load are appended though a marker has ended
     their transaction meanwhile."""
-    set_attribute(stack, VerificationGuards, "holds", lambda self, word: True)
+    set_attribute(stack, VerificationGuards, "is_valid", lambda self, verification: True)
 
 
 @mutation
 def offsets_of_aborted_transactions_count(stack: ExitStack) -> None:
-    end = GroupOffsets.end_transaction
+    end = CommittedOffsets.end_transaction
 
     def commit(self: Any, producer_id: int, *, commits: bool) -> bool:
         return end(self, producer_id, commits=True)
 
-    set_attribute(stack, GroupOffsets, "end_transaction", commit)
+    set_attribute(stack, CommittedOffsets, "end_transaction", commit)
 
 
 @mutation
 def heartbeats_that_do_not_restart_the_clock(stack: ExitStack) -> None:
-    heartbeat = BatchCommits.heartbeat
+    heartbeat = MicroBatchCommits.heartbeat
 
     def only_answer(self: Any, event: Any) -> None:
         before = dict(self._touched)
         heartbeat(self, event)
         self._touched.update(before)
 
-    set_attribute(stack, BatchCommits, "heartbeat", only_answer)
+    set_attribute(stack, MicroBatchCommits, "heartbeat", only_answer)
 
 
 @mutation
 def members_given_up_with_all_others_of_their_query(stack: ExitStack) -> None:
     """Those of another driver, which are accepted, too."""
-    abort = BatchCommits.abort
+    abort = MicroBatchCommits.abort
 
     def abort_all(self: Any, event: Any) -> None:
         key = LedgerKey(event.sink, event.query)
@@ -70,7 +70,7 @@ def members_given_up_with_all_others_of_their_query(stack: ExitStack) -> None:
         )
         abort(self, replace(event, members=every))
 
-    set_attribute(stack, BatchCommits, "abort", abort_all)
+    set_attribute(stack, MicroBatchCommits, "abort", abort_all)
 
 
 @mutation
@@ -78,18 +78,18 @@ def members_given_up_stay_open(stack: ExitStack) -> None:
     def only_answer(self: Any, event: Any) -> None:
         self._log.emit(TransactionAnswer(request=event.request))
 
-    set_attribute(stack, BatchCommits, "abort", only_answer)
+    set_attribute(stack, MicroBatchCommits, "abort", only_answer)
 
 
 @mutation
 def origins_not_moved_with_the_commit(stack: ExitStack) -> None:
-    set_attribute(stack, batch_commits, "advanced", lambda present, _offsets, _clock: present)
+    set_attribute(stack, micro_batch_commits, "advanced", lambda present, _offsets, _clock: present)
 
 
 @mutation
 def origins_that_have_moved_not_noticed(stack: ExitStack) -> None:
     """A member goes by what the sink had when it joined."""
-    set_attribute(stack, BatchCommits, "_origins_moved", lambda self, event: False)
+    set_attribute(stack, MicroBatchCommits, "_origins_moved", lambda self, event: False)
 
 
 @mutation

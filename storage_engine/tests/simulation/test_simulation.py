@@ -69,9 +69,9 @@ def failure_of(
 
 FOUND = {
     200523: [8, 19, 20],  # a lost answer about the ISR, test_lost_isr_answer
-    200529: [1, 18, 22],  # a deletion that the power took back, test_strays
+    200529: [1, 18, 22],  # a deletion that the power took back, test_orphaned_logs
     200568: [10, 12, 13, 16],  # a fault of the checker: a log deleted and another made in one event
-    200870: [5, 8, 20, 23, 24, 32],  # high watermarks after a loss of power, test_data_folder
+    200870: [5, 8, 20, 23, 24, 32],  # high watermarks after a loss of power, test_log_dir
     213188: [11, 12, 13, 15],  # a topic as it was before it grew, test_controller
     201513: [13, 14, 18],  # the checker's again: a topic made while a broker without power counted
     224861: [1, 3],  # the checker's: a batch acknowledged after one that had it had lost its power

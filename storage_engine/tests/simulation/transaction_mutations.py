@@ -9,7 +9,7 @@ from typing import Any
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.retained import producer_state
-from storage_engine.core.transactions.batch_commits import BatchCommits
+from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
 from storage_engine.core.transactions.partition_transactions import PartitionTransactions
 from storage_engine.core.transactions.transaction_events import EndTransaction, VerifyPartitions
 from storage_engine.core.transactions.transaction_state import NO_BATCH, LedgerKey
@@ -35,7 +35,7 @@ def transaction_failure_of(name: str, seed: int, seconds: int) -> str | None:
 
 @mutation
 def batches_acknowledged_before_they_are_replicated(stack: ExitStack) -> None:
-    commit = BatchCommits.commit
+    commit = MicroBatchCommits.commit
 
     def answer_at_once(self: Any, event: Any) -> None:
         with ExitStack() as inner:
@@ -44,7 +44,7 @@ def batches_acknowledged_before_they_are_replicated(stack: ExitStack) -> None:
             )
             commit(self, event)
 
-    set_attribute(stack, BatchCommits, "commit", answer_at_once)
+    set_attribute(stack, MicroBatchCommits, "commit", answer_at_once)
 
 
 @mutation
@@ -70,14 +70,14 @@ def markers_not_sent_again_by_the_next_coordinator(stack: ExitStack) -> None:
 
 @mutation
 def ends_of_a_batch_not_sent_again_by_the_next_coordinator(stack: ExitStack) -> None:
-    restore = BatchCommits.restore
+    restore = MicroBatchCommits.restore
 
     def forget(self: Any, *content: Any) -> None:
         with ExitStack() as inner:
-            set_attribute(inner, BatchCommits, "_send_ends", lambda *_: None)
+            set_attribute(inner, MicroBatchCommits, "_send_ends", lambda *_: None)
             restore(self, *content)
 
-    set_attribute(stack, BatchCommits, "restore", forget)
+    set_attribute(stack, MicroBatchCommits, "restore", forget)
 
 
 @mutation
@@ -136,7 +136,7 @@ def unreplicated_markers_ignored_by_the_last_stable_offset(stack: ExitStack) -> 
 @mutation
 def replays_not_recognised(stack: ExitStack) -> None:
     """CommitBatch and JoinBatch do not look whether the batch is committed."""
-    join = BatchCommits.join
+    join = MicroBatchCommits.join
 
     def join_any(self: Any, event: Any) -> None:
         ledger = self._ledgers.of(LedgerKey(event.sink, event.query))
@@ -145,23 +145,23 @@ def replays_not_recognised(stack: ExitStack) -> None:
         join(self, event)
         ledger.record = record
 
-    set_attribute(stack, BatchCommits, "join", join_any)
-    set_attribute(stack, BatchCommits, "_is_committed", lambda self, event, ledger: False)
+    set_attribute(stack, MicroBatchCommits, "join", join_any)
+    set_attribute(stack, MicroBatchCommits, "_is_committed", lambda self, event, ledger: False)
 
 
 @mutation
 def members_that_are_lost_not_missed(stack: ExitStack) -> None:
     """CommitBatch commits those that are open still: a part of the batch."""
-    write = BatchCommits._write_commit
+    write = MicroBatchCommits._write_commit
 
     def write_some(self: Any, event: Any, key: Any, ledger: Any) -> None:
         open_ones = frozenset(each for each in event.members if self._open_member(*each))
         write(self, replace(event, members=open_ones), key, ledger)
 
-    set_attribute(stack, BatchCommits, "_a_member_is_lost", lambda self, event: False)
+    set_attribute(stack, MicroBatchCommits, "_a_member_is_lost", lambda self, event: False)
     # It looks at every member that is named.
-    set_attribute(stack, BatchCommits, "_origins_moved", lambda self, event: False)
-    set_attribute(stack, BatchCommits, "_write_commit", write_some)
+    set_attribute(stack, MicroBatchCommits, "_origins_moved", lambda self, event: False)
+    set_attribute(stack, MicroBatchCommits, "_write_commit", write_some)
 
 
 @mutation

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from storage_engine.client.fetching.bulk_reader import RecordsGoneError, Split, cut
 from storage_engine.client.fetching.record_tables import SCHEMA
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tools.commands.export import Outcome, export
+from storage_engine.tools.commands.export import ExportOutcome, export
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.export_folder import ExportFolder, ExportRequest
 
@@ -65,7 +65,7 @@ def opened(directory: Path, topic: str = "t") -> ExportFolder:
     return ExportFolder.open(directory, REQUEST, lambda: splits(topic))
 
 
-def run(directory: Path, reader: FakeReader) -> Outcome:
+def run(directory: Path, reader: FakeReader) -> ExportOutcome:
     return export(reader, opened(directory))
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
-from storage_engine.client.fetching.fetch import FetchedBatches, FetchReader
+from storage_engine.client.fetching.fetch import BatchFetcher, FetchedBatches
 from storage_engine.core.errors import OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.records import DecodedRecords, iter_decoded
@@ -102,7 +102,7 @@ def _consume(cluster: Cluster, args: argparse.Namespace) -> None:
     )
     form = _format(args)
     left: int | None = args.max
-    reader = FetchReader(cluster, ranges, isolation=args.isolation)
+    reader = BatchFetcher(cluster, ranges, isolation=args.isolation)
     try:
         last_s = time.monotonic()
         while not reader.done:

@@ -36,7 +36,7 @@ PROGRESS_S = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class ExportOutcome:
     """How far an export is."""
 
     directory: str
@@ -123,9 +123,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def export(reader: BulkReader, folder: ExportFolder) -> Outcome:
+def export(reader: BulkReader, folder: ExportFolder) -> ExportOutcome:
     """Write what is not there yet."""
-    outcome = Outcome(directory=str(folder.directory), splits=len(folder.splits))
+    outcome = ExportOutcome(directory=str(folder.directory), splits=len(folder.splits))
     folder.remove_leftovers()
     told_at_s = time.monotonic()
     for number, split in enumerate(folder.splits):

@@ -1,16 +1,17 @@
 r"""Copy topics of one or many clusters into another, each record once.
 
-Partition, key, value, headers and timestamp of each record stay, and so does the order within a
-partition; offsets are new ones. Records and the mirror's place are committed together: a mirror
+Each record keeps its partition, key, value, headers and timestamp, and its order within the
+partition; offsets are new. Records are committed together with the positions of the mirror: one
 that was killed and is started again under its --name leaves nothing out and copies nothing twice,
 as readers with read_committed see it. Topics are created as they are in the source, and get new
-partitions when they do there. Whoever starts a second mirror of the same name ends the first.
+partitions when they do there. A second mirror of the same name ends the first.
 
-With --groups, groups of the source find their offsets, translated, in the target, so that their
-members can go on there: never behind a record that they have not had. Groups with members in the
-target, and offsets that are further on there, are left alone.
+With --groups, the offsets of groups are translated and committed in the target, so that their
+members can go on there: never behind a record that they have not read. Groups that have members in
+the target, and offsets that are further on there, are left alone.
 
-It runs until it is stopped (Ctrl-C), and says every few seconds how far it is. LAG is in offsets.
+It runs until it is stopped (Ctrl-C), and reports every few seconds how far it is. LAG counts
+offsets.
 
 examples:
   headrace mirror --source east:9092 --target west:9092 --topics 'orders|clicks-.*'
@@ -30,7 +31,7 @@ from storage_engine.client.admin.topics import BROKER_DEFAULT
 from storage_engine.client.cluster import Cluster
 from storage_engine.mirror.groups import MirroredGroups, SyncedGroup
 from storage_engine.mirror.mirror import REFRESH_MS, Mirror, MirrorConfig, TopicLag
-from storage_engine.mirror.plan import SAME_NAME, Selection
+from storage_engine.mirror.plan import SAME_NAME, TopicSelection
 from storage_engine.mirror.source import DEADLINE_MS
 from storage_engine.tools.arguments import (
     BOOTSTRAP_HELP,
@@ -49,61 +50,74 @@ _SOURCE = re.compile(r"(?:([A-Za-z0-9_.-]+)=)?([^=]+)")
 _MOST_S = REFRESH_MS // 1000
 
 _WAIT_MS = 100
-"""For records of the sources, in one step."""
+"""One step waits so long for records of the sources."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace mirror`."""
+    _add_clusters(parser)
+    _add_topics(parser)
+    _add_ways_of_running(parser)
+    add_json(parser)
+
+
+def _add_clusters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source",
         action="append",
         required=True,
         type=source,
         metavar="[NAME=]HOST:PORT",
-        help="a cluster to copy from: "
-        + BOOTSTRAP_HELP
-        + "; repeatable, each with a NAME then, by "
-        "which the mirror knows its place in it (default: source)",
+        help=f"a cluster to copy from: {BOOTSTRAP_HELP}; repeatable, and then each needs a NAME, "
+        "under which the mirror keeps its position (default: source)",
     )
     parser.add_argument(
         "--target", required=True, metavar="HOST:PORT", help="the cluster to copy into, likewise"
     )
     parser.add_argument(
+        "--name",
+        default=DEFAULT_NAME,
+        help="the name of the mirror, which keeps its positions in the topic __mirror_NAME of the "
+        f"target; only one mirror of a name works at a time (default: {DEFAULT_NAME})",
+    )
+
+
+def _add_topics(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--topics",
         required=True,
         type=regex,
         metavar="REGEX",
-        help="topics whose whole name matches; new ones are found within seconds",
+        help="copy the topics whose whole name matches; new ones are found within seconds",
     )
-    parser.add_argument("--exclude", type=regex, metavar="REGEX", help="but for these")
+    parser.add_argument("--exclude", type=regex, metavar="REGEX", help="do not copy these topics")
     parser.add_argument(
         "--target-topic",
         default=SAME_NAME,
         metavar="FORMAT",
-        help="names in the target, of {topic} and {source} (default: {topic})",
+        help="make the names in the target of {topic} and {source} (default: {topic})",
     )
     parser.add_argument(
-        "--name",
-        default=DEFAULT_NAME,
-        help="of the mirror, which keeps its place in the topic __mirror_NAME of the target and is "
-        f"at work once at a time (default: {DEFAULT_NAME})",
-    )
-    parser.add_argument(
-        "--groups", type=regex, metavar="REGEX", help="groups whose offsets are translated"
+        "--groups", type=regex, metavar="REGEX", help="translate the offsets of these groups"
     )
     parser.add_argument(
         "--replication-factor",
         type=positive_integer,
         default=BROKER_DEFAULT,
         metavar="N",
-        help="of topics that it creates (default: the target's default.replication.factor)",
+        help="create topics with so many replicas (default: the target's "
+        "default.replication.factor)",
     )
+
+
+def _add_ways_of_running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--commit-interval",
         type=positive_seconds,
         default=1.0,
         metavar="SECONDS",
-        help=f"so often records become visible in the target (default 1, at most {_MOST_S})",
+        help="commit, so that records become visible in the target, after so long (default 1, at "
+        f"most {_MOST_S})",
     )
     parser.add_argument(
         "--exit-at-end",
@@ -115,9 +129,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_seconds,
         default=5.0,
         metavar="SECONDS",
-        help="between two reports, and two looks at the groups (default 5)",
+        help="report, and look at the groups, after so long (default 5)",
     )
-    add_json(parser)
 
 
 def source(text: str) -> tuple[str, str]:
@@ -145,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--commit-interval is {args.commit_interval:g}, at most {_MOST_S} s")
     config = MirrorConfig(
         name=args.name,
-        selection=Selection(
+        selection=TopicSelection(
             include=args.topics, exclude=args.exclude, target_name=args.target_topic
         ),
         replication_factor=args.replication_factor,
@@ -185,21 +198,21 @@ def _run(
 
 
 class _Report:
-    """What is told every few seconds."""
+    """The report of every few seconds."""
 
     def __init__(self, mirror: Mirror, *, as_json: bool) -> None:
         self._mirror = mirror
         self._as_json = as_json
-        self._told_s = time.monotonic()
-        self._told_records = 0
+        self._reported_s = time.monotonic()
+        self._reported_records = 0
 
     def show(self, moved: Sequence[SyncedGroup]) -> None:
-        """One document in a line, or a table."""
+        """Print one document in a line, or a table."""
         lags = self._mirror.lags()
         now_s = time.monotonic()
         records = sum(row.copied for row in lags)
-        rate = (records - self._told_records) / max(now_s - self._told_s, 1e-3)
-        self._told_s, self._told_records = now_s, records
+        rate = (records - self._reported_records) / max(now_s - self._reported_s, 1e-3)
+        self._reported_s, self._reported_records = now_s, records
         if self._as_json:
             write_line(self._document(lags, moved, rate))
             return

@@ -19,7 +19,7 @@ import time
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.letter_replay.replay import LetterReplay
-from storage_engine.letter_replay.selection import Selection, Survey
+from storage_engine.letter_replay.selection import LetterSelection, Survey
 from storage_engine.tools.arguments import (
     TIME_HELP,
     add_bootstrap_server,
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace replay-dead-letters`."""
-    selection = Selection(
+    selection = LetterSelection(
         topics=frozenset(args.topic),
         since_ms=args.since,
         until_ms=args.until,

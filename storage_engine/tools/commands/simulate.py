@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from storage_engine.broker import unexpected
-from storage_engine.simulation.run import Outcome, run_seed
+from storage_engine.simulation.run import SeedOutcome, run_seed
 from storage_engine.simulation.shrink import shrink
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
@@ -124,7 +124,7 @@ class _Total:
         self.faults: Counter[str] = Counter()
         self.failures: list[dict[str, Any]] = []
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: SeedOutcome) -> None:
         self.seeds += 1
         self.events += outcome.events
         self.simulated_ms += outcome.simulated_ms
@@ -162,9 +162,9 @@ def _begin_worker() -> None:
 
 def _outcomes(
     pool: ProcessPoolExecutor, seeds: Sequence[int], args: argparse.Namespace, only: Any
-) -> Iterator[Outcome]:
+) -> Iterator[SeedOutcome]:
     """As they come; not all are handed out at once, so that Ctrl-C ends it soon."""
-    open_runs: set[Future[Outcome]] = set()
+    open_runs: set[Future[SeedOutcome]] = set()
     left = iter(seeds)
     while True:
         while len(open_runs) < AHEAD * args.jobs and (seed := next(left, None)) is not None:
@@ -178,14 +178,14 @@ def _outcomes(
 
 def _submit(
     pool: ProcessPoolExecutor, seed: int, args: argparse.Namespace, only: Any
-) -> Future[Outcome]:
+) -> Future[SeedOutcome]:
     return pool.submit(
         run_seed, seed, seconds=args.seconds, transactions=args.transactions, only=only
     )
 
 
 def _explain(
-    pool: ProcessPoolExecutor, outcome: Outcome, args: argparse.Namespace, only: Any
+    pool: ProcessPoolExecutor, outcome: SeedOutcome, args: argparse.Namespace, only: Any
 ) -> dict[str, Any]:
     """Shrink a failing seed's faults and print what is left."""
     numbers = [fault.number for fault in outcome.faults]

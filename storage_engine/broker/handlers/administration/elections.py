@@ -10,7 +10,7 @@ from typing import Any
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.controller.controller_only import acting_controller
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -68,7 +68,7 @@ def handle(
         call.run(_respond(call, {**late, **unknown}))
 
     delay_ms = max(0, min(request.timeout_ms, LONGEST_WAIT_MS))
-    deadline = Deadline(scheduler, delay_ms, expire)
+    deadline = RequestDeadline(scheduler, delay_ms, expire)
     # Another broker may be the controller since the first step; then nobody else answers.
     if controller.acting is not acting:
         on_elected(None)

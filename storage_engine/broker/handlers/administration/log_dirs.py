@@ -50,7 +50,7 @@ def handle(
                 offset_lag=future.lag,
                 is_future_key=True,
             )
-            rows.setdefault(future.folder.path, {}).setdefault(tp.topic, []).append(row)
+            rows.setdefault(future.log_dir.path, {}).setdefault(tp.topic, []).append(row)
     working = set(replicas.working_folders())
     folders = [folder.absolute() for folder in log_dirs]
     call.respond(

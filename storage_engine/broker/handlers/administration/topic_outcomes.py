@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from storage_engine.broker.controller.acting_controller import replaced
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.handlers.api_call import ApiCall
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ class TopicOutcomes:
         self._outcomes: dict[str, TopicOutcome] = {}
         self._open = set(names)
         delay_ms = max(0, min(timeout_ms, LONGEST_WAIT_MS))
-        self._deadline = Deadline(scheduler, delay_ms, self._expire)
+        self._deadline = RequestDeadline(scheduler, delay_ms, self._expire)
         if not self._open:
             self._finish()
 

@@ -2,7 +2,7 @@
 
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.handlers.api_call import ApiCall
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
@@ -34,7 +34,7 @@ def handle(
     def expire() -> None:
         call.respond(ControlledShutdownResponse(remaining_partitions=remaining))
 
-    deadline = Deadline(scheduler, LONGEST_WAIT_MS, expire)
+    deadline = RequestDeadline(scheduler, LONGEST_WAIT_MS, expire)
 
     def on_progress(left: tuple[TopicPartition, ...] | None) -> None:
         nonlocal remaining

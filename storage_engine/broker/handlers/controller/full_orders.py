@@ -2,7 +2,7 @@
 
 Rule: what a full order does not name is stopped when its last part is carried out. A replica that
 other brokers have by now is deleted; one of which this broker knows nothing may be of a topic that
-is gone, which `strays` finds out. Source: R-CTL4, R-CTL8.
+is gone, which `orphaned_logs` finds out. Source: R-CTL4, R-CTL8.
 """
 
 import logging
@@ -12,7 +12,7 @@ from storage_engine.broker.cluster.full_order import NamedReplicas
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.controller.stop_replica import stop
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.upkeep.strays import Strays
+from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 
@@ -26,7 +26,7 @@ class FullOrders:
     broker_id: BrokerId
     replicas: ReplicaManager
     metadata: MetadataCache
-    strays: Strays
+    orphaned_logs: OrphanedLogs
     named: NamedReplicas
 
     def begin(self, request: LeaderAndIsrRequest) -> bool:
@@ -63,4 +63,4 @@ class FullOrders:
             elif self.broker_id not in known.replicas:
                 log.info("replica deleted: it is on other brokers now partition=%s", tp)
                 stop(self.replicas, tp, delete=True)
-        self.strays.look_at(unknown)
+        self.orphaned_logs.put_aside_deleted(unknown)

@@ -14,7 +14,7 @@ from storage_engine.broker.cluster.orders import Orders
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.topic_configs import TopicConfigs
-from storage_engine.core.errors import ErrorCode, LogFolderError, LogStorageError
+from storage_engine.core.errors import ErrorCode, LogDirError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.order_answers import PartitionOutcome
 from storage_engine.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -67,7 +67,7 @@ def stop(replicas: ReplicaManager, tp: TopicPartition, *, delete: bool) -> Error
     except LogStorageError as failure:
         log.error("replica of %s not deleted: %s", tp, failure)
         # Only a log directory that failed makes the controller wait for a restart of this broker.
-        failed = isinstance(failure, LogFolderError)
+        failed = isinstance(failure, LogDirError)
         return failure.code if failed else ErrorCode.UNKNOWN_SERVER_ERROR
     except Exception as error:  # noqa: BLE001 - whatever it is, the others are stopped
         unexpected.report(f"replica of {tp} not stopped", error)

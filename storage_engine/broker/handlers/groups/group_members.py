@@ -17,12 +17,12 @@ from storage_engine.broker.handlers.groups.group_requests import (
 from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
-    Caller,
-    Heartbeat,
     Join,
     Joined,
     Leave,
     Left,
+    MemberHeartbeat,
+    RequestingMember,
     Sync,
     Synced,
 )
@@ -138,7 +138,7 @@ class GroupMemberHandlers:
     def heartbeat(self, call: ApiCall[HeartbeatResponse], request: HeartbeatRequest) -> None:
         self.requests.ask(
             request.group_id,
-            lambda number, at: Heartbeat(
+            lambda number, at: MemberHeartbeat(
                 request=number, group_id=request.group_id, caller=_caller(request), at=at
             ),
             lambda answer: call.respond(HeartbeatResponse(error_code=int(answer.error))),
@@ -150,10 +150,10 @@ class GroupMemberHandlers:
             call.respond(LeaveGroupResponse(error_code=code, members=[]))
             return
         if call.version < FIRST_LEAVE_OF_MANY:
-            callers: tuple[Caller, ...] = (Caller(member_id=request.member_id),)
+            callers: tuple[RequestingMember, ...] = (RequestingMember(member_id=request.member_id),)
         else:
             callers = tuple(
-                Caller(member_id=each.member_id, instance_id=each.group_instance_id)
+                RequestingMember(member_id=each.member_id, instance_id=each.group_instance_id)
                 for each in request.members
             )
 
@@ -183,8 +183,8 @@ class GroupMemberHandlers:
         )
 
 
-def _caller(request: Any) -> Caller:
-    return Caller(
+def _caller(request: Any) -> RequestingMember:
+    return RequestingMember(
         member_id=request.member_id,
         generation=request.generation_id,
         instance_id=request.group_instance_id,

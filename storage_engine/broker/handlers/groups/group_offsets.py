@@ -17,12 +17,12 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
-    Caller,
     CommitOffsets,
     DeleteOffsets,
     OffsetsDeleted,
     OffsetsRead,
     ReadOffsets,
+    RequestingMember,
 )
 from storage_engine.core.groups.records import NO_LEADER_EPOCH
 from storage_engine.core.ids import TopicPartition
@@ -74,7 +74,7 @@ class GroupOffsetHandlers:
             given.settle(answer.error)
             respond()
 
-        caller = Caller(
+        caller = RequestingMember(
             member_id=request.member_id,
             generation=request.generation_id_or_member_epoch,
             instance_id=request.group_instance_id,

@@ -12,7 +12,7 @@ from uuid import uuid4
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.coordinators.kinds import GroupCoordinators
 from storage_engine.broker.coordinators.runner import moment
-from storage_engine.broker.replicas.purgatory import Deadline
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.coordinator_log import Moment
@@ -61,7 +61,7 @@ class GroupRequests:
         """As `ask`, about offsets; after `offsets.commit.timeout.ms` without an answer,
         COORDINATOR_NOT_AVAILABLE: what was asked may or may not be done."""
         late = refusal(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        deadline = Deadline(
+        deadline = RequestDeadline(
             self.scheduler,
             self.config.integer("offsets.commit.timeout.ms"),
             lambda: on_answer(late),

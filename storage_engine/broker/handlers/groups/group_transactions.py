@@ -27,10 +27,10 @@ from storage_engine.broker.transactions.transactional_appends import ASK_AGAIN
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import Caller, CommitOffsets
+from storage_engine.core.groups.events import CommitOffsets, RequestingMember
 from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.sink_names import is_member
-from storage_engine.core.transactions.verification_guard import Question
+from storage_engine.core.transactions.verification_guard import TransactionVerification
 from storage_engine.protocol.apis.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -133,13 +133,13 @@ class TxnOffsetCommitHandler:
             return
 
         def on_verified(code: ErrorCode) -> None:
-            word = partition.guards.word(*producer)
+            verification = partition.guards.verification(*producer)
             if code is not ErrorCode.NONE:
                 settle(code)
-            elif word is None:
+            elif verification is None:
                 settle(ErrorCode.CONCURRENT_TRANSACTIONS)
             else:
-                event_of = self._commit_of(request, given, partition, word)
+                event_of = self._commit_of(request, given, partition, verification)
                 self.requests.ask_in_time(
                     request.group_id, event_of, lambda answer: settle(answer.error)
                 )
@@ -156,14 +156,14 @@ class TxnOffsetCommitHandler:
         request: TxnOffsetCommitRequest,
         given: OffsetsToCommit,
         partition: HostedPartition,
-        word: Question,
+        verification: TransactionVerification,
     ) -> EventOf:
-        """The commit, as long as nothing has happened to the transaction since `word`."""
+        """The commit, as long as nothing has happened to the transaction since `verification`."""
         guards = partition.guards
 
         def event_of(number: int, at: Moment) -> CommitOffsets | ErrorCode:
             is_here = self.replicas.get(partition.topic_partition) is partition
-            if not is_here or partition.guards is not guards or not guards.holds(word):
+            if not is_here or partition.guards is not guards or not guards.is_valid(verification):
                 return ErrorCode.CONCURRENT_TRANSACTIONS
             offsets = given.still_there()
             if not offsets:
@@ -171,7 +171,7 @@ class TxnOffsetCommitHandler:
             return CommitOffsets(
                 request=number,
                 group_id=request.group_id,
-                caller=Caller(
+                caller=RequestingMember(
                     member_id=request.member_id,
                     generation=request.generation_id,
                     instance_id=request.group_instance_id,

@@ -24,11 +24,11 @@ from storage_engine.core.transactions.sink_names import (
 )
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
-    CommitBatch,
-    CommittedBatch,
+    CommitMicroBatch,
+    CommittedMicroBatch,
     Event,
-    Heartbeat,
-    JoinBatch,
+    JoinMicroBatch,
+    MicroBatchHeartbeat,
     TransactionAnswer,
 )
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
@@ -74,7 +74,7 @@ class SinkBatchHandlers:
                 return
             self._ask(
                 request.sink,
-                lambda number: JoinBatch(
+                lambda number: JoinMicroBatch(
                     request=number,
                     sink=request.sink,
                     query=request.query,
@@ -118,8 +118,8 @@ class SinkBatchHandlers:
             self.producer_ids.allocate(on_id)
 
     def commit_batch(self, call: ApiCall[CommitBatchResponse], request: CommitBatchRequest) -> None:
-        def event_of(number: int) -> CommitBatch:
-            return CommitBatch(
+        def event_of(number: int) -> CommitMicroBatch:
+            return CommitMicroBatch(
                 request=number,
                 sink=request.sink,
                 query=request.query,
@@ -153,7 +153,7 @@ class SinkBatchHandlers:
         self._answer_outcome(
             call,
             request,
-            lambda number: Heartbeat(
+            lambda number: MicroBatchHeartbeat(
                 request=number,
                 sink=request.sink,
                 query=request.query,
@@ -254,7 +254,7 @@ def _text(request: _Named, answer: TransactionAnswer) -> str | None:
     return f"batchId {request.batch} of part '{named[0]}'{owner}: {code.meaning}"
 
 
-def _committed(committed: CommittedBatch | None) -> CommittedBy:
+def _committed(committed: CommittedMicroBatch | None) -> CommittedBy:
     if committed is None:
         return UNKNOWN_COMMITTER
     return CommittedBy(committed.owner, committed.run, committed.rows, committed.winner)

@@ -1,0 +1,296 @@
+"""How many product files a request touches on a broker until it is answered.
+
+    python .ci/walks.py [--files] [--json]
+
+A cluster of three real brokers runs over simulated ports. Every function that the broker of
+interest calls is traced, from the frame's arrival until the answer has left, or until a failover is
+over; its file counts once. The client, the other brokers and the simulation do not count, nor do
+fetches that followers send meanwhile, but for what these tell the leader: how far they are.
+Produce and fetch come over a real `net.connection` that has no socket, after requests alike.
+"""
+
+import argparse
+import json
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+from uuid import UUID
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from storage_engine.broker.handlers.records.fetch import FetchHandler  # noqa: E402
+from storage_engine.broker.replicas.hosted_partition import HostedPartition  # noqa: E402
+from storage_engine.broker.requests.delayed_fetch import DelayedFetch  # noqa: E402
+from storage_engine.core.ids import TopicPartition  # noqa: E402
+from storage_engine.core.transactions.sink_names import member_transactional_id  # noqa: E402
+from storage_engine.net.connection import Connection  # noqa: E402
+from storage_engine.net.limits import ServerLimits  # noqa: E402
+from storage_engine.net.server import Server  # noqa: E402
+from storage_engine.protocol.apis import commit_batch, fetch, join_batch, produce  # noqa: E402
+from storage_engine.protocol.framing import encode_request_frame  # noqa: E402
+from storage_engine.simulation.broker import SimulatedBroker  # noqa: E402
+from storage_engine.simulation.clock import ProcessLoop  # noqa: E402
+from storage_engine.simulation.cluster import SimulatedCluster  # noqa: E402
+from storage_engine.simulation.requests import (  # noqa: E402
+    fetch_request,
+    make_batch,
+    produce_request,
+)
+from storage_engine.simulation.transactional_client import SimulatedProducer  # noqa: E402
+
+PRODUCT = ROOT / "storage_engine"
+OUTSIDE = (str(PRODUCT / "simulation"), str(PRODUCT / "tests"))
+TOPIC = TopicPartition("t", 0)
+SINK, QUERY = "sink", "query"
+
+
+COUNTS_WITHIN: dict[CodeType, bool] = {
+    FetchHandler.handle.__code__: False,
+    DelayedFetch.try_complete.__code__: False,
+    DelayedFetch.look.__code__: False,
+    HostedPartition.follower_fetched.__code__: True,
+}
+"""Whether what these call counts, of a walk that is no fetch."""
+
+
+class Walk:
+    """Collects the files of one broker."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, broker: SimulatedBroker, *, is_fetch: bool = False
+    ) -> None:
+        self.cluster = cluster
+        self.broker = broker
+        self.files: set[str] = set()
+        self._of_event: set[str] = set()
+        self._counts_within = {} if is_fetch else COUNTS_WITHIN
+        self._counts = [True]
+
+    @contextmanager
+    def traced(self) -> Iterator[None]:
+        """What is called directly counts, and the events of the broker's process."""
+        loop = self.cluster.loop
+        loop.after_event = self._after_event
+        sys.setprofile(self._note)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            loop.after_event = None
+
+    def take(self) -> None:
+        """What was called since the last event was the broker's work."""
+        self.files |= self._of_event
+        self._of_event = set()
+
+    def _note(self, frame: FrameType, event: str, _argument: object) -> None:
+        counts = self._counts_within.get(frame.f_code)
+        if event == "call":
+            if counts is not None:
+                self._counts.append(counts)
+            if self._counts[-1]:
+                self._of_event.add(frame.f_code.co_filename)
+        elif event == "return" and counts is not None:
+            self._counts.pop()
+
+    def _after_event(self, process: ProcessLoop | None) -> None:
+        if process is self.broker.loop:
+            self.take()
+        self._of_event = set()
+
+    def product_files(self) -> list[str]:
+        return sorted(
+            str(Path(name).relative_to(PRODUCT))
+            for name in self.files
+            if name.startswith(str(PRODUCT)) and not name.startswith(OUTSIDE)
+        )
+
+
+class Wire:
+    """A transport that keeps what is sent, and the part of an event loop that a server uses."""
+
+    def __init__(self, broker: SimulatedBroker) -> None:
+        self._broker = broker
+        self._socket = socket.socket()
+        self.sent = b""
+
+    def call_soon(self, callback: Callable[..., None], *arguments: Any) -> None:
+        self._broker.loop.call_soon(partial(callback, *arguments))
+
+    def get_extra_info(self, name: str) -> object:
+        return self._socket if name == "socket" else ("10.0.0.1", 1)
+
+    def write(self, data: bytes) -> None:
+        self.sent += bytes(data)
+
+    def get_write_buffer_size(self) -> int:
+        return 1  # so that nothing is written past us
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+class Client:
+    """A connection to a broker, without a socket."""
+
+    def __init__(self, broker: SimulatedBroker) -> None:
+        wire: Any = Wire(broker)
+        limits = ServerLimits(request_max_bytes=1 << 20)
+        runs = broker.parts.produce_runs
+        server = Server(wire, "", 0, broker.parts.dispatcher, limits, handle_run=runs)
+        self.wire = wire
+        self._connection = Connection(server)
+        self._connection.connection_made(wire)
+
+    def receive(self, frame: bytes) -> None:
+        buffer = self._connection.get_buffer(-1)
+        buffer[: len(frame)] = frame
+        self._connection.buffer_updated(len(frame))
+
+
+def _ask(walk: Walk, spec: Any, version: int, request: Any) -> None:
+    """Send a request three times, each until its answer has left; the last one is traced."""
+    client = Client(walk.broker)
+    frame = b"".join(encode_request_frame(spec, version, 1, "walks", request))
+    for _ in range(2):
+        answered = len(client.wire.sent)
+        client.receive(frame)
+        walk.cluster.loop.run_until(lambda: len(client.wire.sent) > answered)  # noqa: B023
+        # Until the followers wait for data again, as they do most of the time.
+        walk.cluster.loop.run_for(100)
+    answered = len(client.wire.sent)
+    with walk.traced():
+        client.receive(frame)
+        walk.take()
+        walk.cluster.loop.run_until(lambda: len(client.wire.sent) > answered)
+
+
+def walk_produce(cluster: SimulatedCluster) -> Walk:
+    walk = Walk(cluster, cluster[cluster.state(TOPIC).leader])
+    request = produce_request(*TOPIC, make_batch(), acks=-1)
+    _ask(walk, produce.API, 9, request)
+    return walk
+
+
+def walk_fetch(cluster: SimulatedCluster) -> Walk:
+    walk = Walk(cluster, cluster[cluster.state(TOPIC).leader], is_fetch=True)
+    _ask(walk, fetch.API, 11, fetch_request(*TOPIC, 0))
+    return walk
+
+
+def walk_commit(cluster: SimulatedCluster) -> Walk:
+    """CommitBatch of a micro-batch of one member, at its coordinator."""
+    first = _member(cluster, 0)
+    commit = partial(commit_batch.CommitBatchRequest, sink=SINK, query=QUERY)
+    members = frozenset([(first.producer_id, first.epoch)])
+    first.ask_coordinator(commit_batch.API, 0, commit(batch=0, members=members), _code)
+    second = _member(cluster, 1)
+    walk = Walk(cluster, cluster[second.coordinator()])
+    members = frozenset([(second.producer_id, second.epoch)])
+    request = commit(batch=1, members=members)
+    cluster.loop.run_for(2_000)
+    with walk.traced():
+        answers = cluster.ask(walk.broker.id, commit_batch.API, 0, request)
+        cluster.loop.run_until(lambda: bool(answers))
+    assert not answers[0].error_code
+    return walk
+
+
+def _member(cluster: SimulatedCluster, batch: int) -> SimulatedProducer:
+    member = SimulatedProducer(cluster, member_transactional_id(SINK))
+    request = join_batch.JoinBatchRequest(
+        sink=SINK, query=QUERY, batch=batch, timeout_ms=60_000, nonce=UUID(int=1)
+    )
+    answer = member.ask_coordinator(join_batch.API, 0, request, _code)
+    member.producer_id, member.epoch = answer.producer_id, answer.producer_epoch
+    member.add(TOPIC)
+    member.write(TOPIC, b"row")
+    return member
+
+
+def _code(answer: Any) -> list[int]:
+    return [answer.error_code]
+
+
+def walk_failover(cluster: SimulatedCluster) -> Walk:
+    """The controller dies, which leads a partition: another one takes over and elects."""
+    old = cluster.controller
+    assert old is not None
+    cluster.reassign(TOPIC, [old.id, *(b.id for b in cluster.brokers if b is not old)])
+    cluster.loop.run_for(5_000)
+    cluster.elect_preferred(TOPIC)
+    cluster.loop.run_until(lambda: cluster.state(TOPIC).leader == old.id)
+    cluster.loop.run_for(2_000)
+    walks = [Walk(cluster, broker) for broker in cluster.brokers if broker is not old]
+    old.kill(session_ends_at_once=True)
+
+    def is_over() -> bool:
+        return cluster.controller is not None and cluster.state(TOPIC).leader not in (-1, old.id)
+
+    first, second = walks
+    with first.traced():
+        after_first = cluster.loop.after_event
+
+        def after_event(process: ProcessLoop | None) -> None:
+            seen = set(first._of_event)
+            assert after_first is not None
+            after_first(process)
+            if process is second.broker.loop:
+                second.files |= seen
+
+        cluster.loop.after_event = after_event
+        cluster.loop.run_until(is_over)
+    new = cluster.controller
+    return next(walk for walk in walks if walk.broker is new)
+
+
+WALKS: dict[str, Callable[[SimulatedCluster], Walk]] = {
+    "produce, acks=all": walk_produce,
+    "fetch": walk_fetch,
+    "commit of a micro-batch": walk_commit,
+    "controller failover": walk_failover,
+}
+
+
+def walks() -> dict[str, list[str]]:
+    """The files of each walk, by its name."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = SimulatedCluster(Path(folder), transaction_state_log_num_partitions="3")
+        assert cluster.create_topic(TOPIC.topic).error_code == 0
+        cluster.produced(TOPIC, b"first")
+        for name, walk in WALKS.items():
+            found[name] = walk(cluster).product_files()
+        cluster.close()
+    return found
+
+
+def main() -> None:
+    """Print them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--files", action="store_true", help="name the files, too")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    args = parser.parse_args()
+    found = walks()
+    if args.json:
+        print(json.dumps(found, indent=2))
+        return
+    for name, files in found.items():
+        print(f"{name}: {len(files)}")
+        for file in files if args.files else ():
+            print(f"    {file}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,322 @@
+"""One of the folders of `log.dirs`. Only one process uses it, which runs the broker whose id is in
+it and knows its format.
+
+    .lock               locked exclusively while a broker runs
+    meta.properties     version=1, broker.id, cluster.id, gaps.below.recovery.points
+    .boot-id            the kernel's boot id when the broker last started on this folder
+    .clean-shutdown     present only after a stop in order; holds the boot id too
+    .tail-lost          once the machine went down under a running broker: the first incarnation
+                        with which the broker registered afterwards, -1 before it did
+    <topic>-<partition>/
+
+The boot id tells a killed process (the page cache lives on, nothing is lost) from a machine that
+went down. Source: R-CTL4, R-LOG8.
+"""
+
+import logging
+import uuid
+from pathlib import Path
+
+from storage_engine.core.errors import StorageError
+from storage_engine.core.ids import (
+    NO_TAIL_LOST,
+    TAIL_LOST_NOW,
+    BrokerEpoch,
+    TopicPartition,
+)
+from storage_engine.core.system_errors import Reach, reach_of_file_error
+from storage_engine.log.files.checkpoints import (
+    CLEANER_OFFSETS_FILE,
+    HIGH_WATERMARKS_FILE,
+    INT64_MAX,
+    LOG_STARTS_FILE,
+    MOST_DIGITS,
+    RECOVERY_POINTS_FILE,
+    SCRUB_TIMES_FILE,
+    SavedOffsets,
+    read_offsets,
+    write_offsets,
+)
+from storage_engine.log.files.disk import Disk, replace_file
+from storage_engine.log.files.free_space import FreeSpace
+
+FORMAT_VERSION = 1
+LOCK_FILE = ".lock"
+META_FILE = "meta.properties"
+BOOT_ID_FILE = ".boot-id"
+CLEAN_SHUTDOWN_FILE = ".clean-shutdown"
+TAIL_LOST_FILE = ".tail-lost"
+DELETED_FOLDER_SUFFIX = "-delete"
+STRAY_FOLDER_SUFFIX = "-stray"
+"""The folder of a partition whose topic was deleted and made anew; kept until a person removes it.
+"""
+
+FUTURE_FOLDER_SUFFIX = "-future"
+MOVED_FOLDER_SUFFIX = "-moved"
+"""Folders of copies in a log dir that their partitions move to: see `log_moves`."""
+
+FILE_NAME_MAX_BYTES = 255
+
+GAPS_KEY = "gaps.below.recovery.points"
+"""Its line says that no release wrote to the log dir that ignores `LogLoading._make_gaps_tell`."""
+
+logger = logging.getLogger(__name__)
+
+
+class UnusableLogDirError(StorageError):
+    """The operating system refuses the log dir; others of the broker may be usable."""
+
+
+def _kind_of(error: OSError) -> type[StorageError]:
+    """When descriptors or memory are short, no log dir is left out: the start fails."""
+    is_short = reach_of_file_error(error) is Reach.SHORTAGE
+    return StorageError if is_short else UnusableLogDirError
+
+
+class BrokerLogDir:
+    """A locked log dir. What it says of the last run is read once, when it is opened."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        *,
+        broker_id: int,
+        cluster_id: str | None = None,
+        reserve_bytes: int = 0,
+    ) -> None:
+        """StorageError when the log dir must not be used; UnusableLogDirError when it can't be."""
+        self._disk = disk
+        self.path = path
+        self._lock: int | None = None
+        self._names: int | None = None
+        self.room = FreeSpace(disk, path, reserve_bytes=reserve_bytes)
+        self.failed = False
+        """Its disk failed: nothing in it is touched before the next start."""
+        try:
+            disk.make_directory(path)
+            self._lock = disk.lock(path / LOCK_FILE)
+            self._names = disk.open_directory(path)
+        except OSError as error:
+            self.unlock()
+            raise _kind_of(error)(
+                f"the data folder {path} can't be written ({error.strerror or error}):"
+                " make it writable for this user or set log.dirs to another folder"
+            ) from error
+        if self._lock is None:
+            self.unlock()
+            raise StorageError(
+                f"the data folder {path} is in use by another process: stop that broker first,"
+                " or set log.dirs to another folder"
+            )
+        try:
+            self._take_over(broker_id, cluster_id)
+        except OSError as error:
+            self.unlock()
+            raise _kind_of(error)(
+                f"the data folder {path} can't be used ({error.strerror or error}):"
+                " check its files, the disk and the permissions"
+            ) from error
+        except StorageError:
+            self.unlock()
+            raise
+
+    def _take_over(self, broker_id: int, cluster_id: str | None) -> None:
+        self.is_new = not self._disk.exists(self.path / META_FILE)
+        """The log dir held no broker's data before."""
+        self._meta = self._checked_meta(broker_id, cluster_id)
+        boot_id = self._disk.boot_id()
+        self.same_boot = self._read_text(BOOT_ID_FILE) == boot_id
+        """The machine has not been restarted since a broker last started on this log dir."""
+        self.was_clean_shutdown = self._disk.exists(self.path / CLEAN_SHUTDOWN_FILE)
+        self.tail_lost_epoch = self._read_tail_lost()
+        """The broker's first incarnation since the logs here may have lost what was not flushed;
+        TAIL_LOST_NOW when that is the one to come. A new log dir may be a disk that was
+        replaced, whose logs have lost everything."""
+        saved_points = self._saved(RECOVERY_POINTS_FILE)
+        self.recovery_points = saved_points.offsets
+        """The recovery points on the medium."""
+        self.tells_gaps = (
+            GAPS_KEY in self._meta
+            and not saved_points.is_damaged
+            and self._disk.exists(self.path / RECOVERY_POINTS_FILE)
+        )
+        """Whether a gap between two segments above a log's recovery point tells of a crash."""
+        self.log_starts = self._saved(LOG_STARTS_FILE).offsets
+        cleaned = self._saved(CLEANER_OFFSETS_FILE)
+        self.cleaner_offsets = cleaned.offsets
+        self.least_cleaner_offset = 1 if cleaned.is_damaged else 0
+        """For logs that the file does not name: where it is damaged, each of them may have been
+        compacted, so that offsets may be missing."""
+        self.scrub_times = self._saved(SCRUB_TIMES_FILE).offsets
+        """When the older segments were last gone through, in wall-clock milliseconds."""
+        self.high_watermarks = self._saved(HIGH_WATERMARKS_FILE).offsets
+
+    def begin(self) -> None:
+        """From now on a stop without `mark_clean` counts as unclean; on the medium when this
+        returns.
+        """
+        if self.is_new or self._meta != self._read_meta():
+            self._write_meta()
+        if self.tail_lost_epoch == TAIL_LOST_NOW:
+            # Before the boot id: after that, nothing else tells of the loss.
+            self._write_tail_lost()
+            self._lower_high_watermarks()
+        self._disk.remove(self.path / CLEAN_SHUTDOWN_FILE)
+        replace_file(
+            self._disk, self.path / BOOT_ID_FILE, self._disk.boot_id().encode() + b"\n", sync=True
+        )
+
+    def mark_clean(self) -> None:
+        """All logs are closed and flushed."""
+        content = f"version={FORMAT_VERSION}\nboot.id={self._disk.boot_id()}\n"
+        replace_file(self._disk, self.path / CLEAN_SHUTDOWN_FILE, content.encode(), sync=True)
+
+    def keep_tail_lost_epoch(self, epoch: BrokerEpoch) -> None:
+        """The broker has registered for the first time since the logs may have been cut."""
+        self.tail_lost_epoch = epoch
+        self._write_tail_lost()
+
+    def keep_that_gaps_tell(self) -> None:
+        """All gaps that are in order lie below the recovery points on the medium."""
+        self.tells_gaps = True
+        if GAPS_KEY not in self._meta:
+            self._meta[GAPS_KEY] = "true"
+            self._write_meta()
+
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """Keeps the cluster's id, or checks it against the one that is there."""
+        self._check_cluster(self._meta, cluster_id)
+        if "cluster.id" not in self._meta:
+            self._meta["cluster.id"] = cluster_id
+            self._write_meta()
+
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that have a folder here."""
+        found = []
+        for name in sorted(self._disk.list_names(self.path)):
+            if name.startswith(".") or not self._disk.is_directory(self.path / name):
+                continue
+            if name.endswith((DELETED_FOLDER_SUFFIX, FUTURE_FOLDER_SUFFIX, MOVED_FOLDER_SUFFIX)):
+                continue
+            try:
+                found.append(TopicPartition.parse(name))
+            except ValueError:
+                logger.warning("folder ignored, not of a partition folder=%s", self.path / name)
+        return found
+
+    def named(self, suffix: str) -> list[tuple[TopicPartition, Path]]:
+        """The folders `<topic>-<partition>.<uuid><suffix>`."""
+        found = []
+        for name in sorted(self._disk.list_names(self.path)):
+            if not name.endswith(suffix):
+                continue
+            try:
+                found.append((TopicPartition.parse(name.rpartition(".")[0]), self.path / name))
+            except ValueError:
+                logger.warning("folder ignored, not of a partition folder=%s", self.path / name)
+        return found
+
+    def deleted_folders(self) -> list[Path]:
+        """Folders that an earlier deletion did not remove."""
+        return [
+            self.path / name
+            for name in self._disk.list_names(self.path)
+            if name.endswith(DELETED_FOLDER_SUFFIX)
+        ]
+
+    def rename_out(self, topic_partition: TopicPartition, suffix: str) -> Path:
+        """Gives a partition's folder a name that is no partition's; the new path."""
+        suffix = f".{uuid.uuid4().hex}{suffix}"
+        name = str(topic_partition)[: FILE_NAME_MAX_BYTES - len(suffix)] + suffix
+        self._disk.rename(self.path / str(topic_partition), self.path / name)
+        return self.path / name
+
+    def sync_names(self) -> None:
+        """The names here are on the medium when this returns. Takes no descriptor: between two
+        names that belong together a shortage of them would leave nobody a log."""
+        assert self._names is not None, "the log dir is locked"
+        self._disk.sync_names(self._names)
+
+    def unlock(self) -> None:
+        for descriptor in (self._lock, self._names):
+            if descriptor is not None:
+                self._disk.close(descriptor)
+        self._lock = self._names = None
+
+    def _checked_meta(self, broker_id: int, cluster_id: str | None) -> dict[str, str]:
+        meta = self._read_meta()
+        if not meta:
+            meta = {"version": str(FORMAT_VERSION), "broker.id": str(broker_id)}
+        version = meta.get("version", "")
+        is_number = version.isascii() and version.isdigit() and len(version) <= MOST_DIGITS
+        if not is_number or not 1 <= int(version) <= FORMAT_VERSION:
+            raise StorageError(
+                f"the data folder {self.path} has format version '{version}', this release knows"
+                f" {FORMAT_VERSION}: use the release that wrote it, or another folder"
+            )
+        if meta.get("broker.id") != str(broker_id):
+            raise StorageError(
+                f"the data folder {self.path} belongs to broker {meta.get('broker.id')}, this is"
+                f" broker {broker_id}: correct broker.id or log.dirs"
+            )
+        if cluster_id is not None:
+            self._check_cluster(meta, cluster_id)
+            meta["cluster.id"] = cluster_id
+        return meta
+
+    def _check_cluster(self, meta: dict[str, str], cluster_id: str) -> None:
+        known = meta.get("cluster.id", cluster_id)
+        if known != cluster_id:
+            raise StorageError(
+                f"the data folder {self.path} belongs to cluster {known}, ZooKeeper says"
+                f" {cluster_id}: correct zookeeper.connect or log.dirs"
+            )
+
+    def _read_meta(self) -> dict[str, str]:
+        meta = {}
+        for line in self._read_text(META_FILE).splitlines():
+            key, equals, value = line.partition("=")
+            if equals and not line.startswith("#"):
+                meta[key.strip()] = value.strip()
+        return meta
+
+    def _write_meta(self) -> None:
+        text = "".join(f"{key}={value}\n" for key, value in self._meta.items())
+        replace_file(self._disk, self.path / META_FILE, text.encode(), sync=True)
+
+    def _read_tail_lost(self) -> BrokerEpoch:
+        if not self.was_clean_shutdown and not self.same_boot:
+            return TAIL_LOST_NOW
+        text = self._read_text(TAIL_LOST_FILE)
+        if not text:
+            return NO_TAIL_LOST
+        # A file that can't be read is taken for the worst.
+        is_number = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+        if is_number and int(text) <= INT64_MAX:
+            return BrokerEpoch(int(text))
+        if text != str(TAIL_LOST_NOW):
+            logger.warning("damaged, taken for the worst file=%s", self.path / TAIL_LOST_FILE)
+        return TAIL_LOST_NOW
+
+    def _write_tail_lost(self) -> None:
+        content = f"{self.tail_lost_epoch}\n".encode()
+        replace_file(self._disk, self.path / TAIL_LOST_FILE, content, sync=True)
+
+    def _saved(self, name: str) -> SavedOffsets:
+        return read_offsets(self._disk, self.path / name)
+
+    def _lower_high_watermarks(self) -> None:
+        """Above the recovery points records may be back that a cut had removed before the machine
+        went down: they are not what was committed there later."""
+        points = self.recovery_points
+        flushed = {tp: min(known, points.get(tp, 0)) for tp, known in self.high_watermarks.items()}
+        if flushed != self.high_watermarks:
+            self.high_watermarks = flushed
+            write_offsets(self._disk, self.path / HIGH_WATERMARKS_FILE, flushed)
+
+    def _read_text(self, name: str) -> str:
+        path = self.path / name
+        if not self._disk.exists(path):
+            return ""
+        return self._disk.read_file(path).decode("utf-8", "replace").strip()

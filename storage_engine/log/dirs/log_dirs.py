@@ -1,0 +1,183 @@
+"""The log dirs of a broker, and which of them can be used.
+
+A log dir whose disk fails is not touched before the next start, nor are the partitions in it; the
+others are served. Source: R-CTL4, R-CTL6, KIP-112.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from storage_engine.core.errors import ErrorCode, KafkaError, LogDirError, StorageError
+from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch, TopicPartition
+from storage_engine.core.system_errors import Reach, passes_by_itself, reach_of_file_error
+from storage_engine.log.dirs.log_dir import BrokerLogDir, UnusableLogDirError
+from storage_engine.log.dirs.preferred_dirs import PreferredDirs
+from storage_engine.log.files.disk import Disk
+from storage_engine.log.files.open_files import descriptor_limit
+
+logger = logging.getLogger(__name__)
+
+
+class LogDirs:
+    """Locked while the broker runs."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        paths: Sequence[Path],
+        *,
+        broker_id: int,
+        reserve_bytes: int,
+    ) -> None:
+        """Locks and checks them. StorageError when one must not be used, or none can be."""
+        self.on_failed: Callable[[Path, Exception], None] | None = None
+        """Called with a log dir that failed in work that nobody else waits for."""
+        self.preferred = PreferredDirs()
+        self._lost: list[Path] = []
+        """Those that could not be used at the start: any unknown partition may be in them."""
+        self._all: list[BrokerLogDir] = []
+        failure: UnusableLogDirError | None = None
+        try:
+            for path in dict.fromkeys(path.absolute() for path in paths):
+                try:
+                    self._all.append(
+                        BrokerLogDir(disk, path, broker_id=broker_id, reserve_bytes=reserve_bytes)
+                    )
+                except UnusableLogDirError as error:
+                    failure = failure or error
+                    self._note_lost(path, error)
+            if not self._all and failure is not None:
+                raise failure
+        except StorageError:
+            self.unlock()
+            raise
+        self.are_new = all(log_dir.is_new for log_dir in self._all)
+        """None of them held anything of a broker before."""
+        self.were_shut_down_clean = all(log_dir.was_clean_shutdown for log_dir in self._all)
+        """The last stop was in order on all of them; False when one is new."""
+
+    def unlock(self) -> None:
+        for log_dir in self._all:
+            log_dir.unlock()
+
+    # -- which can be used -------------------------------------------------------------------------
+
+    @property
+    def working(self) -> list[BrokerLogDir]:
+        return [log_dir for log_dir in self._all if not log_dir.failed]
+
+    @property
+    def working_paths(self) -> list[Path]:
+        return [log_dir.path for log_dir in self.working]
+
+    def at(self, path: Path) -> BrokerLogDir:
+        """A log dir to put logs into. KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR."""
+        for log_dir in self._all:
+            if log_dir.path == path:
+                if log_dir.failed:
+                    raise LogDirError(f"the data folder {path} failed")
+                return log_dir
+        if path in self._lost:
+            raise LogDirError(f"the data folder {path} could not be used at the start")
+        raise KafkaError(f"{path} is none of log.dirs", ErrorCode.LOG_DIR_NOT_FOUND)
+
+    def for_new_log(
+        self, topic_partition: TopicPartition, log_counts: Mapping[Path, int]
+    ) -> BrokerLogDir:
+        """Where a log is to be made: in the preferred log dir if there is one, else in the one with
+        the fewest logs. LogDirError when the log may be in a log dir that can't be used, or all
+        have failed."""
+        if self._lost:
+            raise LogDirError(
+                f"no log made for {topic_partition}: it may be in {self._lost[0]}, which could not"
+                " be used at the start; repair it, or take it out of log.dirs, and restart"
+            )
+        working = self.working
+        if not working:
+            raise LogDirError(f"no log made for {topic_partition}: all data folders failed")
+        preferred = self.preferred.take(topic_partition)
+        for log_dir in working:
+            if log_dir.path == preferred:
+                return log_dir
+        return min(working, key=lambda log_dir: log_counts.get(log_dir.path, 0))
+
+    # -- at the start ------------------------------------------------------------------------------
+
+    def do_at_start(self, work: Callable[[BrokerLogDir], None]) -> None:
+        """Does `work` in each of them. One that fails is left out while there is another.
+        StorageError when descriptors or memory are short, or none is left."""
+        for log_dir in self.working:
+            try:
+                work(log_dir)
+            except OSError as error:
+                if reach_of_file_error(error) is Reach.SHORTAGE:
+                    raise cannot_start(error) from error
+                self.lose(log_dir, error)
+            except LogDirError as error:
+                self.lose(log_dir, error)
+
+    def lose(self, log_dir: BrokerLogDir, error: Exception) -> None:
+        """The start goes on without a log dir; StorageError when it was the last."""
+        log_dir.failed = True
+        if not self.working:
+            raise StorageError(f"can't load the logs in {log_dir.path}: {error}") from error
+        self._note_lost(log_dir.path, error)
+
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """Keeps the cluster's id in the log dirs; StorageError when they belong to another
+        cluster.
+        """
+        self.do_at_start(lambda log_dir: log_dir.set_cluster_id(cluster_id))
+
+    def _note_lost(self, path: Path, error: Exception) -> None:
+        logger.error("data folder left out until the next start folder=%s: %s", path, error)
+        self._lost.append(path)
+
+    # -- while the broker runs ---------------------------------------------------------------------
+
+    def write_in_each(self, write: Callable[[BrokerLogDir], object]) -> dict[Path, OSError]:
+        """Does `write` in each that works; those that failed, and why. A failure keeps none of the
+        others from it."""
+        failed = {}
+        for log_dir in self.working:
+            try:
+                write(log_dir)
+            except OSError as error:
+                logger.error("checkpoint not written folder=%s error=%s", log_dir.path, error)
+                failed[log_dir.path] = error
+                if not passes_by_itself(error) and self.on_failed is not None:
+                    self.on_failed(log_dir.path, error)
+        return failed
+
+    def refresh_free_space(self) -> None:
+        """Called once in a while: what others wrote to the disks counts from now on."""
+        for log_dir in self._all:
+            log_dir.room.refresh()
+
+    @property
+    def tail_lost_epoch(self) -> BrokerEpoch:
+        """The broker's first incarnation since a stop that may have cut one of its logs (not
+        flushed, and the machine went down); TAIL_LOST_NOW: since the last stop; NO_TAIL_LOST:
+        never.
+        """
+        epochs = [log_dir.tail_lost_epoch for log_dir in self._all]
+        return TAIL_LOST_NOW if TAIL_LOST_NOW in epochs else max(epochs)
+
+    def keep_tail_lost_epoch(self, epoch: BrokerEpoch) -> None:
+        """The broker registered with `epoch`: what TAIL_LOST_NOW stood for."""
+
+        def keep(log_dir: BrokerLogDir) -> None:
+            if log_dir.tail_lost_epoch == TAIL_LOST_NOW:
+                log_dir.keep_tail_lost_epoch(epoch)
+
+        self.write_in_each(keep)
+
+
+def cannot_start(error: Exception) -> StorageError:
+    """The error when descriptors or memory are short. No log dir is left out for that: without its
+    logs a broker would lead empty ones."""
+    return StorageError(
+        f"can't load the logs: {error}; this process may have {descriptor_limit()} files open:"
+        " raise that limit (ulimit -n) or give the machine memory, and start again"
+    )

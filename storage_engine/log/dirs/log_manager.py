@@ -1,0 +1,308 @@
+"""All logs of a broker. A partition has one folder, in one of the log dirs, and one log open on it.
+
+New partitions go to the log dir that has the fewest. Source: R-LOG1, R-LOG8, R-CTL4, R-CTL6,
+KIP-112.
+"""
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage_engine.core.errors import LogDirError, LogStorageError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Background, Clock
+from storage_engine.log.dirs.dir_checkpoints import DirCheckpoints
+from storage_engine.log.dirs.folder_removal import FolderRemoval
+from storage_engine.log.dirs.log_dir import DELETED_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX
+from storage_engine.log.dirs.log_dirs import LogDirs
+from storage_engine.log.dirs.log_loading import LogLoading
+from storage_engine.log.dirs.log_moves import LogMoves
+from storage_engine.log.dirs.log_opener import LogOpener
+from storage_engine.log.dirs.open_logs import OpenLogs
+from storage_engine.log.files.disk import REAL_DISK, Disk
+from storage_engine.log.files.open_files import OpenFiles
+from storage_engine.log.files.storage_errors import storage_error
+from storage_engine.log.log_config import LogConfig
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.state.partition_metadata import read_topic_id, write_topic_id
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogManagerSettings:
+    """What a broker's configuration says of its logs."""
+
+    log_dirs: Sequence[Path]
+    broker_id: int
+    default_config: LogConfig
+    """Settings of logs that are opened before those of their topics are known."""
+    reserve_bytes: int = 0
+    """These stay free in the file system of each log dir; 0: the free space is never asked for."""
+
+
+class LogManager:
+    """Invariant: every log in `logs` has its folder in exactly one of the log dirs."""
+
+    def __init__(
+        self,
+        settings: LogManagerSettings,
+        *,
+        clock: Clock,
+        config_of: Callable[[str], LogConfig] | None = None,
+        disk: Disk = REAL_DISK,
+        background: Background | None = None,
+    ) -> None:
+        """Locks and checks the log dirs; `load` opens the logs. StorageError when a log dir must
+        not be used, or none can be.
+
+        `config_of` gives a topic's settings (default: `default_config` for all). Without
+        `background`, long work is done where it is asked for.
+        """
+        self._disk = disk
+        self.dirs = LogDirs(
+            disk,
+            settings.log_dirs,
+            broker_id=settings.broker_id,
+            reserve_bytes=settings.reserve_bytes,
+        )
+        self._open_logs = OpenLogs()
+        self.logs = self._open_logs.logs
+        self._removal = FolderRemoval(disk, background)
+        self._checkpoints = DirCheckpoints(disk, self._open_logs)
+        self._opener = LogOpener(
+            disk,
+            clock,
+            OpenFiles(),
+            self._checkpoints,
+            config_of or (lambda topic: settings.default_config),
+        )
+        self.moves = LogMoves(disk, self._open_logs, self._checkpoints, self._opener, self._removal)
+        self._loading = LogLoading(
+            disk,
+            clock,
+            self.dirs,
+            self._open_logs,
+            self._opener,
+            self._checkpoints,
+            self._removal,
+        )
+        self._loaded = False
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def load(self, cluster_id: str | None = None) -> None:
+        """Opens all logs. From here on a stop without `close` is unclean. A log dir that fails is
+        left out while there is another.
+        """
+        if cluster_id is not None:
+            self.dirs.set_cluster_id(cluster_id)
+        self._loading.run(self.moves)
+        self._loaded = True
+
+    @property
+    def recovered_bytes(self) -> int:
+        """What opening the logs had to check."""
+        return self._loading.recovered_bytes
+
+    def close(self) -> None:
+        """Flushes and closes all logs, writes the checkpoints, marks the stop as clean, unlocks the
+        log dirs. When `load` failed or was not called, it only closes files and unlocks.
+        """
+        if not self._loaded:
+            self.abandon()
+            return
+        self._loaded = False
+        self.moves.close()
+        failed: LogStorageError | None = None
+        for step in (PartitionLog.settle, PartitionLog.close):
+            for topic_partition, log in self.logs.items():
+                if self._open_logs.dir_of[topic_partition].failed:
+                    log.close_without_flush()
+                    continue
+                try:
+                    step(log)
+                except LogStorageError as error:
+                    logger.error("log not closed partition=%s error=%s", topic_partition, error)
+                    failed = error
+        for log_dir in self.dirs.working:
+            try:
+                self._checkpoints.write_lowered(log_dir)
+                self._checkpoints.write_scrub_times(log_dir)
+                if failed is None:
+                    log_dir.mark_clean()
+            except OSError as error:
+                failed = LogStorageError(f"can't write the checkpoints: {error}")
+        self.dirs.unlock()
+        if failed is not None:
+            raise failed
+
+    def abandon(self) -> None:
+        """Closes files and unlocks the log dirs without a flush, as after a killed process."""
+        self._loaded = False
+        self.moves.close()
+        for log in self.logs.values():
+            log.close_without_flush()
+        self.dirs.unlock()
+
+    def fail_dir(self, path: Path) -> bool:
+        """The log dir failed, and is not touched from now on; False when that was known."""
+        for log_dir in self.dirs.working:
+            if log_dir.path == path:
+                log_dir.failed = True
+                self.moves.fail_dir(log_dir)
+                return True
+        return False
+
+    # -- partitions --------------------------------------------------------------------------------
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        return self.logs.get(topic_partition)
+
+    def get_or_create(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig | None = None,
+        *,
+        topic_id: uuid.UUID | None = None,
+    ) -> PartitionLog:
+        """The partition's log; an empty one when there is none. A log of another topic that had
+        the same name is put aside first. LogStorageError when it is, or may be, in a log dir that
+        failed.
+        """
+        log = self._usable(topic_partition)
+        if log is not None and topic_id is not None:
+            known = read_topic_id(self._disk, log.directory)
+            if known is None:
+                write_topic_id(self._disk, log.directory, topic_id, sync=True)
+            elif known != topic_id:
+                target = self._take_out(log, STRAY_FOLDER_SUFFIX)
+                logger.error(
+                    "log of an earlier topic put aside partition=%s topic_id=%s folder=%s: the"
+                    " topic of that name is now %s; remove the folder when nobody needs it",
+                    topic_partition, known, target, topic_id,
+                )  # fmt: skip
+                log = None
+        if log is None:
+            return self._create(topic_partition, config, topic_id)
+        if config is not None and config != log.config:
+            log.update_config(config)
+        return log
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Removes the partition from this broker: at once out of sight, the files in the
+        background.
+        """
+        log = self._usable(topic_partition)
+        if log is not None:
+            self._removal.remove(self._take_out(log, DELETED_FOLDER_SUFFIX))
+            logger.info("log deleted partition=%s", topic_partition)
+
+    def put_aside(self, topic_partition: TopicPartition) -> None:
+        """Takes the log of a topic that is gone out of sight; its files stay."""
+        log = self._usable(topic_partition)
+        if log is not None:
+            target = self._take_out(log, STRAY_FOLDER_SUFFIX)
+            logger.error(
+                "log put aside, its topic is gone partition=%s folder=%s: remove the folder when"
+                " nobody needs it",
+                topic_partition, target,
+            )  # fmt: skip
+
+    def remove_files(self, paths: list[Path]) -> None:
+        """Removes files of deleted segments (see `PartitionLog.take_deleted_files`); on any thread.
+        When one can't be removed, the others are all the same: they may be on other disks.
+        """
+        for path in paths:
+            try:
+                self._disk.remove(path)
+            except OSError as error:
+                logger.error("file of a deleted segment stays file=%s error=%s", path, error)
+
+    def retry_removals(self) -> None:
+        """Called once in a while: folders of deleted partitions that could not be removed."""
+        self._removal.retry()
+
+    # -- checkpoints -------------------------------------------------------------------------------
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int:
+        """What was kept last, or that of the checkpoint file as it was at the start, at most the
+        log's end (and where what was not flushed may be lost, at most what was flushed); 0 when
+        there is none.
+        """
+        log = self.logs.get(topic_partition)
+        if log is None:
+            return 0
+        known = self._open_logs.dir_of[topic_partition].high_watermarks.get(topic_partition, 0)
+        return min(known, log.log_end_offset)
+
+    def keep_high_watermark(self, topic_partition: TopicPartition, high_watermark: int) -> None:
+        """The replica ends for now: the next one of the log begins with this."""
+        log_dir = self._open_logs.dir_of.get(topic_partition)
+        if log_dir is not None:
+            log_dir.high_watermarks[topic_partition] = high_watermark
+
+    def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Keeps the high watermarks of the logs that are here."""
+        self.dirs.write_in_each(
+            lambda log_dir: self._checkpoints.write_high_watermarks(log_dir, offsets)
+        )
+
+    def write_recovery_points(self) -> None:
+        self.dirs.write_in_each(self._checkpoints.write_recovery_points)
+
+    def write_log_starts(self) -> dict[Path, OSError]:
+        """The log dirs where that failed, and why."""
+        return self.dirs.write_in_each(self._checkpoints.write_log_starts)
+
+    def write_cleaner_offsets(self) -> None:
+        """Up to where each log was compacted."""
+        self.dirs.write_in_each(self._checkpoints.write_cleaner_offsets)
+
+    def write_scrub_times(self) -> None:
+        """When the older segments of each log were last gone through."""
+        self.dirs.write_in_each(self._checkpoints.write_scrub_times)
+
+    # -- helpers -----------------------------------------------------------------------------------
+
+    def _usable(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The partition's log, if there is one. LogDirError when its log dir failed."""
+        log = self.logs.get(topic_partition)
+        if log is not None and self._open_logs.dir_of[topic_partition].failed:
+            raise LogDirError(f"the data folder of {topic_partition} failed")
+        return log
+
+    def _create(
+        self, topic_partition: TopicPartition, config: LogConfig | None, topic_id: uuid.UUID | None
+    ) -> PartitionLog:
+        log_dir = self.dirs.for_new_log(
+            topic_partition, Counter(each.path for each in self._open_logs.dir_of.values())
+        )
+        try:
+            self._checkpoints.forget(log_dir, topic_partition)
+        except OSError as error:
+            raise storage_error(
+                "write the checkpoints of", log_dir.path, error, unchanged=True
+            ) from error
+        log = self._opener.open(log_dir, topic_partition, config, clean=True)
+        self._open_logs.put(log, log_dir)
+        if topic_id is not None:
+            write_topic_id(self._disk, log.directory, topic_id)
+        logger.info("log created partition=%s folder=%s", topic_partition, log_dir.path)
+        return log
+
+    def _take_out(self, log: PartitionLog, suffix: str) -> Path:
+        """Renames the folder, so that it is no partition's any more, and forgets the log."""
+        topic_partition = log.topic_partition
+        self.moves.cancel(topic_partition)
+        try:
+            target = self._open_logs.dir_of[topic_partition].rename_out(topic_partition, suffix)
+        except OSError as error:
+            # It is still known, so that the next try does not take it for gone.
+            raise storage_error("rename", log.directory, error) from error
+        self._open_logs.remove(topic_partition)
+        log.close_without_flush()
+        return target

@@ -1,0 +1,23 @@
+"""Topic ids as text where other versions of an API have a topic's name.
+
+Rule: pure, and remembered: clients fetch the same topics again and again. Source: KIP-516.
+"""
+
+import functools
+from uuid import UUID
+
+from storage_engine.core.ids import topic_id_from_text, topic_id_to_text
+
+_REMEMBERED = 4096
+
+
+@functools.lru_cache(_REMEMBERED)
+def id_text(raw: bytes) -> str:
+    """The text of 16 bytes."""
+    return topic_id_to_text(UUID(bytes=raw))
+
+
+@functools.lru_cache(_REMEMBERED)
+def id_bytes(text: str) -> bytes:
+    """The 16 bytes of a text."""
+    return topic_id_from_text(text).bytes

@@ -1,0 +1,1 @@
+"""Tests of compaction and of the repair of damage."""

@@ -1,0 +1,1 @@
+"""Tests of the log dirs of a broker."""
