@@ -1,38 +1,31 @@
 """`headrace bench spark-read` and `spark-write` measure both sides in one run."""
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from integration_tests.spark_support import spark
 from storage_engine.tests.sampling import ALL_FAULTS
-from storage_engine.tools.cli import main
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["spark"]
-
+TIMEOUT_S = 300
 SMALL = ["--rounds=1", "--warm-up-rounds=0", "--warm-up-triggers=1", "--json"]
 SMALL += ["--triggers=1", "--trigger-rows=100"]
 
 
-@pytest.fixture
-def bench(spark, monkeypatch, capsys):
-    """Runs a benchmark, which finds the session of all tests, and leaves it to them."""
-    monkeypatch.setattr(SparkSession, "stop", lambda session: None)
-
-    def run(name: str, *arguments: str) -> list[dict[str, Any]]:
-        assert main(["bench", name, *SMALL, *arguments]) == 0
-        results: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
-        return results
-
-    return run
+def bench(name: str, *arguments: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "storage_engine.tools.cli", "bench", name, *SMALL, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    results: list[dict[str, Any]] = json.loads(done.stdout)
+    return results
 
 
 @pytest.mark.skipif(not ALL_FAULTS, reason="beside writes: with HEADRACE_FAULTS=full")
-def test_the_benchmark_of_reads_prints_both_rates_and_their_ratio(bench):
+def test_the_benchmark_of_reads_prints_both_rates_and_their_ratio():
     results = bench("spark-read", "--records", "20000", "--large-trigger-rows", "10000")
     assert [(each["measure"], each["target"]) for each in results] == [
         ("batch read, records/s", ">= 0.6"),
@@ -45,7 +38,7 @@ def test_the_benchmark_of_reads_prints_both_rates_and_their_ratio(bench):
         assert each["ratio"] == pytest.approx(each["headrace"] / each["in_memory"], abs=0.02)
 
 
-def test_the_benchmark_of_writes_compares_exactly_once_with_both_others(bench):
+def test_the_benchmark_of_writes_compares_exactly_once_with_both_others():
     large = ("--large-triggers", "1", "--large-trigger-rows", "500")
     results = bench("spark-write", "--records", "20000", *large)
     assert [(each["measure"], each["beside"]) for each in results] == [
