@@ -6,9 +6,9 @@ Rule: whoever creates /cluster/id first decides; it never changes. Source: R-CTL
 
 from collections.abc import Callable
 
-from storage_engine.broker.controller.gather import Gather
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import MetadataStore, ZkReply, ZkStatus
+from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import PERSISTENT_PATHS, ClusterIdZNode
 
@@ -20,47 +20,41 @@ def agree_on_cluster_id(
     on_failed: Callable[[HeadraceError], object],
 ) -> None:
     """Make the persistent paths, then read or create the id. Exactly one callback is called."""
-    unknown: list[str] = []
 
-    def on_path(path: str, reply: ZkReply) -> None:
-        if reply.status not in (ZkStatus.OK, ZkStatus.NODE_EXISTS):
-            unknown.append(path)
-        gather.one()
-
-    def on_paths() -> None:
-        if unknown:
-            fail(f"can't create {', '.join(unknown)}")
+    def agreed(outcome: str | HeadraceError) -> None:
+        if isinstance(outcome, HeadraceError):
+            on_failed(outcome)
         else:
-            metadata_store.create(
-                ClusterIdZNode.PATH,
-                ClusterIdZNode.random().encode(),
-                on_created,
-                make_parents=True,
-            )
+            on_known(outcome)
 
-    def on_created(reply: ZkReply) -> None:
-        if reply.status in (ZkStatus.OK, ZkStatus.NODE_EXISTS):
-            metadata_store.get(ClusterIdZNode.PATH, on_read)
-        else:
-            fail(f"can't create {ClusterIdZNode.PATH}")
+    flows = Flows()
+    flows.start(_agree(ZookeeperFlows(metadata_store), flows), agreed)
 
-    def on_read(reply: ZkReply) -> None:
-        if not reply.ok:
-            fail(f"can't read {ClusterIdZNode.PATH}")
-            return
-        try:
-            on_known(ClusterIdZNode.decode(reply.data).cluster_id)
-        except ZnodeFormatError as failure:
-            on_failed(failure)
 
-    def fail(what: str) -> None:
-        on_failed(HeadraceError(f"{what} in ZooKeeper: is it up, and may this broker write there?"))
+def _agree(zookeeper: ZookeeperFlows, flows: Flows) -> Flow[str | HeadraceError]:
+    replies = yield from flows.together(
+        zookeeper.create(path, b"", make_parents=True) for path in PERSISTENT_PATHS
+    )
+    made = zip(PERSISTENT_PATHS, replies, strict=True)
+    missing = [path for path, reply in made if not _is_there(reply)]
+    if missing:
+        return _failure(f"can't create {', '.join(missing)}")
+    data = ClusterIdZNode.random().encode()
+    created = yield from zookeeper.create(ClusterIdZNode.PATH, data, make_parents=True)
+    if not _is_there(created):
+        return _failure(f"can't create {ClusterIdZNode.PATH}")
+    found = yield from zookeeper.get(ClusterIdZNode.PATH)
+    if not found.ok:
+        return _failure(f"can't read {ClusterIdZNode.PATH}")
+    try:
+        return ClusterIdZNode.decode(found.data).cluster_id
+    except ZnodeFormatError as failure:
+        return failure
 
-    gather = Gather(len(PERSISTENT_PATHS), on_paths)
-    for path in PERSISTENT_PATHS:
-        metadata_store.create(
-            path,
-            b"",
-            lambda reply, path=path: on_path(path, reply),  # type: ignore[misc]
-            make_parents=True,
-        )
+
+def _is_there(reply: ZkReply) -> bool:
+    return reply.status in (ZkStatus.OK, ZkStatus.NODE_EXISTS)
+
+
+def _failure(what: str) -> HeadraceError:
+    return HeadraceError(f"{what} in ZooKeeper: is it up, and may this broker write there?")

@@ -11,7 +11,7 @@ from storage_engine.broker.cluster.order_gate import Order
 from storage_engine.core.ids import TopicPartition
 
 
-class Part(Order, Protocol):
+class OrderPart(Order, Protocol):
     """A request that may be one of several."""
 
     @property
@@ -25,18 +25,18 @@ class FullOrder:
         self._order: tuple[int, int, int] | None = None
         self._parts = 0
 
-    def expects(self, request: Part) -> bool:
+    def expects(self, request: OrderPart) -> bool:
         """Whether it is the first part of an order, or the next of the one that was begun."""
         return request.part == 0 or (
             self._order == _name_of(request) and request.part == self._parts
         )
 
-    def took(self, request: Part) -> None:
+    def took(self, request: OrderPart) -> None:
         """It was carried out."""
         self._order, self._parts = _name_of(request), request.part + 1
 
 
-def _name_of(request: Part) -> tuple[int, int, int]:
+def _name_of(request: OrderPart) -> tuple[int, int, int]:
     return request.controller_id, request.controller_epoch, request.order_number
 
 
@@ -47,7 +47,7 @@ class NamedReplicas(FullOrder):
         super().__init__()
         self.partitions: set[TopicPartition] = set()
 
-    def note(self, request: Part, partitions: set[TopicPartition]) -> None:
+    def note(self, request: OrderPart, partitions: set[TopicPartition]) -> None:
         """Those of a part that was carried out."""
         self.took(request)
         if request.part == 0:

@@ -19,6 +19,7 @@ again, and not until its epoch ends. Source: R-CTL1, R-CTL3, R-CTL4.
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from storage_engine.broker import unexpected
@@ -26,6 +27,7 @@ from storage_engine.broker.cluster.registration import UNREGISTERED
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from storage_engine.core.ports import MetadataStore, ZkReply
+from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import BrokerIdZNode, ControllerEpochZNode, ControllerZNode
 
@@ -107,7 +109,8 @@ class OrderGate:
     def __init__(
         self, metadata_store: MetadataStore, broker_epoch: Callable[[], BrokerEpoch]
     ) -> None:
-        self._metadata_store = metadata_store
+        self._zookeeper = ZookeeperFlows(metadata_store)
+        self._flows = Flows()
         self._broker_epoch = broker_epoch
         self.controller_epoch = NO_CONTROLLER_EPOCH
         """The highest that ZooKeeper has confirmed."""
@@ -204,28 +207,21 @@ class OrderGate:
     # --- what ZooKeeper says ---
 
     def _ask(self) -> None:
-        asked_at = self._arrived
+        self._flows.start(self._read_named(), partial(self._answered, self._arrived))
 
-        def on_epoch(reply: ZkReply) -> None:
-            self._metadata_store.get(
-                ControllerZNode.PATH, lambda controller: on_controller(reply, controller)
-            )
+    def _answered(self, asked_at: int, named: _Named) -> None:
+        self._go_on(named, asked_at)
 
-        def on_controller(epoch: ZkReply, controller: ZkReply) -> None:
-            named = _named(epoch, controller)
-            if named.controller_id < 0:
-                self._go_on(_Named(), asked_at)
-                return
-            self._metadata_store.exists(
-                BrokerIdZNode.path(named.controller_id),
-                lambda broker: on_broker(named, controller, broker),
-            )
-
-        def on_broker(named: _Named, controller: ZkReply, broker: ZkReply) -> None:
-            registered = broker.ok and _session(broker) == _session(controller) != 0
-            self._go_on(named if registered else _Named(), asked_at)
-
-        self._metadata_store.get(ControllerEpochZNode.PATH, on_epoch)
+    def _read_named(self) -> Flow[_Named]:
+        """The controller with the session that its registration has, too."""
+        epoch = yield from self._zookeeper.get(ControllerEpochZNode.PATH)
+        controller = yield from self._zookeeper.get(ControllerZNode.PATH)
+        named = _named(epoch, controller)
+        if named.controller_id < 0:
+            return _Named()
+        broker = yield from self._zookeeper.exists(BrokerIdZNode.path(named.controller_id))
+        is_registered = broker.ok and _session(broker) == _session(controller) != 0
+        return named if is_registered else _Named()
 
 
 def _named(epoch: ZkReply, controller: ZkReply) -> _Named:

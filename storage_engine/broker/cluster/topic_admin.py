@@ -37,7 +37,7 @@ MAX_PARTITIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
+class RequestedTopic:
     """A topic as asked for; -1 takes the broker's default."""
 
     topic: str
@@ -83,7 +83,7 @@ class TopicAdmin:
         self._scheduler = scheduler
         self._metadata = metadata
 
-    def plan(self, new: NewTopic) -> PlannedTopic:
+    def plan(self, new: RequestedTopic) -> PlannedTopic:
         """Check and assign. Raises KafkaError with the code that the client gets."""
         problem = topic_name_problem(new.topic)
         if problem is not None:
@@ -101,7 +101,7 @@ class TopicAdmin:
         )
         return PlannedTopic(info=info, config=config)
 
-    def _assigned(self, new: NewTopic) -> Assignment:
+    def _assigned(self, new: RequestedTopic) -> Assignment:
         partitions = (
             new.partitions if new.partitions != -1 else self._config.integer("num.partitions")
         )
@@ -120,7 +120,7 @@ class TopicAdmin:
             preferred_counts=self._metadata.preferred_counts(),
         )
 
-    def _given(self, new: NewTopic) -> Assignment:
+    def _given(self, new: RequestedTopic) -> Assignment:
         assert new.assignment is not None
         if new.partitions != -1 or new.replication_factor != -1:
             raise KafkaError(

@@ -2,10 +2,11 @@
 topic is gone only if ZooKeeper itself says so.
 
 The node of a topic in deletion stays until the last replica is stopped, and a broker that has one
-may be dead for long. So a request is told beside the partitions: one that the controller carries
-out is never taken back, but one that it refuses lies there for a moment, too. Who asks takes a
-request for a deletion only when the controller tells of no such topic. A ZooKeeper that has lost
-the cluster's id has lost the topics with it, and is not believed. Source: R-CTL6.
+may be dead for long. So a request for the deletion is found beside the partitions: one that the
+controller carries out is never taken back, but one that it refuses lies there for a moment, too. So
+the caller believes a request only when the controller has no such topic in its metadata. A
+ZooKeeper that has lost the cluster's id has lost the topics with it, and is not believed. Source:
+R-CTL6.
 """
 
 import logging
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from storage_engine.core.ports import MetadataStore, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
+from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
 
@@ -31,46 +33,42 @@ class FoundTopic:
 
     @property
     def is_gone_or_going(self) -> bool:
-        """For one who knows that the controller tells of no such topic."""
+        """For a caller that knows that the controller has no such topic in its metadata."""
         return self.deletion_is_requested or not self.partitions
 
 
 GONE = FoundTopic(frozenset())
 
 OnFound = Callable[[FoundTopic | None], None]
-"""None when it can't be told at present."""
+"""None when ZooKeeper did not answer, or can't be believed, at present."""
 
 
 class TopicLookup:
-    """Of one cluster."""
+    """Looks into the ZooKeeper of one cluster."""
 
     def __init__(self, metadata_store: MetadataStore, cluster_id: str) -> None:
-        self._metadata_store = metadata_store
+        self._zookeeper = ZookeeperFlows(metadata_store)
+        self._flows = Flows()
         self._cluster_id = cluster_id
 
     def look_up(self, topic: str, on_found: OnFound) -> None:
-        def on_cluster_id(reply: ZkReply) -> None:
-            if self._is_ours(reply):
-                self._metadata_store.get(TopicZNode.path(topic), on_topic)
-            else:
-                on_found(None)
+        self._flows.start(self._look_up(topic), on_found)
 
-        def on_topic(reply: ZkReply) -> None:
-            if reply.status is ZkStatus.NO_NODE:
-                on_found(GONE)
-                return
-            if not reply.ok:
-                on_found(None)
-                return
-            try:
-                there = frozenset(TopicZNode.decode(topic, reply.data).assignment)
-            except ZnodeFormatError as failure:
-                log.error("%s", failure)
-                on_found(None)
-            else:
-                self._look_for_request(topic, there, on_found)
-
-        self._metadata_store.get(ClusterIdZNode.PATH, on_cluster_id)
+    def _look_up(self, topic: str) -> Flow[FoundTopic | None]:
+        if not self._is_ours((yield from self._zookeeper.get(ClusterIdZNode.PATH))):
+            return None
+        found = yield from self._zookeeper.get(TopicZNode.path(topic))
+        if found.status is ZkStatus.NO_NODE:
+            return GONE
+        if not found.ok:
+            return None
+        try:
+            partitions = frozenset(TopicZNode.decode(topic, found.data).assignment)
+        except ZnodeFormatError as failure:
+            log.error("%s", failure)
+            return None
+        is_requested = yield from self._deletion_is_requested(topic)
+        return None if is_requested is None else FoundTopic(partitions, is_requested)
 
     def _is_ours(self, reply: ZkReply) -> bool:
         try:
@@ -78,27 +76,17 @@ class TopicLookup:
         except ZnodeFormatError:
             return False
 
-    def _look_for_request(self, topic: str, there: frozenset[int], on_found: OnFound) -> None:
-        """In both forms."""
-        asked_to_go = FoundTopic(there, deletion_is_requested=True)
-
-        def on_child(reply: ZkReply) -> None:
-            if reply.ok:
-                on_found(asked_to_go)
-            elif reply.status is ZkStatus.NO_NODE:
-                self._metadata_store.get(DeleteTopicsZNode.PATH, on_json)
-            else:
-                on_found(None)
-
-        def on_json(reply: ZkReply) -> None:
-            if reply.status is ZkStatus.NO_NODE:
-                on_found(FoundTopic(there))
-            elif not reply.ok:
-                on_found(None)
-            else:
-                on_found(asked_to_go if topic in _named(reply.data) else FoundTopic(there))
-
-        self._metadata_store.exists(DeleteTopicsZNode.topic_path(topic), on_child)
+    def _deletion_is_requested(self, topic: str) -> Flow[bool | None]:
+        """By a child of the node, or by a JSON in it; None: ZooKeeper did not answer."""
+        child = yield from self._zookeeper.exists(DeleteTopicsZNode.topic_path(topic))
+        if child.ok:
+            return True
+        if child.status is not ZkStatus.NO_NODE:
+            return None
+        node = yield from self._zookeeper.get(DeleteTopicsZNode.PATH)
+        if node.ok:
+            return topic in _named(node.data)
+        return False if node.status is ZkStatus.NO_NODE else None
 
 
 def _named(data: bytes) -> tuple[str, ...]:

@@ -14,16 +14,16 @@ from typing import Any
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.controller.delivery_requests import (
-    Request,
-    Sender,
+    OrderRequest,
+    OrderSender,
     rounds_of,
     without_unsendable,
 )
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.control.controller_events import (
-    Delivered,
-    Delivery,
     DeliveryFailed,
+    DeliveryMade,
+    OrderDelivery,
     ReplicasFailed,
 )
 from storage_engine.core.errors import ErrorCode
@@ -51,10 +51,10 @@ class ControllerChannel:
         controller_epoch: ControllerEpoch,
         transport: Transport,
         scheduler: Scheduler,
-        report: Callable[[Delivered | DeliveryFailed | ReplicasFailed], None],
+        report: Callable[[DeliveryMade | DeliveryFailed | ReplicasFailed], None],
         on_replaced: Callable[[], None],
     ) -> None:
-        self._sender = Sender(controller_id, controller_epoch)
+        self._sender = OrderSender(controller_id, controller_epoch)
         self._transport = transport
         self._scheduler = scheduler
         self._report = report
@@ -62,7 +62,7 @@ class ControllerChannel:
         self._failures: dict[BrokerId, int] = {}
         """Deliveries that have failed in a row."""
 
-    def send(self, broker: BrokerInfo, delivery: Delivery) -> None:
+    def send(self, broker: BrokerInfo, delivery: OrderDelivery) -> None:
         """Send all requests of a delivery on one connection: pipelined, but parts of an order one
         after the other."""
         self._send_round(broker, delivery, rounds_of(self._sender, delivery), _Outcome())
@@ -70,8 +70,8 @@ class ControllerChannel:
     def _send_round(
         self,
         broker: BrokerInfo,
-        delivery: Delivery,
-        rounds: Iterator[list[Request]],
+        delivery: OrderDelivery,
+        rounds: Iterator[list[OrderRequest]],
         outcome: "_Outcome",
     ) -> None:
         """The next one; without one the delivery has ended."""
@@ -106,7 +106,7 @@ class ControllerChannel:
         if requests is None:
             self._end(broker, delivery, outcome)
 
-    def _isolate(self, broker: BrokerInfo, delivery: Delivery, error: Exception) -> None:
+    def _isolate(self, broker: BrokerInfo, delivery: OrderDelivery, error: Exception) -> None:
         """Send a delivery again without what of it can't be sent; fail it where that is nothing."""
         sound, left_out = without_unsendable(self._sender, delivery)
         unexpected.report(
@@ -119,7 +119,7 @@ class ControllerChannel:
         else:
             self._failed(broker, delivery)
 
-    def _end(self, broker: BrokerInfo, delivery: Delivery, outcome: "_Outcome") -> None:
+    def _end(self, broker: BrokerInfo, delivery: OrderDelivery, outcome: "_Outcome") -> None:
         if outcome.replaced:
             self._on_replaced()
             return
@@ -127,12 +127,12 @@ class ControllerChannel:
             self._report_failed(broker, delivery, outcome.failed_replicas)
         if outcome.failure is None:
             self._failures.pop(broker.broker_id, None)
-            self._report(Delivered(broker=broker.broker_id, delivery=delivery))
+            self._report(DeliveryMade(broker=broker.broker_id, delivery=delivery))
         else:
             log.info("delivery to broker %d failed: %s", broker.broker_id, outcome.failure)
             self._failed(broker, delivery)
 
-    def _failed(self, broker: BrokerInfo, delivery: Delivery) -> None:
+    def _failed(self, broker: BrokerInfo, delivery: OrderDelivery) -> None:
         """Told after a pause, which grows while one delivery after another fails."""
         failures = self._failures[broker.broker_id] = self._failures.get(broker.broker_id, 0) + 1
         pause_ms = min(RETRY_MS << min(failures - 1, 10), RETRY_MAX_MS)
@@ -140,7 +140,7 @@ class ControllerChannel:
         self._scheduler.call_later(pause_ms, lambda: self._report(failed))
 
     def _report_failed(
-        self, broker: BrokerInfo, delivery: Delivery, partitions: list[TopicPartition]
+        self, broker: BrokerInfo, delivery: OrderDelivery, partitions: list[TopicPartition]
     ) -> None:
         names = ", ".join(map(str, partitions))
         log.warning("broker %d can't serve partitions=%s", broker.broker_id, names)

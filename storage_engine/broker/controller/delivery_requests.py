@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from storage_engine.core.control.controller_events import Delivery, PartitionLeadership
+from storage_engine.core.control.controller_events import OrderDelivery, PartitionLeadership
 from storage_engine.core.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.protocol.apis import leader_and_isr, stop_replica, update_metadata
 from storage_engine.protocol.apis.wire import MAX_ITEMS
@@ -20,14 +20,14 @@ PART_ITEMS = 50_000
 """Of a part, but for the brokers: the loop makes and encodes one in some 30 ms."""
 
 
-class Sender(NamedTuple):
+class OrderSender(NamedTuple):
     """One controller, in one epoch."""
 
     controller_id: BrokerId
     controller_epoch: ControllerEpoch
 
 
-class Request(NamedTuple):
+class OrderRequest(NamedTuple):
     """One message, as it is sent."""
 
     spec: Any
@@ -35,7 +35,7 @@ class Request(NamedTuple):
     message: Any
 
 
-def rounds_of(sender: Sender, delivery: Delivery) -> Iterator[list[Request]]:
+def rounds_of(sender: OrderSender, delivery: OrderDelivery) -> Iterator[list[OrderRequest]]:
     """All requests of a delivery, in the order in which they are sent: those of one round together,
     those of the next when all of these were answered. Each round is made when it is asked for.
     """
@@ -50,7 +50,7 @@ def rounds_of(sender: Sender, delivery: Delivery) -> Iterator[list[Request]]:
     if not delivery.leadership and not delivery.full:
         led = []
     stopped = _parts(delivery.stop, lambda tp: 1, room) if delivery.stop else []
-    makers: list[Callable[[], Request]] = [
+    makers: list[Callable[[], OrderRequest]] = [
         *(partial(_update_metadata, sender, delivery, live, told, n) for n in range(len(told))),
         *(partial(_leader_and_isr, sender, delivery, led, n) for n in range(len(led))),
         *(partial(_stop_replica, sender, delivery, part) for part in stopped),
@@ -93,8 +93,12 @@ def _items_led(item: PartitionLeadership) -> int:
 
 
 def _update_metadata(
-    sender: Sender, delivery: Delivery, live: set[BrokerId], parts: list[list[Any]], number: int
-) -> Request:
+    sender: OrderSender,
+    delivery: OrderDelivery,
+    live: set[BrokerId],
+    parts: list[list[Any]],
+    number: int,
+) -> OrderRequest:
     in_parts = delivery.full and len(parts) > 1
     message = update_metadata.UpdateMetadataRequest(
         controller_id=sender.controller_id,
@@ -126,12 +130,15 @@ def _update_metadata(
         part=number if in_parts else 0,
         goes_on=in_parts and number + 1 < len(parts),
     )
-    return Request(update_metadata.API, int(in_parts), message)
+    return OrderRequest(update_metadata.API, int(in_parts), message)
 
 
 def _leader_and_isr(
-    sender: Sender, delivery: Delivery, parts: list[list[PartitionLeadership]], number: int
-) -> Request:
+    sender: OrderSender,
+    delivery: OrderDelivery,
+    parts: list[list[PartitionLeadership]],
+    number: int,
+) -> OrderRequest:
     leaders = {item.state.leader for item in parts[number]}
     in_parts = delivery.full and len(parts) > 1
     message = leader_and_isr.LeaderAndIsrRequest(
@@ -149,10 +156,12 @@ def _leader_and_isr(
         part=number if in_parts else 0,
         goes_on=in_parts and number + 1 < len(parts),
     )
-    return Request(leader_and_isr.API, int(in_parts), message)
+    return OrderRequest(leader_and_isr.API, int(in_parts), message)
 
 
-def _stop_replica(sender: Sender, delivery: Delivery, part: list[TopicPartition]) -> Request:
+def _stop_replica(
+    sender: OrderSender, delivery: OrderDelivery, part: list[TopicPartition]
+) -> OrderRequest:
     message = stop_replica.StopReplicaRequest(
         controller_id=sender.controller_id,
         controller_epoch=sender.controller_epoch,
@@ -165,7 +174,7 @@ def _stop_replica(sender: Sender, delivery: Delivery, part: list[TopicPartition]
             for tp in part
         ],
     )
-    return Request(stop_replica.API, 0, message)
+    return OrderRequest(stop_replica.API, 0, message)
 
 
 def _leadership(item: PartitionLeadership) -> leader_and_isr.LeaderAndIsrPartition:
@@ -180,11 +189,13 @@ def _leadership(item: PartitionLeadership) -> leader_and_isr.LeaderAndIsrPartiti
         partition_epoch=item.state.partition_epoch,
         replicas=list(item.assigned),
         is_new=item.state.leader_epoch == 0,
-        joined_epochs={int(b): int(epoch) for b, epoch in item.state.joined_epochs.items()},
+        joined_epochs=dict(item.state.joined_epochs),
     )
 
 
-def without_unsendable(sender: Sender, delivery: Delivery) -> tuple[Delivery, list[str]]:
+def without_unsendable(
+    sender: OrderSender, delivery: OrderDelivery
+) -> tuple[OrderDelivery, list[str]]:
     """The delivery without the brokers, partitions and topics that no request can hold, and the
     names of those. Each is tried alone, so this is for a delivery that could not be sent."""
     empty = replace(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.topic_admin import NewTopic, TopicAdmin
+from storage_engine.broker.cluster.topic_admin import RequestedTopic, TopicAdmin
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.control.cluster_state import BrokerInfo
@@ -119,7 +119,7 @@ class StateTopic:
         plan, config = self._plan, self._config
         try:
             planned = self._topic_admin.plan(
-                NewTopic(
+                RequestedTopic(
                     topic=plan.topic,
                     partitions=config.integer(plan.partitions),
                     replication_factor=config.integer(plan.replication_factor),

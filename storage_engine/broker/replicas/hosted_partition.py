@@ -20,7 +20,7 @@ from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.purgatory import WaitList
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
 from storage_engine.core.ports import Clock
 from storage_engine.core.replication.partition import (
@@ -59,7 +59,7 @@ class Role(enum.Enum):
 class PartitionPorts:
     """What all partitions of a broker share."""
 
-    broker_id: int
+    broker_id: BrokerId
     lag: LagLimits
     clock: Clock
     lease: LeaderLease
@@ -94,7 +94,7 @@ class HostedPartition:
         self.leader_id = -1
         self.leader_epoch = -1
         self.controller_epoch = -1
-        self.assigned_replicas: tuple[int, ...] = ()
+        self.assigned_replicas: tuple[BrokerId, ...] = ()
         self.follower_high_watermark = max(
             log.log_start_offset, min(high_watermark, log.log_end_offset)
         )
@@ -371,7 +371,7 @@ class HostedPartition:
             self.mark_dirty()
 
     def follower_fetched(
-        self, replica: int, fetch_offset: int, *, eligible: bool, broker_epoch: int
+        self, replica: BrokerId, fetch_offset: int, *, eligible: bool, broker_epoch: BrokerEpoch
     ) -> None:
         """A follower's fetch tells the leader that it holds all below that offset."""
         now_ms = self._ports.clock.monotonic_ms()

@@ -18,6 +18,7 @@ from storage_engine.core.ids import (
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
+    PartitionEpoch,
     TopicPartition,
 )
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
@@ -98,7 +99,9 @@ class IsrWriter:
                     "isr changed partition=%s isr=%s leader_epoch=%d", tp, list(isr), epoch
                 )
                 self._notify(tp)
-                accepted = IsrAccepted(isr=effect.isr, partition_epoch=reply.stat.version)
+                accepted = IsrAccepted(
+                    isr=effect.isr, partition_epoch=PartitionEpoch(reply.stat.version)
+                )
                 partition.step(accepted)
                 return
             log.info("isr not changed partition=%s isr=%s: %s", tp, list(isr), reply.status)
@@ -151,7 +154,7 @@ class IsrWriter:
                 leader=state.leader,
                 leader_epoch=state.leader_epoch,
                 isr=frozenset(state.isr),
-                partition_epoch=reply.stat.version,
+                partition_epoch=PartitionEpoch(reply.stat.version),
             )
             before = leader.partition_epoch
             if state.leader_epoch < epoch or observed.partition_epoch < before:

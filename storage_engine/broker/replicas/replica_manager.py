@@ -27,9 +27,9 @@ from storage_engine.core.errors import (
     LogDirError,
     LogStorageError,
 )
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Background, Clock, Endpoint, MetadataStore, Scheduler
-from storage_engine.core.replication.partition import LagLimits, Tick
+from storage_engine.core.replication.partition import LagCheck, LagLimits
 from storage_engine.log.appending.append_preparation import requirement_of
 from storage_engine.log.compaction import load_codec
 from storage_engine.log.dirs.log_manager import LogManager
@@ -48,7 +48,7 @@ state_change_log = logging.getLogger("headrace.state_change")
 class ReplicaSettings:
     """What the replica manager takes from the broker's configuration."""
 
-    broker_id: int
+    broker_id: BrokerId
     lag: LagLimits
     checkpoint_interval_ms: int
     isr_check_interval_ms: int
@@ -359,7 +359,7 @@ class ReplicaManager:
             if partition.leader is not None:
                 end = partition.log.log_end_offset
                 try:
-                    partition.step(Tick(now_ms=now_ms, log_end_offset=end))
+                    partition.step(LagCheck(now_ms=now_ms, log_end_offset=end))
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
                     unexpected.report(f"in-sync replicas of {partition.topic_partition}", error)
 

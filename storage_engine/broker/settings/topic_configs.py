@@ -7,9 +7,9 @@ Rule: a topic's settings are read before its first log is opened here. Source: R
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from storage_engine.broker.controller.gather import Gather
 from storage_engine.broker.settings.config_entity import ConfigEntity
 from storage_engine.broker.settings.config_store import ConfigStore
+from storage_engine.broker.settings.gather import Gather
 from storage_engine.broker.settings.topic_config import BrokerValues, TopicConfig, topic_setting
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ports import Scheduler

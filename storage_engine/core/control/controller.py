@@ -31,8 +31,8 @@ from storage_engine.core.control.controller_events import (
     BrokerReportsFailures,
     BrokersChanged,
     ControlledShutdownRequested,
-    Delivered,
     DeliveryFailed,
+    DeliveryMade,
     Effect,
     ElectionRequested,
     Event,
@@ -110,7 +110,7 @@ class Controller:
                 self._on_replicas_failed(event)
             case TopicDeleted():
                 self._deletions.deleted(event.topic)
-            case Delivered() | DeliveryFailed():
+            case DeliveryMade() | DeliveryFailed():
                 self._deliveries.settle(event)
             case _:
                 return self._take_request(event)

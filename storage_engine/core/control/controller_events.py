@@ -160,7 +160,7 @@ class PartitionLeadership:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class OrderDelivery:
     """What one broker is to be told, in this order: metadata, leadership, replicas to stop.
 
     `number` tells deliveries to one broker apart.
@@ -179,11 +179,11 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivered:
+class DeliveryMade:
     """The broker took all of a delivery."""
 
     broker: BrokerId
-    delivery: Delivery
+    delivery: OrderDelivery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,7 @@ class DeliveryFailed:
     """No answer, or not to all: to be sent again after a pause."""
 
     broker: BrokerId
-    delivery: Delivery
+    delivery: OrderDelivery
 
 
 Request = (
@@ -213,7 +213,7 @@ Event = (
     | BrokerReportsFailures
     | ReplicasFailed
     | TopicDeleted
-    | Delivered
+    | DeliveryMade
     | DeliveryFailed
     | Request
 )
@@ -252,7 +252,7 @@ class Deliver:
     """Send UpdateMetadata, LeaderAndIsr and StopReplica to one broker, one delivery at a time."""
 
     broker: BrokerId
-    delivery: Delivery
+    delivery: OrderDelivery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

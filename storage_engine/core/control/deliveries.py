@@ -12,9 +12,9 @@ from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.control.controlled_cluster import ControlledCluster, ControlledPartition
 from storage_engine.core.control.controller_events import (
     Deliver,
-    Delivered,
-    Delivery,
     DeliveryFailed,
+    DeliveryMade,
+    OrderDelivery,
     PartitionLeadership,
 )
 from storage_engine.core.ids import BrokerId, TopicPartition
@@ -29,7 +29,7 @@ class _Outbox:
     metadata: set[TopicPartition] = field(default_factory=set)
     leadership: set[TopicPartition] = field(default_factory=set)
     removed_topics: set[str] = field(default_factory=set)
-    in_flight: Delivery | None = None
+    in_flight: OrderDelivery | None = None
 
     @property
     def owes(self) -> bool:
@@ -160,19 +160,19 @@ class Deliveries:
 
     # --- deliveries ---
 
-    def settle(self, event: Delivered | DeliveryFailed) -> None:
+    def settle(self, event: DeliveryMade | DeliveryFailed) -> None:
         """How a delivery ended; one that is not under way any more is passed over."""
         broker, delivery = event.broker, event.delivery
         outbox = self._outboxes.get(broker)
         if outbox is None or outbox.in_flight is None or outbox.in_flight.number != delivery.number:
             return
         outbox.in_flight = None
-        if isinstance(event, Delivered):
+        if isinstance(event, DeliveryMade):
             self._note_stopped(broker, delivery)
         else:
             _owe_again(outbox, delivery)
 
-    def _note_stopped(self, broker: BrokerId, delivery: Delivery) -> None:
+    def _note_stopped(self, broker: BrokerId, delivery: OrderDelivery) -> None:
         if owed := self._to_stop.get(broker):
             owed.difference_update(delivery.stop)
             self._offered.get(broker, set()).difference_update(delivery.stop)
@@ -194,7 +194,7 @@ class Deliveries:
 
     def _delivery(
         self, broker: BrokerInfo, outbox: _Outbox, stop: Iterable[TopicPartition]
-    ) -> Delivery:
+    ) -> OrderDelivery:
         if outbox.everything:
             metadata = list(self._cluster.partitions())
             leadership = [p for p in metadata if broker.broker_id in p.replicas]
@@ -202,7 +202,7 @@ class Deliveries:
             metadata = list(self._known(outbox.metadata))
             leadership = list(self._known(outbox.leadership))
         self._number += 1
-        return Delivery(
+        return OrderDelivery(
             number=self._number,
             broker_epoch=broker.epoch,
             brokers=tuple(self._cluster.brokers.values()),
@@ -245,7 +245,7 @@ class Deliveries:
         return self._outboxes.setdefault(broker, _Outbox())
 
 
-def _owe_again(outbox: _Outbox, delivery: Delivery) -> None:
+def _owe_again(outbox: _Outbox, delivery: OrderDelivery) -> None:
     outbox.everything |= delivery.full
     outbox.brokers |= bool(delivery.brokers)
     outbox.metadata.update(item.partition for item in delivery.metadata)

@@ -7,15 +7,17 @@ acknowledge data uses the larger of the two sets (`maximal`). Source: R-REP4, KI
 
 from dataclasses import dataclass
 
+from storage_engine.core.ids import BrokerId
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedIsr:
     """The ISR that the partition's state in ZooKeeper names."""
 
-    members: frozenset[int]
+    members: frozenset[BrokerId]
 
     @property
-    def maximal(self) -> frozenset[int]:
+    def maximal(self) -> frozenset[BrokerId]:
         return self.members
 
 
@@ -23,15 +25,15 @@ class CommittedIsr:
 class PendingExpand:
     """A caught-up follower has been proposed; it already counts for the high watermark."""
 
-    members: frozenset[int]
-    joining: int
+    members: frozenset[BrokerId]
+    joining: BrokerId
 
     @property
-    def maximal(self) -> frozenset[int]:
+    def maximal(self) -> frozenset[BrokerId]:
         return self.members | {self.joining}
 
     @property
-    def proposed(self) -> frozenset[int]:
+    def proposed(self) -> frozenset[BrokerId]:
         return self.members | {self.joining}
 
 
@@ -39,15 +41,15 @@ class PendingExpand:
 class PendingShrink:
     """Laggards have been proposed for removal; until that is accepted they still count."""
 
-    members: frozenset[int]
-    leaving: frozenset[int]
+    members: frozenset[BrokerId]
+    leaving: frozenset[BrokerId]
 
     @property
-    def maximal(self) -> frozenset[int]:
+    def maximal(self) -> frozenset[BrokerId]:
         return self.members
 
     @property
-    def proposed(self) -> frozenset[int]:
+    def proposed(self) -> frozenset[BrokerId]:
         return self.members - self.leaving
 
 

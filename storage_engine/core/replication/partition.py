@@ -1,18 +1,25 @@
 """A partition as its leader drives it: followers' progress, high watermark, ISR.
 
 Rule: `step(event)` returns effects and touches nothing else. The high watermark never moves back
-while a leader leads. Source: R-REP3 to R-REP6, document 003 (1.4.4), KIP-497 (pending ISR), KIP-903
-(stale incarnations stay out).
+while a leader leads. Source: R-REP3 to R-REP6, KIP-497 (pending ISR), KIP-903 (stale incarnations
+stay out).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from storage_engine.core.ids import NO_TAIL_LOST
+from storage_engine.core.ids import (
+    NO_EPOCH,
+    NO_TAIL_LOST,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    PartitionEpoch,
+)
 from storage_engine.core.replication.isr import CommittedIsr, IsrState, PendingExpand, PendingShrink
 
 UNKNOWN_OFFSET = -1
-"""End offset of a follower that has not fetched from this leader yet (document 003, 1.4.4)."""
+"""End offset of a follower that has not fetched from this leader yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +42,7 @@ class Flushed:
 class FollowerFetched:
     """A follower asked for records from `fetch_offset` on: it holds all below it."""
 
-    replica: int
+    replica: BrokerId
     fetch_offset: int
     log_end_offset: int
     """The leader's own, when it answered."""
@@ -43,7 +50,7 @@ class FollowerFetched:
     eligible: bool = True
     """False for an incarnation that is not the registered one, or a broker that is shutting
     down."""
-    broker_epoch: int = NO_TAIL_LOST
+    broker_epoch: BrokerEpoch = NO_TAIL_LOST
     """The follower's incarnation."""
 
 
@@ -51,8 +58,8 @@ class FollowerFetched:
 class IsrAccepted:
     """The proposed ISR was written."""
 
-    isr: frozenset[int]
-    partition_epoch: int
+    isr: frozenset[BrokerId]
+    partition_epoch: PartitionEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +71,21 @@ class IsrUndecided:
 class StateObserved:
     """The partition's state as read back after an undecided proposal."""
 
-    leader: int
-    leader_epoch: int
-    isr: frozenset[int]
-    partition_epoch: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: frozenset[BrokerId]
+    partition_epoch: PartitionEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class LagCheck:
     """Time went on: look for laggards."""
 
     now_ms: int
     log_end_offset: int
 
 
-Event = Appended | Flushed | FollowerFetched | IsrAccepted | IsrUndecided | StateObserved | Tick
+Event = Appended | Flushed | FollowerFetched | IsrAccepted | IsrUndecided | StateObserved | LagCheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +100,9 @@ class HighWatermarkAdvanced:
 class ProposeIsr:
     """Write this ISR, on the condition that the state's version is still `partition_epoch`."""
 
-    isr: frozenset[int]
-    partition_epoch: int
-    joined_epochs: Mapping[int, int] = field(default_factory=dict)
+    isr: frozenset[BrokerId]
+    partition_epoch: PartitionEpoch
+    joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
     """See `PartitionState`: of the members of this ISR."""
 
 
@@ -141,11 +148,11 @@ class LagLimits:
 class Leadership:
     """What LeaderAndIsr tells the leader of a partition."""
 
-    leader_epoch: int
-    partition_epoch: int
-    isr: frozenset[int]
-    assigned_replicas: tuple[int, ...]
-    joined_epochs: Mapping[int, int] = field(default_factory=dict)
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: frozenset[BrokerId]
+    assigned_replicas: tuple[BrokerId, ...]
+    joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
     """See `PartitionState`."""
 
 
@@ -171,7 +178,7 @@ class LeaderPartition:
         self,
         leadership: Leadership,
         *,
-        local: int,
+        local: BrokerId,
         log_end_offset: int,
         high_watermark: int,
         now_ms: int,
@@ -183,15 +190,15 @@ class LeaderPartition:
         self._limits = limits
         self._log_end_offset = log_end_offset
         self._flushed_end_offset = flushed_end_offset
-        self._followers: dict[int, FollowerProgress] = {}
-        self._joined_epochs: dict[int, int] = {}
+        self._followers: dict[BrokerId, FollowerProgress] = {}
+        self._joined_epochs: dict[BrokerId, BrokerEpoch] = {}
         """Of replicas, in the ISR or not: the incarnation that was last seen to hold all that is
         committed."""
         self.high_watermark = min(high_watermark, log_end_offset)
-        self.leader_epoch = -1
-        self.partition_epoch = -1
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = PartitionEpoch(-1)
         self.epoch_start_offset = log_end_offset
-        self.assigned_replicas: tuple[int, ...] = ()
+        self.assigned_replicas: tuple[BrokerId, ...] = ()
         self.isr: IsrState = CommittedIsr(members=leadership.isr)
         self.renew(leadership, now_ms=now_ms)
 
@@ -236,7 +243,7 @@ class LeaderPartition:
                 return self._advance_high_watermark()
             case FollowerFetched():
                 return self._on_follower_fetched(event)
-            case Tick():
+            case LagCheck():
                 self._log_end_offset = event.log_end_offset
                 return self._shrink(event.now_ms)
             case IsrAccepted():
@@ -247,7 +254,7 @@ class LeaderPartition:
                 return self._on_observed(event)
 
     def note_fetch_at_end(
-        self, replica: int, end_offset: int, *, now_ms: int, broker_epoch: int
+        self, replica: BrokerId, end_offset: int, *, now_ms: int, broker_epoch: BrokerEpoch
     ) -> bool:
         """A member of the ISR, known to hold everything, has fetched from the end again: only its
         time moves on. What FollowerFetched would do, for a small part of its cost, as a broker's
@@ -268,7 +275,7 @@ class LeaderPartition:
         progress.leader_end_at_fetch = end_offset
         return True
 
-    def follower_end_offset(self, replica: int) -> int:
+    def follower_end_offset(self, replica: BrokerId) -> int:
         """End offset of a follower, UNKNOWN_OFFSET while it has not fetched."""
         progress = self._followers.get(replica)
         return progress.end_offset if progress else UNKNOWN_OFFSET
@@ -290,12 +297,12 @@ class LeaderPartition:
         """What is committed may reach as far as this epoch's start, if not told here yet."""
         return progress.end_offset >= max(self.high_watermark, self.epoch_start_offset)
 
-    def _note_joined(self, replica: int, broker_epoch: int) -> None:
+    def _note_joined(self, replica: BrokerId, broker_epoch: BrokerEpoch) -> None:
         known = self._joined_epochs.get(replica, NO_TAIL_LOST)
         if broker_epoch > known:
             self._joined_epochs[replica] = broker_epoch
 
-    def _expand(self, replica: int) -> list[Effect]:
+    def _expand(self, replica: BrokerId) -> list[Effect]:
         """Admit a follower that holds what is committed."""
         isr = self.isr
         if not isinstance(isr, CommittedIsr) or replica in isr.members:
@@ -321,7 +328,7 @@ class LeaderPartition:
         self.isr = PendingShrink(members=isr.members, leaving=laggards)
         return [self._proposal(self.isr)]
 
-    def _laggards(self, members: Iterable[int], now_ms: int) -> Iterable[int]:
+    def _laggards(self, members: Iterable[BrokerId], now_ms: int) -> Iterable[BrokerId]:
         limits = self._limits
         for replica in members:
             progress = self._followers.get(replica)
@@ -333,7 +340,7 @@ class LeaderPartition:
             if too_long or too_far:
                 yield replica
 
-    def _commit(self, isr: frozenset[int], partition_epoch: int) -> list[Effect]:
+    def _commit(self, isr: frozenset[BrokerId], partition_epoch: PartitionEpoch) -> list[Effect]:
         if partition_epoch <= self.partition_epoch:
             return []
         self.isr = CommittedIsr(members=isr)

@@ -54,7 +54,7 @@ class LeaderAndIsrPartition:
     topic_id: UUID = NO_TOPIC_ID
     is_new: bool = False
     """The partition was created just now: an empty log is right."""
-    joined_epochs: Mapping[int, int] = field(default_factory=dict)
+    joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
     """Members of the ISR with the incarnation that joined it, as far as known."""
 
 
@@ -136,7 +136,9 @@ def _read_partition(reader: Reader) -> LeaderAndIsrPartition:
         partition_epoch=PartitionEpoch(reader.int32()),
         replicas=[BrokerId(broker) for broker in reader.int32s()],
         is_new=reader.boolean(),
-        joined_epochs=dict(reader.array(12, lambda: (reader.int32(), reader.int64()))),
+        joined_epochs=dict(
+            reader.array(12, lambda: (BrokerId(reader.int32()), BrokerEpoch(reader.int64())))
+        ),
     )
 
 

@@ -12,10 +12,10 @@ from storage_engine.broker import dispatcher
 from storage_engine.broker.cluster.full_order import NamedReplicas
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.controller import delivery_requests
-from storage_engine.broker.controller.delivery_requests import Sender, rounds_of
+from storage_engine.broker.controller.delivery_requests import OrderSender, rounds_of
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState
-from storage_engine.core.control.controller_events import Delivery, PartitionLeadership
+from storage_engine.core.control.controller_events import OrderDelivery, PartitionLeadership
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import (
     BrokerEpoch,
@@ -35,7 +35,7 @@ MOST_ITEMS = 70
 """Ten partitions."""
 
 ORDERS = frozenset((4, 5, 6))
-SENDER = Sender(BrokerId(1), ControllerEpoch(1))
+SENDER = OrderSender(BrokerId(1), ControllerEpoch(1))
 REPLICAS = tuple(BrokerId(b) for b in (1, 2, 3))
 
 
@@ -59,9 +59,9 @@ def leadership(tp: TopicPartition) -> PartitionLeadership:
     )
 
 
-def delivery_of(count: int, **more: Any) -> Delivery:
+def delivery_of(count: int, **more: Any) -> OrderDelivery:
     told = tuple(leadership(TopicPartition(f"t{n // 100}", n % 100)) for n in range(count))
-    return Delivery(
+    return OrderDelivery(
         number=7,
         broker_epoch=BrokerEpoch(1),
         brokers=tuple(broker(b) for b in REPLICAS),
@@ -71,7 +71,7 @@ def delivery_of(count: int, **more: Any) -> Delivery:
     )
 
 
-def read(delivery: Delivery) -> Iterator[Any]:
+def read(delivery: OrderDelivery) -> Iterator[Any]:
     """The requests as a broker reads them."""
     for requests in rounds_of(SENDER, delivery):
         for spec, version, message in requests:

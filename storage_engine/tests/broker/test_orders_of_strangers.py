@@ -151,11 +151,11 @@ class ZooKeeper:
         self.sessions = {"/controller": 5, "/brokers/ids/2": 5}
         self.asked: list[Callable[[], None]] = []
 
-    def get(self, path: str, on_reply: Callable[[ZkReply], None]) -> None:
+    def get(self, path: str, on_reply: Callable[[ZkReply], None], watch: object = None) -> None:
         value = self.epoch if path == ControllerEpochZNode.PATH else self.controller
         self._answer(path, value, on_reply)
 
-    def exists(self, path: str, on_reply: Callable[[ZkReply], None]) -> None:
+    def exists(self, path: str, on_reply: Callable[[ZkReply], None], watch: object = None) -> None:
         self._answer(path, None, on_reply)
 
     def _answer(self, path: str, value: Any, on_reply: Callable[[ZkReply], None]) -> None:

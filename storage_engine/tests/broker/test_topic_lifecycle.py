@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from storage_engine.broker.cluster.topic_admin import NewTopic
+from storage_engine.broker.cluster.topic_admin import RequestedTopic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
@@ -273,7 +273,7 @@ def test_of_two_who_create_a_topic_one_does_and_its_settings_count(cluster, lead
     outcomes: list[KafkaError | None] = []
     for number, delay_ms in ((1, 0), (2, lead_ms)):
         admin = cluster[number].parts.cluster.topic_admin
-        planned = admin.plan(NewTopic(topic="t", config={"retention.ms": str(number)}))
+        planned = admin.plan(RequestedTopic(topic="t", config={"retention.ms": str(number)}))
         cluster.loop.run_for(delay_ms)
         admin.write(planned, outcomes.append)
     cluster.loop.run_until(lambda: len(outcomes) == 2)

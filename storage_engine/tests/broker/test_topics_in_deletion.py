@@ -90,7 +90,7 @@ class Nodes:
         self.silent = ""
         """A path that nothing is heard of."""
 
-    def get(self, path: str, on_reply) -> None:
+    def get(self, path: str, on_reply, watch=None) -> None:
         if path == self.silent:
             on_reply(ZkReply(status=ZkStatus.UNKNOWN))
         elif path in self.nodes:

@@ -3,9 +3,9 @@
 from storage_engine.core.control.cluster_state import PartitionState
 from storage_engine.core.control.controller_events import (
     Deliver,
-    Delivered,
-    Delivery,
     DeliveryFailed,
+    DeliveryMade,
+    OrderDelivery,
     PartitionLeadership,
 )
 from storage_engine.core.ids import (
@@ -19,13 +19,13 @@ from storage_engine.core.replication.partition import (
     FollowerFetched,
     IsrAccepted,
     IsrUndecided,
+    LagCheck,
     LagLimits,
     LeaderPartition,
     Leadership,
     ProposeIsr,
     ReadState,
     StateObserved,
-    Tick,
 )
 from storage_engine.tests.core.cluster_parts import (
     Broker,
@@ -47,11 +47,11 @@ class WorldReplication(WorldZooKeeper):
         fate = self.random.random() if self.faults else 1.0
         taken = fate > 0.1 and self._apply(broker, host.core.controller_epoch, effect.delivery)
         if taken and fate > 0.2:
-            host.step(Delivered(broker=effect.broker, delivery=effect.delivery))
+            host.step(DeliveryMade(broker=effect.broker, delivery=effect.delivery))
         else:
             host.step(DeliveryFailed(broker=effect.broker, delivery=effect.delivery))
 
-    def _apply(self, broker: Broker, controller_epoch: int, delivery: Delivery) -> bool:
+    def _apply(self, broker: Broker, controller_epoch: int, delivery: OrderDelivery) -> bool:
         if not broker.up or delivery.broker_epoch != broker.epoch:
             return False
         if controller_epoch < broker.highest_controller_epoch:
@@ -168,7 +168,7 @@ class WorldReplication(WorldZooKeeper):
         leading = broker.replicas[tp].leading
         if leading is not None:
             end = broker.logs[tp].end
-            self.lead(broker, tp, leading.step(Tick(now_ms=self.now_ms, log_end_offset=end)))
+            self.lead(broker, tp, leading.step(LagCheck(now_ms=self.now_ms, log_end_offset=end)))
 
     def lead(self, broker: Broker, tp: TopicPartition, effects: list[Effect]) -> None:
         """Carry out a leader's effects; acknowledge what its high watermark covers."""

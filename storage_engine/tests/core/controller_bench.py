@@ -12,7 +12,7 @@ from storage_engine.core.control.cluster_state import (
 from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import (
     Deliver,
-    Delivered,
+    DeliveryMade,
     Loaded,
     StatesWritten,
     StateWrite,
@@ -124,7 +124,7 @@ class Driven:
         while self.deliveries:
             effect = self.deliveries.pop(0)
             made.append(effect)
-            self.step(Delivered(broker=effect.broker, delivery=effect.delivery))
+            self.step(DeliveryMade(broker=effect.broker, delivery=effect.delivery))
         return made
 
 

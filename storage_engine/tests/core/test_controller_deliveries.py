@@ -6,8 +6,8 @@ from storage_engine.core.control.controller_events import (
     BrokersChanged,
     DeleteTopicNodes,
     Deliver,
-    Delivered,
     DeliveryFailed,
+    DeliveryMade,
     Loaded,
     ReplicasFailed,
     StatesRead,
@@ -30,7 +30,7 @@ def test_one_delivery_to_a_broker_is_under_way_and_the_rest_collapses():
     for version in (7, 8, 9):
         driven.step(StatesRead(states={TP: state(1, 1, 3, version=version)}))
         assert [e for e in driven.of(Deliver) if e.broker == 2] == []
-    driven.step(Delivered(broker=BrokerId(2), delivery=first.delivery))
+    driven.step(DeliveryMade(broker=BrokerId(2), delivery=first.delivery))
     (rest,) = [e for e in driven.of(Deliver) if e.broker == 2]
     assert [item.state.partition_epoch for item in rest.delivery.metadata] == [9]
 
@@ -62,7 +62,7 @@ def test_an_answer_to_a_delivery_of_an_earlier_incarnation_counts_for_nothing():
     (second,) = driven.of(Deliver)
     assert second.delivery.full
     assert second.delivery.broker_epoch == 2
-    driven.step(Delivered(broker=BrokerId(1), delivery=first.delivery))
+    driven.step(DeliveryMade(broker=BrokerId(1), delivery=first.delivery))
     driven.step(DeliveryFailed(broker=BrokerId(1), delivery=second.delivery))
     assert driven.of(Deliver)[0].delivery.full
 

@@ -22,11 +22,11 @@ from storage_engine.core.ids import (
 )
 from storage_engine.core.replication.partition import (
     FollowerFetched,
+    LagCheck,
     LagLimits,
     LeaderPartition,
     Leadership,
     ProposeIsr,
-    Tick,
 )
 
 
@@ -167,7 +167,7 @@ def leading() -> LeaderPartition:
         partition_epoch=1,
         isr=frozenset({1, 2}),
         assigned_replicas=(1, 2, 3),
-        joined_epochs={1: 10, 2: 20},
+        joined_epochs={BrokerId(1): BrokerEpoch(10), BrokerId(2): BrokerEpoch(20)},
     )
     return LeaderPartition(
         leadership,
@@ -203,16 +203,16 @@ def test_a_member_that_came_back_is_vouched_for_only_with_all_that_is_committed(
     leader = leading()
     assert not fetched(leader, 2, offset, 25, eligible=eligible)
     (proposal,) = fetched(leader, 3, 100, 33)
-    assert proposal.joined_epochs[2] == 20
+    assert proposal.joined_epochs[BrokerId(2)] == 20
     leader = leading()
     assert not fetched(leader, 2, 100, 25)
     (proposal,) = fetched(leader, 3, 100, 33)
-    assert proposal.joined_epochs[2] == 25
+    assert proposal.joined_epochs[BrokerId(2)] == 25
 
 
 def test_who_left_is_not_named():
     leader = leading()
-    (proposal,) = leader.step(Tick(now_ms=99, log_end_offset=100))
+    (proposal,) = leader.step(LagCheck(now_ms=99, log_end_offset=100))
     assert isinstance(proposal, ProposeIsr)
     assert proposal.isr == {1}
     assert proposal.joined_epochs == {1: 10}

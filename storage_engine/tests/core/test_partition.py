@@ -13,13 +13,13 @@ from storage_engine.core.replication.partition import (
     HighWatermarkAdvanced,
     IsrAccepted,
     IsrUndecided,
+    LagCheck,
     LagLimits,
     LeaderPartition,
     Leadership,
     ProposeIsr,
     ReadState,
     StateObserved,
-    Tick,
 )
 
 LAG_MS = 10_000
@@ -141,7 +141,7 @@ def test_high_watermark_counts_a_laggard_until_its_removal_is_accepted():
     leader = led_by_1()
     leader.step(Appended(log_end_offset=10))
     leader.step(fetch(2, 10, 10, now_ms=LAG_MS))
-    leader.step(Tick(now_ms=LAG_MS + 1, log_end_offset=10))
+    leader.step(LagCheck(now_ms=LAG_MS + 1, log_end_offset=10))
     assert leader.high_watermark == 0
     assert leader.step(accepted(1, 2)) == [HighWatermarkAdvanced(high_watermark=10)]
 
@@ -209,8 +209,8 @@ def test_a_broker_that_is_no_replica_changes_nothing():
 def test_a_silent_follower_leaves_after_the_lag_time_and_not_before():
     leader = led_by_1()
     leader.step(fetch(2, 10, 10, now_ms=LAG_MS))
-    assert leader.step(Tick(now_ms=LAG_MS, log_end_offset=10)) == []
-    assert leader.step(Tick(now_ms=LAG_MS + 1, log_end_offset=10)) == [
+    assert leader.step(LagCheck(now_ms=LAG_MS, log_end_offset=10)) == []
+    assert leader.step(LagCheck(now_ms=LAG_MS + 1, log_end_offset=10)) == [
         ProposeIsr(isr=frozenset({1, 2}), partition_epoch=7)
     ]
     assert leader.isr == PendingShrink(members=frozenset({1, 2, 3}), leaving=frozenset({3}))
@@ -219,7 +219,7 @@ def test_a_silent_follower_leaves_after_the_lag_time_and_not_before():
 def test_a_follower_that_holds_everything_stays_though_it_is_silent():
     leader = led_by_1(isr=(1, 2))
     leader.step(fetch(2, 10, 10))
-    assert leader.step(Tick(now_ms=100 * LAG_MS, log_end_offset=10)) == []
+    assert leader.step(LagCheck(now_ms=100 * LAG_MS, log_end_offset=10)) == []
 
 
 def test_a_follower_that_keeps_up_with_a_busy_leader_stays():
@@ -227,7 +227,7 @@ def test_a_follower_that_keeps_up_with_a_busy_leader_stays():
     leader = led_by_1(isr=(1, 2))
     for second in range(100):
         leader.step(fetch(2, 10 * second, 10 * second + 10, now_ms=1000 * second))
-        end = Tick(now_ms=1000 * second, log_end_offset=10 * second + 10)
+        end = LagCheck(now_ms=1000 * second, log_end_offset=10 * second + 10)
         assert leader.step(end) == []
 
 
@@ -237,12 +237,12 @@ def test_a_follower_that_fetches_but_falls_behind_leaves():
     proposals = []
     for second in range(1, 20):
         leader.step(fetch(2, second, 100 * second, now_ms=1000 * second))
-        proposals += leader.step(Tick(now_ms=1000 * second, log_end_offset=100 * second))
+        proposals += leader.step(LagCheck(now_ms=1000 * second, log_end_offset=100 * second))
     assert proposals == [ProposeIsr(isr=frozenset({1}), partition_epoch=7)]
 
 
 def test_a_lag_in_messages_counts_only_where_it_is_set():
-    far_behind = [fetch(2, 10, 100, now_ms=1), Tick(now_ms=2, log_end_offset=100)]
+    far_behind = [fetch(2, 10, 100, now_ms=1), LagCheck(now_ms=2, log_end_offset=100)]
     without, with_limit = led_by_1(isr=(1, 2)), led_by_1(isr=(1, 2), lag_max_messages=50)
     assert [e for event in far_behind for e in without.step(event)] == [
         HighWatermarkAdvanced(high_watermark=10)
@@ -253,7 +253,7 @@ def test_a_lag_in_messages_counts_only_where_it_is_set():
 
 def test_the_leader_itself_never_leaves():
     leader = led_by_1(isr=(1,))
-    assert leader.step(Tick(now_ms=100 * LAG_MS, log_end_offset=50)) == []
+    assert leader.step(LagCheck(now_ms=100 * LAG_MS, log_end_offset=50)) == []
 
 
 # --- undecided writes ---
@@ -263,7 +263,7 @@ def shrinking() -> LeaderPartition:
     leader = led_by_1()
     leader.step(Appended(log_end_offset=10))
     leader.step(fetch(2, 10, 10, now_ms=LAG_MS))
-    leader.step(Tick(now_ms=LAG_MS + 1, log_end_offset=10))
+    leader.step(LagCheck(now_ms=LAG_MS + 1, log_end_offset=10))
     return leader
 
 
@@ -333,7 +333,7 @@ def test_a_renewal_after_an_epoch_that_was_missed_forgets_what_followers_hold():
     assert effects == []
     assert leader.follower_end_offset(2) == UNKNOWN_OFFSET
     # The whole lag time is theirs to show themselves.
-    assert leader.step(Tick(now_ms=2 * LAG_MS + 2, log_end_offset=10)) == []
+    assert leader.step(LagCheck(now_ms=2 * LAG_MS + 2, log_end_offset=10)) == []
     assert leader.step(fetch(2, 10, 10)) == [HighWatermarkAdvanced(high_watermark=10)]
 
 
@@ -348,7 +348,7 @@ def test_a_renewed_leadership_forgets_brokers_that_are_no_replicas_any_more():
 def test_a_member_that_the_renewal_adds_gets_the_whole_lag_time():
     leader = led_by_1(isr=(1,), log_end_offset=10)
     leader.renew(leadership(isr=(1, 4), leader_epoch=6, assigned=(1, 4)), now_ms=50_000)
-    assert leader.step(Tick(now_ms=50_000 + LAG_MS, log_end_offset=10)) == []
+    assert leader.step(LagCheck(now_ms=50_000 + LAG_MS, log_end_offset=10)) == []
 
 
 # --- properties ---
@@ -385,7 +385,7 @@ def test_nothing_above_what_every_possible_isr_holds_is_ever_committed(events):
                 effects = leader.step(fetch(replica, offset, end, now_ms=now_ms))
             case ("tick", elapsed):
                 now_ms += elapsed
-                effects = leader.step(Tick(now_ms=now_ms, log_end_offset=end))
+                effects = leader.step(LagCheck(now_ms=now_ms, log_end_offset=end))
             case ("answer", outcome) if proposal is not None:
                 asked, proposal = proposal, None
                 if outcome != "not sent" and asked.partition_epoch == node[1]:
@@ -441,7 +441,7 @@ def test_a_fetch_at_the_end_again_does_what_every_fetch_does(steps):
             event: Event = Appended(log_end_offset=end)
         elif kind == "tick":
             now_ms += values[0]
-            event = Tick(now_ms=now_ms, log_end_offset=end)
+            event = LagCheck(now_ms=now_ms, log_end_offset=end)
         elif kind == "accept":
             isr = plain.isr
             proposed = isr.members if isinstance(isr, CommittedIsr) else isr.proposed

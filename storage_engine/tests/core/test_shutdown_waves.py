@@ -6,7 +6,7 @@ from storage_engine.core.control.controlled_shutdowns import LEAST_IN_WAVE
 from storage_engine.core.control.controller_events import (
     BrokersChanged,
     ControlledShutdownRequested,
-    Delivered,
+    DeliveryMade,
     Loaded,
     ShutdownProgress,
     StatesWritten,
@@ -56,7 +56,7 @@ def finish(driven: Driven) -> int:
             driven.step(StatesWritten(outcomes=outcomes))
         elif driven.deliveries:
             effect = driven.deliveries.pop(0)
-            driven.step(Delivered(broker=effect.broker, delivery=effect.delivery))
+            driven.step(DeliveryMade(broker=effect.broker, delivery=effect.delivery))
         else:
             return waves
 
@@ -72,10 +72,10 @@ def test_the_next_wave_begins_when_the_new_leaders_of_the_last_one_know():
     follower = [e for e in driven.deliveries if e.broker != 2]
     leader = [e for e in driven.deliveries if e.broker == 2]
     for effect in follower:
-        driven.step(Delivered(broker=effect.broker, delivery=effect.delivery))
+        driven.step(DeliveryMade(broker=effect.broker, delivery=effect.delivery))
     assert driven.writes() == [], "followers are not waited for"
     (told,) = leader
-    driven.step(Delivered(broker=told.broker, delivery=told.delivery))
+    driven.step(DeliveryMade(broker=told.broker, delivery=told.delivery))
     assert [w.partition.partition for w in driven.writes()] == list(
         range(LEAST_IN_WAVE, 2 * LEAST_IN_WAVE)
     )

@@ -10,8 +10,8 @@ from storage_engine.core.control.controller_events import (
     BrokersChanged,
     DeleteTopicNodes,
     Deliver,
-    Delivered,
     DeliveryFailed,
+    DeliveryMade,
     DropDeletionRequests,
     Loaded,
     ReadStates,
@@ -44,10 +44,10 @@ def test_a_topic_is_gone_when_all_its_replicas_are():
     assert all(effect.delivery.stop == (TP,) for effect in driven.deliveries)
     assert all(effect.delivery.removed_topics == ("t",) for effect in driven.deliveries)
     for effect in driven.deliveries[:2]:
-        driven.step(Delivered(broker=effect.broker, delivery=effect.delivery))
+        driven.step(DeliveryMade(broker=effect.broker, delivery=effect.delivery))
     assert driven.of(DeleteTopicNodes) == []
     last = driven.deliveries[2]
-    driven.step(Delivered(broker=last.broker, delivery=last.delivery))
+    driven.step(DeliveryMade(broker=last.broker, delivery=last.delivery))
     assert driven.of(DeleteTopicNodes) == [DeleteTopicNodes(topic="t", partitions=(0,))]
     driven.step(TopicDeleted(topic="t"))
     assert driven.core.topic("t") is None
@@ -63,7 +63,7 @@ def test_a_deletion_waits_for_a_dead_broker_to_return():
     (back,) = [e.delivery for e in driven.deliveries if e.broker == 3]
     assert back.stop == (TP,)
     assert back.leadership == ()
-    driven.step(Delivered(broker=BrokerId(3), delivery=back))
+    driven.step(DeliveryMade(broker=BrokerId(3), delivery=back))
     assert driven.of(DeleteTopicNodes) != []
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from storage_engine.broker.cluster.topic_admin import (
     MAX_PARTITIONS,
-    NewTopic,
     PlannedTopic,
+    RequestedTopic,
     TopicAdmin,
 )
 from storage_engine.broker.controller.runner import ControllerRunner
@@ -98,9 +98,9 @@ class CreateTopicsHandler:
         )
 
 
-def _new_topic(topic: Any) -> NewTopic:
+def _new_topic(topic: Any) -> RequestedTopic:
     assignment = {a.partition_index: tuple(a.broker_ids) for a in topic.assignments or ()}
-    return NewTopic(
+    return RequestedTopic(
         topic=topic.name,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from storage_engine.broker.cluster.topic_admin import NewTopic, TopicAdmin
+from storage_engine.broker.cluster.topic_admin import RequestedTopic, TopicAdmin
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.requests.long_work import Steps
@@ -108,7 +108,7 @@ class MetadataHandler:
                 log.warning("topic=%s not created: %s", topic, failure)
 
         try:
-            planned = self.topic_admin.plan(NewTopic(topic=topic))
+            planned = self.topic_admin.plan(RequestedTopic(topic=topic))
         except KafkaError as failure:
             return failure.code
         self.topic_admin.write(planned, on_written)

@@ -54,7 +54,7 @@ REQUESTS: dict[int, Any] = {
                 partition_epoch=PartitionEpoch(9),
                 replicas=[BrokerId(7), BrokerId(8), BrokerId(10)],
                 is_new=True,
-                joined_epochs={7: 2**41, 8: 12},
+                joined_epochs={BrokerId(7): BrokerEpoch(2**41), BrokerId(8): BrokerEpoch(12)},
             )
         ],
         live_leaders=[LiveLeader(broker_id=BrokerId(11), host="broker-1", port=9092)],
