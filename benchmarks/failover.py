@@ -16,7 +16,7 @@ from pathlib import Path
 
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
-from storage_engine.tools.table import print_results, tell
+from storage_engine.tools.table import print_results, report_line
 
 COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             partitions=args.partitions,
             rounds=args.rounds,
             session_timeout_ms=args.session_timeout_ms,
-            progress=tell,
+            progress=report_line,
         )
         results = list(bench_failover_rounds.measure(plan))
     print_results(COLUMNS, results, as_json=args.json)

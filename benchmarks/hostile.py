@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.rounds import Goal, Result
 from storage_engine.tools.arguments import add_json, positive_integer
-from storage_engine.tools.table import print_results, tell
+from storage_engine.tools.table import print_results, report_line
 
 if TYPE_CHECKING:
     from benchmarks.failover_clients import TimedProducer
@@ -80,7 +80,7 @@ def _measure(folder: Path, seconds: int) -> list[Result]:
                 time.sleep(WARM_UP_S)
                 beside = _round(producer, port, seconds)
                 for kind, answered in hostile.answered.items():
-                    tell(f"{kind}: {answered.value} answered")
+                    report_line(f"{kind}: {answered.value} answered")
     return [
         _result("produce with acks=all, p99 ms", alone[0], beside[0], 99.0, PRODUCE_GOAL),
         _result("produce with acks=all, most ms", alone[0], beside[0], 100.0, None),

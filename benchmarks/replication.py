@@ -17,7 +17,7 @@ from pathlib import Path
 
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
-from storage_engine.tools.table import print_results, tell
+from storage_engine.tools.table import print_results, report_line
 
 COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             bytes_a_round=args.bytes,
             cold_bytes=args.cold_bytes,
             rounds=args.rounds,
-            progress=tell,
+            progress=report_line,
         )
         results = list(bench_replication_rounds.measure(plan))
     print_results(COLUMNS, results, as_json=args.json)

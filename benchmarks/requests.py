@@ -20,7 +20,7 @@ from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.protocol.apis.wire import MAX_ITEMS
 from storage_engine.simulation.request_costs import CostMeter
 from storage_engine.tools.arguments import add_json, positive_integer
-from storage_engine.tools.table import print_results, tell
+from storage_engine.tools.table import print_results, report_line
 
 TURN_BUDGET_MS = 20
 """Of the event loop."""
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
                     cost.turn_ms <= TURN_BUDGET_MS,
                 )
                 rows.append(row)
-                tell(f"{row.api} {row.items}: {row.turn_ms} ms a turn, {row.loop_ms} ms")
+                report_line(f"{row.api} {row.items}: {row.turn_ms} ms a turn, {row.loop_ms} ms")
         finally:
             meter.close()
     print_results(COLUMNS, rows, as_json=args.json)

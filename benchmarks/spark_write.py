@@ -35,7 +35,7 @@ from benchmarks.spark_session import (
     rounds,
     trigger_times_ms,
 )
-from storage_engine.tools.table import print_results, tell, write_line
+from storage_engine.tools.table import print_results, report_line, write_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench spark-write`."""
-    say = tell if args.json else write_line
+    say = report_line if args.json else write_line
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
         servers = stack.enter_context(bench_cluster(Path(folder), args.brokers, say))

@@ -39,7 +39,7 @@ from benchmarks.wire_frames import ProduceFrames, produce_frames
 from benchmarks.wire_load import Worker
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.table import print_json, print_table, tell
+from storage_engine.tools.table import print_json, print_table, report_line
 
 LARGE_BATCH_BYTES = 128 * 1024
 LARGE_CONNECTIONS = 4
@@ -138,7 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench wire`; 0 also when a goal is missed, as this only measures."""
-    say = tell
+    say = report_line
     if args.dir is not None and not args.dir.is_dir():
         raise CommandError(f"'{args.dir}' is not a folder; give another --dir")
     with contextlib.ExitStack() as stack:

@@ -22,7 +22,7 @@ from connector.sink.task_attempt import (
 from storage_engine.client.micro_batches import CommitOutcome, CommitResult, MicroBatches
 from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.batch_fields import UNKNOWN_ROWS
+from storage_engine.protocol.apis.micro_batch_fields import UNKNOWN_ROWS
 
 logger = logging.getLogger(__name__)
 

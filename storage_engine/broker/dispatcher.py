@@ -54,7 +54,7 @@ class Dispatcher:
             for key, versions in {**SERVED_RANGES, **OWN_RANGES}.items()
             if key in set(table)
         }
-        """The APIs that clients are told of, with their versions."""
+        """The APIs that ApiVersions names to clients, with their versions."""
         self._versions = _versions_response(self.advertised)
 
     def __call__(self, connection: Connection, frame: memoryview) -> None:

@@ -1,4 +1,4 @@
-"""How a broker's interpreter collects garbage: seldom in full, as the loop stands still meanwhile.
+"""Has the interpreter collect garbage in full only seldom, since the loop stands still meanwhile.
 
 Rule: what a request needs is freed as it ends, since nothing of it knows itself in a cycle (tested
 for every API); the collector is there for what nobody foresaw. A full collection looks at all that

@@ -221,7 +221,7 @@ def _zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:
 
 
 def _max_connections(config: BrokerConfig) -> int:
-    """As set, else what the limit of open files allows beside the logs."""
+    """The setting, else as many as the limit of open files allows beside the logs."""
     limit = descriptor_limit()
     room = most_connections(limit, pool_limit(limit))
     wanted = config.optional_integer("max.connections")

@@ -40,7 +40,7 @@ _API_KEY_AT = SIZE_BYTES + 1
 
 
 class _Habit:
-    """What is known of a connection's produce requests."""
+    """The pattern of a connection's produce requests, and how useful it was."""
 
     __slots__ = ("misses", "pattern", "rest")
 

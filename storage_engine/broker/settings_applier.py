@@ -43,13 +43,13 @@ class SettingsApplier:
         self._on_broker_changed = on_broker_changed
 
     def known(self) -> Iterator[ConfigEntity]:
-        """Whose settings this broker uses."""
+        """The entities whose settings this broker uses."""
         yield from self._sources
         for topic in self._topics.known():
             yield ConfigEntity.topic(topic)
 
     def take(self, entity: ConfigEntity, settings: Mapping[str, str]) -> None:
-        """What is set for the entity now."""
+        """Take the settings that stand for the entity now."""
         if entity.kind is EntityKind.TOPIC:
             self._take_topic(entity.name, settings)
         elif entity in self._sources:

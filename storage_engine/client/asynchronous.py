@@ -164,16 +164,16 @@ class Completions:
     def __init__(self) -> None:
         self._done: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
         # It was told, and has not looked yet.
-        self._told = False
+        self._notified = False
 
     def awaitable(self, future: "Future[Result]") -> "asyncio.Future[Result]":
         """To cancel it does nothing to `future`."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Result] = loop.create_future()
-        future.add_done_callback(lambda done: self._tell(loop, waiting, done))
+        future.add_done_callback(lambda done: self._notify(loop, waiting, done))
         return waiting
 
-    def _tell(
+    def _notify(
         self,
         loop: asyncio.AbstractEventLoop,
         waiting: "asyncio.Future[Any]",
@@ -181,15 +181,15 @@ class Completions:
     ) -> None:
         """In whatever thread."""
         self._done.append((waiting, done))
-        if not self._told:
-            self._told = True
+        if not self._notified:
+            self._notified = True
             # Closed: nobody waits any more.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
         # Before it looks: what is done from now on tells again.
-        self._told = False
+        self._notified = False
         while self._done:
             waiting, done = self._done.popleft()
             if waiting.cancelled():

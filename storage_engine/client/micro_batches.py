@@ -49,7 +49,7 @@ from storage_engine.core.transactions.sink_names import (
 )
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis import abort_members, batch_heartbeat, commit_batch, join_batch
-from storage_engine.protocol.apis.batch_fields import (
+from storage_engine.protocol.apis.micro_batch_fields import (
     FIRST_WITH_RUNS,
     UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,

@@ -7,7 +7,7 @@ is kept and how far the dead-letter topic is done move in one commit, or not at 
 A chunk of a partition is one micro-batch: selected letters go to their origin, the others to the
 end of their own partition, because one offset per partition says what is done. Nothing behind the
 last selected letter of a partition is touched. A run that is killed leaves a chunk open, which the
-next run's first commit sweeps. Source: document 004, 5.2.5; R-SPARK2.
+next run's first commit sweeps. Source: R-SPARK2.
 """
 
 import itertools
@@ -78,7 +78,7 @@ class LetterReplay:
             for records in self._read(tp, self._ends[tp]):
                 letters = _letters(records)
                 mask = self._mask(letters, survey.selected)
-                survey.note(tp, records.offsets, letters, mask)
+                survey.count(tp, records.offsets, letters, mask)
         for topic in sorted({topic for topic, _ in survey.kinds}):
             self._cluster.topic(topic)
         return survey

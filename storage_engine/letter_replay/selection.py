@@ -1,7 +1,6 @@
-"""Which dead letters are meant, and what there are. Its one rule: judged by their headers alone,
-whole columns at a time.
+"""Selects dead letters, and counts those that wait.
 
-Source: document 004, 5.2.5.
+Rule: letters are selected by their headers alone, whole columns at a time.
 """
 
 from collections import Counter
@@ -27,30 +26,32 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterSelection:
-    """All that is given must hold."""
+    """A letter is selected when all conditions that are given hold."""
 
     topics: frozenset[str] = frozenset()
-    """Of origin; empty: any."""
+    """Topics that letters came from; empty: any."""
     since_ms: int | None = None
-    """Of the origin's timestamp, inclusive."""
+    """Bound of the timestamp that the record had in its topic, inclusive."""
     until_ms: int | None = None
-    """Of the origin's timestamp, exclusive."""
+    """Bound of the same timestamp, exclusive."""
     reason: str | None = None
-    """A regular expression that is found in the reason."""
+    """A regular expression that must be found in the reason."""
 
     def mask(self, letters: Letters) -> Mask:
-        """Per letter. One that does not say where it came from is never meant. ConfigError for a
-        wrong regular expression."""
-        meant = letters.complete
+        """Whether each letter is selected. A letter that does not say where it came from never is.
+        ConfigError for a wrong regular expression."""
+        selected = letters.complete
         if self.topics:
-            meant = pc.and_(meant, pc.is_in(letters.topics, pa.array(sorted(self.topics))))
+            selected = pc.and_(selected, pc.is_in(letters.topics, pa.array(sorted(self.topics))))
         if self.since_ms is not None:
-            meant = pc.and_(meant, pc.greater_equal(letters.timestamps_ms, self.since_ms))
+            selected = pc.and_(selected, pc.greater_equal(letters.timestamps_ms, self.since_ms))
         if self.until_ms is not None:
-            meant = pc.and_(meant, pc.less(letters.timestamps_ms, self.until_ms))
+            selected = pc.and_(selected, pc.less(letters.timestamps_ms, self.until_ms))
         if self.reason is not None:
-            meant = pc.and_(meant, _found(letters.reasons, self.reason))
-        return np.asarray(pc.fill_null(meant, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+            selected = pc.and_(selected, _found(letters.reasons, self.reason))
+        return np.asarray(
+            pc.fill_null(selected, False).to_numpy(zero_copy_only=False), dtype=np.bool_
+        )
 
 
 def _found(reasons: Any, pattern: str) -> Any:
@@ -63,19 +64,19 @@ def _found(reasons: Any, pattern: str) -> Any:
 
 @dataclass(slots=True, kw_only=True)
 class Survey:
-    """What waits in a dead-letter topic."""
+    """Counts of the letters that wait in a dead-letter topic."""
 
     waiting: int = 0
     selected: int = 0
     without_origin: int = 0
     """Letters that nobody can send back."""
     last_selected: dict[TopicPartition, int] = field(default_factory=dict)
-    """By partition of the dead-letter topic, its offset."""
+    """By partition of the dead-letter topic, the offset of the last selected letter."""
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     """How many are selected, by topic of origin and reason."""
 
-    def note(self, tp: TopicPartition, offsets: Any, letters: Letters, mask: Mask) -> None:
-        """Letters of one partition, in their order."""
+    def count(self, tp: TopicPartition, offsets: Any, letters: Letters, mask: Mask) -> None:
+        """Count letters of one partition, in their order."""
         self.waiting += len(mask)
         self.without_origin += len(mask) - (pc.sum(letters.complete).as_py() or 0)
         found = np.flatnonzero(mask)
@@ -93,5 +94,5 @@ class Survey:
 
 
 def first_of(mask: Mask, limit: int) -> Mask:
-    """The same for the first `limit` that are meant."""
+    """The first `limit` of the selected letters."""
     return mask & (np.cumsum(mask) <= limit)

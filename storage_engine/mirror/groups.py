@@ -48,12 +48,12 @@ class MirroredGroups:
         pattern: re.Pattern[str],
         target: str,
         sources: Mapping[str, str],
-        tell: Tell,
+        report: Tell,
     ) -> None:
         """`target` and `sources`, these by name: bootstrap servers."""
         self._mirror = mirror
         self._pattern = pattern
-        self._tell = tell
+        self._report = report
         self._target = Cluster(target, deadline_ms=DEADLINE_MS)
         self._sources = {
             name: Cluster(servers, deadline_ms=DEADLINE_MS) for name, servers in sources.items()
@@ -73,13 +73,13 @@ class MirroredGroups:
                     and self._pattern.fullmatch(each.group)
                 ]
             except HeadraceError as error:
-                self._tell(f"groups of {source}: {error}")
+                self._report(f"groups of {source}: {error}")
                 continue
             for group in groups:
                 try:
                     count = self._sync(source, cluster, group)
                 except HeadraceError as error:
-                    self._tell(f"group '{group}' of {source}: {error}")
+                    self._report(f"group '{group}' of {source}: {error}")
                     continue
                 if count:
                     moved.append(SyncedGroup(source, group, count))

@@ -119,7 +119,7 @@ class Mirror(Closing):
     """One process's work; `start` it, then `step` again and again, `close` it in the end."""
 
     def __init__(
-        self, target: Cluster, sources: Mapping[str, Cluster], config: MirrorConfig, tell: Tell
+        self, target: Cluster, sources: Mapping[str, Cluster], config: MirrorConfig, report: Tell
     ) -> None:
         progress_topic = PROGRESS_PREFIX + config.name
         if (problem := topic_name_problem(progress_topic)) is not None:
@@ -127,8 +127,8 @@ class Mirror(Closing):
         self.config = config
         self.progress = MirrorProgress()
         self._target = target
-        self._tell = tell
-        self._sources = {name: MirrorSource(name, each, tell) for name, each in sources.items()}
+        self._report = report
+        self._sources = {name: MirrorSource(name, each, report) for name, each in sources.items()}
         self._progress_partition = TopicPartition(progress_topic, 0)
         self._transactions = ProducerTransactions(
             target,
@@ -395,7 +395,7 @@ class Mirror(Closing):
         try:
             self._transactions.end(commits=False)
         except HeadraceError as error:
-            self._tell(f"what was not committed ends with its time limit: {error}")
+            self._report(f"what was not committed ends with its time limit: {error}")
 
 
 def _delivered(

@@ -43,12 +43,12 @@ class SourceShrunkError(HeadraceError):
 class MirrorSource:
     """`name` is how the operator calls it."""
 
-    def __init__(self, name: str, cluster: Cluster, tell: Tell) -> None:
+    def __init__(self, name: str, cluster: Cluster, report: Tell) -> None:
         self.name = name
         self.cluster = cluster
         self.skipped = 0
         """Offsets that retention, or somebody's command, has deleted before they were copied."""
-        self._tell = tell
+        self._report = report
         self._positions: dict[TopicPartition, int] = {}
         self._topic_ids: dict[str, UUID] = {}
         self._jumped: dict[TopicPartition, int] = {}
@@ -69,7 +69,7 @@ class MirrorSource:
             except HeadraceError as error:
                 self._raise_if_final(error)
                 self._away_until_ms = monotonic_ms() + AWAY_MS
-                self._tell(f"{self.name} is asked again in {AWAY_MS // 1000} s: {error}")
+                self._report(f"{self.name} is asked again in {AWAY_MS // 1000} s: {error}")
             else:
                 self._has_answered = True
                 self._topics = {
@@ -109,7 +109,7 @@ class MirrorSource:
             except HeadraceError as error:
                 self._raise_if_final(error)
                 self._ends_due_ms = monotonic_ms() + AWAY_MS
-                self._tell(f"lag of {self.name}: {error}")
+                self._report(f"lag of {self.name}: {error}")
         return {tp: self._ends.get(tp, offset) for tp, offset in self._positions.items()}
 
     @property
@@ -152,7 +152,7 @@ class MirrorSource:
             if is_gone(error):
                 raise
             self._raise_if_final(error)
-            self._tell(f"{self.name}: {error}")
+            self._report(f"{self.name}: {error}")
             return []
         for fetched in found:
             self._positions[fetched.tp] = fetched.next_offset
@@ -165,7 +165,7 @@ class MirrorSource:
                 "source has lost records (an unclean election?); delete the topic in the target to "
                 "copy it anew"
             )
-        self._tell(
+        self._report(
             f"{tp} of {self.name}: offsets {offset} to {start - 1} were deleted in the source "
             "before they were copied"
         )

@@ -1,4 +1,4 @@
-"""Takes up connections from listening sockets. Its one rule: what it can't take waits in the
+"""Takes up connections from listening sockets. Rule: what it can't take waits in the
 system's queue, and costs nothing meanwhile.
 
 The loops' own servers do not keep that: asyncio's tries a thousand times in a row and writes a

@@ -185,7 +185,7 @@ _REST_OF_FRAME_MS = 30_000
 
 
 class Readable(Protocol):
-    """What can be waited for: a connection, or a `Waker`."""
+    """A connection or a `Waker`, as something to wait for."""
 
     @property
     def has_buffered(self) -> bool: ...

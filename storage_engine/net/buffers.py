@@ -1,6 +1,6 @@
 """Memory for large frames, used again once nobody looks at it any more.
 
-Rule: a buffer is handed out again only when no view of it is left, which its reference count tells;
+Rule: a buffer is handed out again only when no view of it is left, which its reference count shows;
 so a frame that somebody still holds is never overwritten.
 """
 
@@ -13,7 +13,7 @@ from storage_engine.net.limits import IOV_BUFFERS, POOLED_BYTES, WRITE_PIECE_BYT
 
 Buffer = bytes | bytearray | memoryview
 Piece = Buffer | LogSlice
-"""What a response is made of."""
+"""A piece of a response."""
 
 ResponseBuffers = Sequence[Piece]
 
@@ -25,8 +25,8 @@ def _references(buffers: list[mmap.mmap], index: int) -> int:
 
 
 _FREE_REFERENCES = _references([mmap.mmap(-1, 1)], 0)
-"""What `_references` tells of a buffer that only its list knows; measured, since it is not the same
-in every Python."""
+"""The result of `_references` for a buffer that only its list knows; measured, since it is not the
+same in every Python."""
 
 
 class BufferPool:
@@ -132,7 +132,7 @@ def gather(pieces: list[Piece]) -> tuple[list[Buffer], int, list[Piece]]:
 
 
 def after(views: list[Buffer], written: int) -> list[Buffer]:
-    """What is left of `views` when their first `written` bytes are gone."""
+    """The rest of `views` after their first `written` bytes."""
     for index, view in enumerate(views):
         if written < len(view):
             return [memoryview(view)[written:], *views[index + 1 :]]

@@ -131,7 +131,7 @@ class Connection(FrameProtocol):
         self._closed = False
         self._reading = True
         self.memo: object = None
-        """What the handler of runs wants to know when the next one comes."""
+        """What the handler of runs keeps about the connection from one run to the next."""
         self.active = True
         self.number = next(_numbers)
         """In the order in which connections were opened."""
@@ -229,7 +229,7 @@ class Connection(FrameProtocol):
         self._server.lost(self)
 
     def eof_received(self) -> bool:
-        """The client is gone, as far as a server can tell: what waits for an answer waits in
+        """The client is gone, as far as a server can know: what waits for an answer waits in
         vain."""
         self.shut()
         return not self.idle

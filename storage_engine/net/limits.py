@@ -64,7 +64,7 @@ ACCEPT_PAUSE_MS = 100
 connection ends, and the system's queue holds who waits."""
 
 TELL_AGAIN_MS = 10_000
-"""How long the log does not say again that connections are refused, or wait."""
+"""How long the same message about refused or waiting connections is not logged again."""
 
 DESCRIPTORS_RESERVED = 64
 """For what is neither a client nor a file that the log keeps open: libraries, the log, ZooKeeper,
@@ -80,7 +80,7 @@ def most_connections(descriptor_limit: int, descriptors_of_logs: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """What clients may take from one server."""
+    """The limits of what clients may take from one server."""
 
     request_max_bytes: int = 100 * 1024 * 1024
     """`socket.request.max.bytes`: a frame that announces more closes its connection."""

@@ -73,7 +73,7 @@ class Server:
         self._joining: set[asyncio.Task[None]] = set()
         """Connections that the loop is making a transport for."""
         self._refused = 0
-        """Connections above `max.connections` that the log has not told of."""
+        """Connections above `max.connections` that are not logged yet."""
         self._released: list[Connection] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Ends another thread's wait for connections. Its one rule: a wake is kept until it is cleared."""
+"""Ends another thread's wait for connections. Rule: a wake is kept until it is cleared."""
 
 import os
 
@@ -23,7 +23,7 @@ class Waker:
         os.eventfd_write(self._descriptor, 1)
 
     def clear(self) -> None:
-        """As if nobody had woken."""
+        """Forget all wakes so far."""
         try:
             os.eventfd_read(self._descriptor)
         except BlockingIOError:

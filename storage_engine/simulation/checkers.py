@@ -81,6 +81,8 @@ class Checker:
         self._registered_since: dict[int, int] = {}
         """Of brokers that lost their power and have registered since: the incarnation that they say
         was the first."""
+        self._knows_itself: set[int] = set()
+        """Those of them that have heard of a registration, and so have kept its number."""
         self._lives: dict[ProcessLoop, _Life] = {}
         self._controller_epoch = 0
         self._lost_power: set[int] = set()
@@ -130,6 +132,7 @@ class Checker:
         """Its logs may end earlier from now on."""
         self._lost_power.add(broker.id)
         self._registered_since.pop(broker.id, None)
+        self._knows_itself.discard(broker.id)
         for record in self.records.values():
             if record.partition.topic not in self._durable:
                 record.lose_power(broker.id)
@@ -157,6 +160,8 @@ class Checker:
         if life is None or not life.broker.serving:
             return
         broker = life.broker
+        if broker.id in self._registered_since and broker.broker_epoch >= 0:
+            self._knows_itself.add(broker.id)
         brokers = broker.metadata.brokers
         if brokers is not life.brokers_known:
             life.brokers_known = brokers
@@ -365,7 +370,13 @@ class Checker:
         node = self._cluster.zookeeper.nodes[BrokerIdZNode.path(broker)]
         if broker in self._lost_power and self._lives_in(broker, node.owner):
             epoch = BrokerIdZNode.decode(broker, data).tail_lost_epoch
-            self._registered_since[broker] = node.czxid if epoch == TAIL_LOST_NOW else epoch
+            is_first = epoch == TAIL_LOST_NOW
+            if is_first and broker in self._registered_since and broker not in self._knows_itself:
+                # It was killed before it heard of that registration: it has held nothing since.
+                for record in self.records.values():
+                    if broker in record.assigned and record.partition.topic not in self._durable:
+                        record.cut.add(broker)
+            self._registered_since[broker] = node.czxid if is_first else epoch
 
     def _lives_in(self, broker: int, session: int) -> bool:
         """Whether a session is that of the broker as it is now: a write that was on its way when

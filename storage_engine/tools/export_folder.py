@@ -73,8 +73,8 @@ class ExportFolder:
         begun, splits = _parsed(stored, text)
         if begun != request:
             raise CommandError(
-                f"'{directory}' has another export, {_told(begun)}: ask for the same to go on with "
-                "it, or choose another folder"
+                f"'{directory}' has another export, {_filled_in(begun)}: ask for the same to go on "
+                "with it, or choose another folder"
             )
         return cls(directory, splits)
 
@@ -190,7 +190,7 @@ def _parsed(path: Path, text: str) -> tuple[ExportRequest, list[Split]]:
     return request, splits
 
 
-def _told(request: ExportRequest) -> str:
+def _filled_in(request: ExportRequest) -> str:
     since = "" if request.since_ms is None else f" since {request.since_ms}"
     until = "" if request.until_ms is None else f" until {request.until_ms}"
     return f"of {', '.join(request.topics)}{since}{until}, {request.isolation}"

@@ -53,7 +53,7 @@ def print_results(columns: Sequence[str], results: Sequence[Any], *, as_json: bo
         print_table(columns, [list(row.values()) for row in rows])
 
 
-def tell(line: str) -> None:
+def report_line(line: str) -> None:
     """One line of progress to stderr, at once."""
     print(printable(line), file=sys.stderr, flush=True)
 

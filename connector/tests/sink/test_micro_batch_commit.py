@@ -12,7 +12,7 @@ from connector.sink.micro_batch_commit import commit_micro_batch
 from connector.sink.task_attempt import TaskAttemptResult
 from storage_engine.client.micro_batches import CommitOutcome, CommitResult
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.protocol.apis.batch_fields import CommittedBy
+from storage_engine.protocol.apis.micro_batch_fields import CommittedBy
 
 BATCH = MicroBatchId(sink="s", query="q", batch=0)
 OPTIONS = parse_sink_options({"bootstrap.servers": "h:1", "topic": "t"})

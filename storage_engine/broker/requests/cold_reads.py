@@ -4,7 +4,7 @@
          -> cold -> a thread brings the bytes into the page cache -> read again -> answer
 
 Rule: the event loop never waits for a disk to read what a fetch sends. A cold fetch is read anew
-when its bytes have come, so that it tells what is true then: the present high watermark, another
+when its bytes have come, so that it says what is true then: the present high watermark, another
 leader, or a failed folder. The answers of its connection keep their order. Source: R-NET1, R-LOG5.
 """
 
@@ -16,7 +16,7 @@ from typing import TypeGuard
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.requests.fetch_reads import FetchRead, FetchReader
+from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
 from storage_engine.broker.unexpected import guarded
 from storage_engine.core.errors import LogBusyError, LogStorageError
 from storage_engine.core.ids import TopicPartition
@@ -60,7 +60,7 @@ class ColdReads:
     """Answers fetches once their bytes are in the page cache."""
 
     def __init__(
-        self, background: Background, *, reader: FetchReader, replicas: ReplicaManager
+        self, background: Background, *, reader: PartitionReader, replicas: ReplicaManager
     ) -> None:
         self._background = background
         self._reader = reader
@@ -116,7 +116,7 @@ class ColdReads:
                 _keep_warm(read)
                 fetch.respond(read)
                 return
-            # Their logs have failed just now, which the next read tells.
+            # Their logs have failed just now, which the next read reports.
 
     def _jobs(self, read: FetchRead) -> tuple[_Jobs, bool]:
         """What makes it warm, and whether there can't be a job for some now. Logs for which there

@@ -16,7 +16,7 @@ class Awaited(Protocol):
 
     @property
     def waiters(self) -> WaitList:
-        """Where somebody wakes it when it may be settled."""
+        """The list that is woken when it may be settled."""
         ...
 
     def look(self) -> bool:

@@ -24,15 +24,15 @@ class AwaitedDeletion:
         required_offset: int,
         live: Callable[[], Container[int]],
     ) -> None:
-        """`live` tells which brokers live at present."""
+        """`live` gives the brokers that live at present."""
         self.partition = partition
         self._live = live
         self.required_offset = required_offset
-        """Where all replicas shall begin."""
+        """The offset at which all replicas are to begin."""
         self.code: ErrorCode | None = None
         """None while it has to wait."""
         self.low_watermark = -1
-        """Where the last of the live replicas begins."""
+        """The start offset of that live replica which begins first."""
 
     @property
     def waiters(self) -> WaitList:

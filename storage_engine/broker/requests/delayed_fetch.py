@@ -9,7 +9,7 @@ from collections.abc import Callable
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.requests.fetch_reads import FetchRead, FetchReader, has_news
+from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader, has_news
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
@@ -79,7 +79,7 @@ class DelayedFetch:
         request: FetchRequest,
         read: FetchRead,
         *,
-        reader: FetchReader,
+        reader: PartitionReader,
         replicas: ReplicaManager,
         scheduler: Scheduler,
         finish: Callable[[FetchRead | None], None],
@@ -153,7 +153,7 @@ class DelayedFetch:
         if self._is_over():
             return True
         request = self._request
-        # Most of what wakes a follower's fetch is a high watermark that has moved; that is told
+        # Most of what wakes a follower's fetch is a high watermark that has moved, which is sent
         # with other news.
         if request.replica_id >= 0 and not has_news(watched.wanted, watched.partition.current):
             return False
@@ -221,8 +221,8 @@ class WaitingPartitions:
 class FollowerWaits:
     """Followers' fetches that wait here.
 
-    A follower that has just been told to follow more can't wait for the end of its long poll, up to
-    half a second in which acks=all waits for it. It sends a fetch of nothing, and the one that
+    A follower that has just got an order to follow more can't wait for the end of its long poll, up
+    to half a second in which acks=all waits for it. It sends a fetch of nothing, and the one that
     waits is answered.
     """
 
@@ -244,7 +244,7 @@ class FetchWaits:
     """The waiting fetches of one broker."""
 
     def __init__(
-        self, reader: FetchReader, *, replicas: ReplicaManager, scheduler: Scheduler
+        self, reader: PartitionReader, *, replicas: ReplicaManager, scheduler: Scheduler
     ) -> None:
         self._reader = reader
         self._replicas = replicas

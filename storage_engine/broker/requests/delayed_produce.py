@@ -28,9 +28,10 @@ class AwaitedAppend:
     ) -> None:
         self.partition = partition
         self.leader = partition.leader
-        """Of the append; whoever leads after another broker did may have something else there."""
+        """The leader at the time of the append; a later one may have something else at these
+        offsets."""
         self.responses = responses
-        """Of the request; an error replaces the one of this partition."""
+        """The responses of the request; an error replaces the one of this partition."""
         self.required_offset = required_offset
         """The end offset that answers it: one above the last offset appended."""
         self.index = index

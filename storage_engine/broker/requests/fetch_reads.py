@@ -1,8 +1,8 @@
 """Reads the partitions of a fetch, once: what a leader has for a consumer or a follower right now.
 
 Rule: records never pass through Python; a read hands on a LogSlice. Consumers see what lies below
-the high watermark, with read_committed below the last stable offset, and are told which
-transactions of it were aborted; followers see the whole log, after the check that theirs does not
+the high watermark, with read_committed below the last stable offset, and get the transactions
+of it that were aborted; followers see the whole log, after the check that theirs does not
 diverge. Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-392,
 KIP-595.
 """
@@ -42,14 +42,13 @@ class FetchRead:
         self.partitions: list[FetchPartitionResponse] = []
         self.bytes_readable = 0
         self.failed = False
-        """An error, a divergence or another replica to read from: answer now (document 001,
-        condition 4)."""
+        """An error, a divergence or another replica to read from: answer now."""
         self.cold: list[tuple[HostedPartition, ColdBytesError, int]] = []
         """Where the beginning or end of what there is could not be found yet, and the bytes
         wanted."""
 
 
-class FetchReader:
+class PartitionReader:
     """Reads for FetchRequests."""
 
     def __init__(
@@ -67,7 +66,7 @@ class FetchReader:
         """(broker id, incarnation) -> whether that is the one registered, and not leaving (as which
         it would call itself another, see `leaving`)."""
         self._on_damage = on_damage
-        """Hears of a partition led here of which a follower got bad bytes, and from where on."""
+        """Called with a partition led here of which a follower got bad bytes, and their offset."""
         self._rack_reads = rack_reads
         """None: consumers read from leaders only."""
 
@@ -104,9 +103,9 @@ class FetchReader:
                 result.room = max(0, result.room - size)
 
     def note_progress(self, request: FetchRequest) -> None:
-        """A follower's fetch tells what it holds. Done once per request, before the first read.
+        """Take from a follower's fetch what it holds; once per request, before the first read.
 
-        Only the registered incarnation of a broker can tell that: what anybody else says in its
+        Only the registered incarnation of a broker can say that: what anybody else says in its
         name could have records acknowledged that no replica holds.
         """
         if request.replica_id < 0:
@@ -138,7 +137,7 @@ class FetchReader:
                 )
 
     def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:
-        """What a follower is about to get; some of it may be under a throttle."""
+        """Count what a follower is about to get; some of it may be under a throttle."""
         if request.replica_id < 0:
             return
         for answer in answers:

@@ -7,8 +7,9 @@
     id, n > 0           only what has changed since request n - 1, and what is forgotten
 
 Rule: a partition is left out of an answer only if its client knows all that it would say: it was
-not named in this request, has no records and no error, and its watermarks are as last told. When
-slots or memory are used up, a request is answered without a session. Source: KIP-227, R-NET3.
+not named in this request, has no records and no error, and its watermarks are those of the last
+answer. When slots or memory are used up, a request is answered without a session. Source: KIP-227,
+R-NET3.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,12 +35,12 @@ EVICTION_MS = 120_000
 one. Kafka's min.incremental.fetch.session.eviction.ms, which is no setting there either."""
 
 REMEMBERED_PARTITIONS_MAX = 200_000
-"""Of all sessions together, some 400 bytes each: slots alone would not bound the memory, because
-one request may name a million partitions."""
+"""All sessions together may have so many, of some 400 bytes each: slots alone would not bound the
+memory, because one request may name a million partitions."""
 
 SESSION_PARTITIONS_MAX = 20_000
-"""Of one session: to remember so many takes ten milliseconds. A client that fetches more is served
-without a session."""
+"""One session may have so many: to remember them takes ten milliseconds. A client that fetches more
+is served without a session."""
 
 Key = tuple[str, int]
 
@@ -47,11 +48,11 @@ Key = tuple[str, int]
 class _Remembered:
     """One partition of a session."""
 
-    __slots__ = ("told", "wanted")
+    __slots__ = ("sent", "wanted")
 
     def __init__(self, wanted: FetchPartition) -> None:
         self.wanted = wanted
-        self.told: tuple[int, int, int] | None = None
+        self.sent: tuple[int, int, int] | None = None
         """High watermark, last stable offset and log start as the client knows them; None: it is
         to be answered in any case."""
 
@@ -64,7 +65,7 @@ class FetchSession:
     def __init__(self, session_id: int, *, is_follower: bool, now_ms: int) -> None:
         self.session_id = session_id
         self.epoch = FULL_EPOCH + 1
-        """That of the next request."""
+        """The epoch of the next request."""
         self.is_follower = is_follower
         self.created_ms = now_ms
         self.partitions: dict[Key, _Remembered] = {}
@@ -87,7 +88,7 @@ class FetchSession:
                 partitions[key] = _Remembered(wanted)
             else:
                 remembered.wanted = wanted
-                remembered.told = None
+                remembered.sent = None
 
     def wanted(self) -> list[FetchPartition]:
         """All partitions, those that were served last at the end."""
@@ -102,21 +103,21 @@ class FetchSession:
         for answer in answers:
             key = answer.topic, answer.partition
             remembered = partitions[key]
-            told = answer.high_watermark, answer.last_stable_offset, answer.log_start_offset
+            watermarks = answer.high_watermark, answer.last_stable_offset, answer.log_start_offset
             if answer.records:
                 # To the end: a full answer serves the others first next time.
                 partitions[key] = partitions.pop(key)
                 self._wanted = None
             elif (
-                remembered.told == told
+                remembered.sent == watermarks
                 and not answer.error_code
                 and answer.diverging_epoch is None
                 and answer.preferred_read_replica < 0
             ):
                 continue
             is_error = answer.error_code or answer.diverging_epoch is not None
-            # What failed is told again as long as it fails, and once when it is over.
-            remembered.told = None if is_error else told
+            # A failure is sent again as long as it lasts, and its end once.
+            remembered.sent = None if is_error else watermarks
             news.append(answer)
         return news
 
@@ -133,7 +134,7 @@ class SessionFetch:
         opener: "FetchSessions | None" = None,
     ) -> None:
         self.request = request
-        """As if the client had named everything."""
+        """The request as if the client had named everything."""
         self._session = session
         self._epoch = 0 if session is None else session.epoch
         self._opener = opener
@@ -197,7 +198,7 @@ class FetchSessions:
         if session.epoch != epoch:
             code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
             return FetchResponse((), int(code), request.session_id)
-        # A fetch of this session that waits may tell no news of what it has then.
+        # A fetch of this session that still waits may bring no news of it.
         session.epoch = epoch_after(epoch)
         before = len(session.partitions)
         session.update(request.partitions, request.forgotten)

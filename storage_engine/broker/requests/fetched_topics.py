@@ -17,7 +17,7 @@ from storage_engine.protocol.apis.fetch import (
 )
 
 UNKNOWN = ""
-"""The name of a topic that no broker has told of."""
+"""The name of a topic that this broker does not know."""
 
 
 def with_names(metadata: MetadataCache, request: FetchRequest) -> FetchRequest:
@@ -50,7 +50,7 @@ def with_ids(
 def nodes_of(
     metadata: MetadataCache, answers: Sequence[FetchPartitionResponse]
 ) -> tuple[FetchNode, ...]:
-    """Where the leaders listen to which answers send the client on."""
+    """The addresses of the leaders to which the answers send the client on."""
     leaders = {answer.current_leader[0] for answer in answers if answer.current_leader is not None}
     if not leaders:
         return ()

@@ -46,8 +46,8 @@ OnOutcome = Callable[[Any, Exception | None], None]
 """Gets a result, or the error instead."""
 
 
-class Client(Protocol):
-    """Whose work it is: a `Call`, as this module needs it."""
+class LongRequest(Protocol):
+    """A request with long work, as this module needs it: an `ApiCall`."""
 
     def hold(self) -> None:
         """No further request of its connection is taken up until `release`."""
@@ -71,10 +71,10 @@ class Client(Protocol):
 
 
 class _Job:
-    __slots__ = ("client", "error", "steps", "value")
+    __slots__ = ("error", "request", "steps", "value")
 
-    def __init__(self, client: Client, steps: Steps) -> None:
-        self.client = client
+    def __init__(self, request: LongRequest, steps: Steps) -> None:
+        self.request = request
         self.steps = steps
         # What the yield that it stands at is to give back, or to raise.
         self.value: Any = None
@@ -82,7 +82,7 @@ class _Job:
 
 
 class LongWork:
-    """Of one broker."""
+    """The long work of one broker."""
 
     def __init__(
         self, scheduler: Scheduler, background: Background, work_ns: Callable[[], int]
@@ -94,34 +94,34 @@ class LongWork:
         self._running: deque[_Job] = deque()
         self._admitted = 0
         """Decoded requests that are worked on, whether it is their turn or a thread's."""
-        self._waiting: deque[tuple[Client, Callable[[], Steps]]] = deque()
+        self._waiting: deque[tuple[LongRequest, Callable[[], Steps]]] = deque()
         """Requests that are not decoded yet."""
         self._beside: deque[tuple[Callable[[], Any], OnOutcome]] = deque()
         self._is_beside = False
         self._is_scheduled = False
 
-    def run(self, client: Client, steps: Steps) -> None:
+    def run(self, request: LongRequest, steps: Steps) -> None:
         """Work on `steps`: now, and in later turns where that takes too long."""
-        job = _Job(client, steps)
+        job = _Job(request, steps)
         if self._advance(job, INLINE_NS):
             self._admitted += 1
-            client.is_long = True
-            client.hold()
+            request.is_long = True
+            request.hold()
             self._go_on(job)
 
     def run_later(
-        self, client: Client, begin: Callable[[], Steps], *, is_urgent: bool = False
+        self, request: LongRequest, begin: Callable[[], Steps], *, is_urgent: bool = False
     ) -> None:
         """Work on a request that is not decoded yet, when it is its turn. `is_urgent`: it waits for
         no client, as do orders of the controller and fetches of followers."""
-        client.is_long = True
-        client.is_urgent = is_urgent
-        client.hold()
+        request.is_long = True
+        request.is_urgent = is_urgent
+        request.hold()
         if is_urgent and self._admitted < URGENT_MAX:
             self._admitted += 1
-            self._go_on(_Job(client, begin()))
+            self._go_on(_Job(request, begin()))
         else:
-            self._waiting.append((client, begin))
+            self._waiting.append((request, begin))
             self._admit()
 
     def beside(
@@ -156,12 +156,12 @@ class LongWork:
 
     def _admit(self) -> None:
         while self._waiting and self._admitted < RUNNING_MAX:
-            client, begin = self._waiting.popleft()
-            if client.is_gone:
-                client.release()
+            request, begin = self._waiting.popleft()
+            if request.is_gone:
+                request.release()
                 continue
             self._admitted += 1
-            self._go_on(_Job(client, begin()))
+            self._go_on(_Job(request, begin()))
 
     def _go_on(self, job: _Job) -> None:
         self._running.append(job)
@@ -186,37 +186,37 @@ class LongWork:
         end_ns = work_ns() + most_ns
         steps = job.steps
         try:
-            while not job.client.is_gone:
+            while not job.request.is_gone:
                 error, job.error = job.error, None
                 value, job.value = job.value, None
                 wanted = steps.throw(error) if error is not None else steps.send(value)
                 if wanted is not None:
                     if not is_admitted:
                         self._admitted += 1
-                        job.client.hold()
-                    told = partial(self._told, job)
-                    self.beside(wanted, told, is_urgent=job.client.is_urgent)
+                        job.request.hold()
+                    on_result = partial(self._on_result, job)
+                    self.beside(wanted, on_result, is_urgent=job.request.is_urgent)
                     return False
                 if work_ns() >= end_ns:
                     return True
             steps.close()
         except StopIteration:
             pass
-        except Exception as failure:  # noqa: BLE001 - the client's connection tells it, with its trace
-            job.client.failed(failure)
+        except Exception as failure:  # noqa: BLE001 - logged with its trace where the connection is closed
+            job.request.failed(failure)
         if is_admitted:
             self._admitted -= 1
-            job.client.release()
+            job.request.release()
             self._admit()
         return False
 
-    def _told(self, job: _Job, value: Any, error: Exception | None) -> None:
+    def _on_result(self, job: _Job, value: Any, error: Exception | None) -> None:
         job.value, job.error = value, error
         self._go_on(job)
 
 
 def _outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
-    """What work gives or raises: also what a thread is not expected to raise comes back."""
+    """The result of `work`, or what it raises, even if no thread is expected to raise it."""
     try:
         return work(), None
     except Exception as error:  # noqa: BLE001 - raised again at the step that waits for it

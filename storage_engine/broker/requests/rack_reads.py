@@ -5,10 +5,10 @@
     replica 3 can't serve it (any more)         -> NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE:
                                                    the consumer returns to the leader
 
-Rule: a follower serves only while it is surely in sync: in the ISR as the controller last told, in
-touch with its leader and with ZooKeeper. It never says that an offset is out of range: only the
-leader knows, and a client that believes a follower would start over. Source: KIP-392, R-REP4,
-R-REP5.
+Rule: a follower serves only while it is surely in sync: in the ISR by the controller's last
+metadata, in touch with its leader and with ZooKeeper. It never says that an offset is out of range:
+only the leader knows, and a client that believes a follower would start over. Source: KIP-392,
+R-REP4, R-REP5.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ NO_PREFERENCE = -1
 
 
 class RackReads:
-    """Who of a partition's replicas answers a consumer that has said its rack."""
+    """Chooses the replica that answers a consumer which names its rack."""
 
     def __init__(
         self,

@@ -118,7 +118,7 @@ class BrokerConfig:
         return value
 
     def items(self, key: str) -> tuple[str, ...]:
-        """Of a list; none when it is not set."""
+        """The items of a list; none when it is not set."""
         value = self._values[key]
         assert value is None or isinstance(value, tuple), key
         return value or ()

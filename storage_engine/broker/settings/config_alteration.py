@@ -1,4 +1,4 @@
-"""What the settings of a topic or broker become by a change: pure.
+"""The settings of a topic or broker after a change: pure functions.
 
 Rule: only what the change names is checked, so that a stored value that is no longer possible
 hinders no other change and can be taken away. Source: KIP-339 (operations), KIP-226 (brokers).
@@ -16,7 +16,7 @@ from storage_engine.core.settings.setting import Setting, SettingType, SettingVa
 
 
 class Operation(enum.IntEnum):
-    """Of IncrementalAlterConfigs, by the protocol's number."""
+    """The operations of IncrementalAlterConfigs, by the protocol's numbers."""
 
     SET = 0
     DELETE = 1
@@ -40,7 +40,7 @@ class Rules(Protocol):
         ...
 
     def underneath(self, setting: Setting) -> SettingValue:
-        """What counts where the entity sets nothing."""
+        """The values that are in effect where the entity sets nothing."""
         ...
 
     def check_together(self, values: Mapping[str, str]) -> None:
@@ -49,7 +49,7 @@ class Rules(Protocol):
 
 
 class TopicRules:
-    """Of a topic."""
+    """The rules for settings of a topic."""
 
     def __init__(self, broker: DynamicConfig) -> None:
         self._broker = broker

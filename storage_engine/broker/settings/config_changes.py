@@ -1,8 +1,8 @@
-"""Hears of changed settings: watches /config/changes and reads anew what a notification names.
+"""Learns of changed settings: watches /config/changes and reads anew what a notification names.
 
 Rule: the watch is set before anything is read, and after a lost session everything known is read
 again; so a broker that was away, or that heard of a change twice, has what ZooKeeper has. Settings
-that can't be applied are told and left, and everything else goes on. Notifications are taken away
+that can't be applied are logged and left, and everything else goes on. Notifications are taken away
 by whoever has known them for long enough, by its own clock. Source: R-TOOL1.
 """
 
@@ -77,7 +77,7 @@ class ConfigChanges:
                 return
             try:
                 self._take(entity, settings)
-            except Exception as error:  # noqa: BLE001 - whatever it is, who waits is told
+            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are answered
                 unexpected.report(f"settings of {entity} not applied", error)
             done()
 

@@ -1,4 +1,4 @@
-"""What has settings in ZooKeeper: a topic, one broker, or all brokers.
+"""The kinds of entities that have settings in ZooKeeper: a topic, one broker, or all brokers.
 
 Rule: one name for it everywhere: `topics/<topic>`, `brokers/<id>`, `brokers/<default>`, as below
 /config and in notifications.
@@ -41,7 +41,7 @@ class ConfigEntity:
 
     @classmethod
     def parse(cls, path: str) -> "ConfigEntity | None":
-        """Of `topics/<topic>`; None for what this project has no settings for (users, clients)."""
+        """The entity of `topics/<topic>`; None for kinds without settings here (users, clients)."""
         folder, _, name = path.partition("/")
         kinds = {kind.value: kind for kind in EntityKind}
         kind = kinds.get(folder)
@@ -52,7 +52,7 @@ class ConfigEntity:
 
     @classmethod
     def of_resource(cls, resource_type: int, name: str) -> "ConfigEntity":
-        """As requests name it. Raises KafkaError."""
+        """The entity as requests name it. Raises KafkaError."""
         if resource_type == TOPIC_RESOURCE:
             problem = topic_name_problem(name)
             if problem is not None:

@@ -2,8 +2,8 @@
 
 Rule: a change is written only over what it was made from, and in one multi with the notification by
 which the other brokers learn of it: there is never one without the other. (Kafka writes them one
-after the other, and a broker that dies in between leaves a change that nobody hears of.) Source:
-R-TOOL1.
+after the other, and a broker that dies in between leaves a change that no broker learns of.)
+Source: R-TOOL1.
 """
 
 import logging
@@ -34,7 +34,7 @@ class ConfigStore:
         self._metadata_store = metadata_store
 
     def read(self, entity: ConfigEntity, done: Callable[[Mapping[str, str] | None], None]) -> None:
-        """What is set for the entity now; None when ZooKeeper does not answer."""
+        """The settings of the entity; None when ZooKeeper does not answer."""
 
         def on_reply(reply: ZkReply) -> None:
             if reply.is_absent:
@@ -148,7 +148,7 @@ class _Alteration:
 
 
 def _decoded(entity: ConfigEntity, reply: ZkReply) -> Mapping[str, str]:
-    """What can't be read counts as nothing: the next change makes it good."""
+    """The settings in a node; none if it can't be read, and the next change repairs it."""
     try:
         return ConfigZNode.decode(entity.znode_path, reply.data).config
     except ZnodeFormatError as failure:

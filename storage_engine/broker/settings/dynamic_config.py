@@ -2,7 +2,7 @@
 that by what it has for this one.
 
 Rule: only settings that a running broker can honour are overridden (`Setting.changes_live`); what
-is stored and impossible is told in the log and counts as absent. Source: KIP-226.
+is stored and impossible is logged and counts as absent. Source: KIP-226.
 """
 
 import logging
@@ -26,7 +26,7 @@ class SourcedValue(NamedTuple):
 
 
 class DynamicConfig:
-    """What counts now, by the names of `server.properties`."""
+    """The settings that are in effect, by the names of `server.properties`."""
 
     def __init__(self, static: BrokerConfig) -> None:
         self.static = static
@@ -65,7 +65,7 @@ class DynamicConfig:
         return values
 
     def layer(self, source: ConfigSource) -> Mapping[str, SettingValue]:
-        """What is set for this broker, or for all."""
+        """The settings that stand for this broker, or for all."""
         return self._layers[source]
 
     def replace_layer(self, source: ConfigSource, stored: Mapping[str, str]) -> None:

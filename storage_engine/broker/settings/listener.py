@@ -1,6 +1,6 @@
 """`listeners` and `advertised.listeners`: `PLAINTEXT://host:port`.
 
-Rule: a mistake is told in one line that names the setting.
+Rule: the error for a mistake is one line that names the setting.
 """
 
 import re
@@ -56,7 +56,8 @@ def parse_listener(entries: tuple[str, ...], *, key: str) -> Listener:
 
 
 def advertised_for(listener: Listener) -> Listener:
-    """What to advertise when only `listeners` is given: its host, or this machine's name."""
+    """The listener to advertise when only `listeners` is given: its host, or this machine's
+    name."""
     if listener.host in ANY_ADDRESS:
         return Listener(host=socket.gethostname(), port=listener.port)
     return listener

@@ -21,7 +21,7 @@ from storage_engine.log.log_config import LogConfig
 
 
 class BrokerValues(Protocol):
-    """What a broker has for topics without overrides: its file, or what counts at run time."""
+    """A broker's settings for topics without overrides: of its file, or as changed at run time."""
 
     def get(self, key: str) -> SettingValue: ...
 
@@ -30,7 +30,7 @@ class BrokerValues(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """What counts for the partitions of a topic."""
+    """The settings of the partitions of a topic."""
 
     log: LogConfig
     min_insync_replicas: int

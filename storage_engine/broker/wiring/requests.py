@@ -6,7 +6,7 @@ from random import Random
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.requests.cold_reads import ColdReads
 from storage_engine.broker.requests.delayed_fetch import FetchWaits
-from storage_engine.broker.requests.fetch_reads import FetchReader
+from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions
 from storage_engine.broker.requests.long_work import LongWork
 from storage_engine.broker.requests.rack_reads import RackReads
@@ -20,7 +20,7 @@ from storage_engine.core.settings.settings import RACK_AWARE_SELECTORS, REPLICA_
 class RequestParts:
     """Reads and waits."""
 
-    reader: FetchReader
+    reader: PartitionReader
     cold_reads: ColdReads
     fetch_sessions: FetchSessions
     fetch_waits: FetchWaits
@@ -33,7 +33,7 @@ def build_requests(
     """Reads of what the replicas have."""
     manager = replicas.manager
     is_rack_aware = ports.config.get(REPLICA_SELECTOR) in RACK_AWARE_SELECTORS
-    reader = FetchReader(
+    reader = PartitionReader(
         manager,
         is_current=metadata.is_current,
         on_damage=scrubs.report,

@@ -98,7 +98,7 @@ def list_groups(cluster: Cluster) -> list[ListedGroup]:
 
 def describe_group(cluster: Cluster, group: str) -> GroupDescription:
     """KafkaError GROUP_ID_NOT_FOUND where there is none."""
-    coordinator, told = _told_of(cluster, group)
+    coordinator, told = _description_of(cluster, group)
     if told.group_state == _DEAD:
         raise KafkaError(
             f"there is no group '{group}': list the groups to see all",
@@ -118,11 +118,11 @@ def describe_group(cluster: Cluster, group: str) -> GroupDescription:
 
 def group_members(cluster: Cluster, group: str) -> tuple[GroupMember, ...]:
     """None of a group that does not exist."""
-    _, told = _told_of(cluster, group)
+    _, told = _description_of(cluster, group)
     return _members(told)
 
 
-def _told_of(cluster: Cluster, group: str) -> tuple[int, Any]:
+def _description_of(cluster: Cluster, group: str) -> tuple[int, Any]:
     spec, request = api_of(_DESCRIBE_GROUPS)
     coordinator, answer = ask_coordinator(
         cluster,

@@ -134,7 +134,7 @@ class Consumer(Closing):
     def unsubscribe(self) -> None:
         """Leave the group, and read nothing any more."""
         self._check_open()
-        self._let_go(lost=False, commits=self._config.enable_auto_commit)
+        self._release_partitions(lost=False, commits=self._config.enable_auto_commit)
         if self._subscription is not None and self._group is not None:
             self._group.unsubscribe()
         self._subscription, self._caller, self._failure = None, NOBODY, None
@@ -357,7 +357,7 @@ class Consumer(Closing):
         if self._closed:
             return
         try:
-            self._let_go(lost=False, commits=commits, timeout_ms=_CLOSE_MS)
+            self._release_partitions(lost=False, commits=commits, timeout_ms=_CLOSE_MS)
         finally:
             self._closed = True
             if self._group is not None:
@@ -403,7 +403,7 @@ class Consumer(Closing):
             case membership.Release():
                 try:
                     commits = self._config.enable_auto_commit and not change.lost
-                    self._let_go(lost=change.lost, commits=commits)
+                    self._release_partitions(lost=change.lost, commits=commits)
                 finally:
                     assert self._group is not None, "it told of the change"
                     self._group.released()
@@ -419,7 +419,9 @@ class Consumer(Closing):
             case _:
                 self._failure = change.error
 
-    def _let_go(self, *, lost: bool, commits: bool, timeout_ms: int | None = None) -> None:
+    def _release_partitions(
+        self, *, lost: bool, commits: bool, timeout_ms: int | None = None
+    ) -> None:
         """Of all partitions. What can't be committed (within `timeout_ms`) is read again."""
         self._stop_run()
         partitions = sorted(self._positions.assigned)

@@ -152,20 +152,20 @@ class ConsumerCoordinator:
     def subscribe(self, subscription: Subscription) -> None:
         with self._changed:
             self._subscription = subscription
-        self._tell(membership.Subscribed(now_ms=monotonic_ms()))
+        self._send_event(membership.Subscribed(now_ms=monotonic_ms()))
 
     def unsubscribe(self) -> None:
         """Leave the group; no change of the membership comes any more."""
         with self._changed:
             self._has_left = False
-        self._tell(membership.Unsubscribed())
+        self._send_event(membership.Unsubscribed())
         with self._changed:
             while not self._has_left and not self._loop.has_ended:
                 self._loop.wait(None)
 
     def released(self) -> None:
         """The consumer reads nothing any more of what it had."""
-        self._tell(membership.Released())
+        self._send_event(membership.Released())
 
     def next_change(self) -> Change | None:
         """To be applied before the next one is asked for."""
@@ -222,7 +222,7 @@ class ConsumerCoordinator:
             self._add_event(membership.Unsubscribed())
         self._loop.join()
 
-    def _tell(self, event: membership.Event) -> None:
+    def _send_event(self, event: membership.Event) -> None:
         with self._changed:
             self._add_event(event)
 
@@ -241,7 +241,7 @@ class ConsumerCoordinator:
         for event in events:
             self._step(event)
             if isinstance(event, membership.Unsubscribed):
-                self._note_left()
+                self._mark_left()
         now_ms = monotonic_ms()
         self._step(membership.Polled(now_ms=polled_ms))
         due_ms = self._membership.due_ms()
@@ -315,7 +315,7 @@ class ConsumerCoordinator:
         with contextlib.suppress(KafkaError, DeadlineExceededError):
             self._calls.ask(request, _LEAVE_MS)
 
-    def _note_left(self) -> None:
+    def _mark_left(self) -> None:
         self._drop_call()
         with self._changed:
             left = [each for each in self._changes if isinstance(each, OffsetsCommitted)]

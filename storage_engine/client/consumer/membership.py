@@ -248,12 +248,12 @@ class Membership:
             case HeartbeatAnswered():
                 self._heartbeat_is_out = False
                 self._heartbeat_ms = event.now_ms + self._heartbeat_interval_ms
-                self._told(event.error)
+                self._apply_error(event.error)
                 if event.error in ASK_AGAIN and self._is_in:
                     self._heartbeat_ms = event.now_ms
             case CommitAnswered():
                 if event.generation == self.generation and event.error not in ASK_AGAIN:
-                    self._told(event.error)
+                    self._apply_error(event.error)
             case _:
                 assert_never(event)
 
@@ -320,7 +320,7 @@ class Membership:
                 self.member_id = event.member_id
                 self._join()
             case _:
-                self._told(event.error)
+                self._apply_error(event.error)
 
     def _sync_answered(self, event: SyncAnswered) -> None:
         if self.stage is not Stage.SYNCING:
@@ -330,9 +330,9 @@ class Membership:
             self._heartbeat_ms = event.now_ms + self._heartbeat_interval_ms
             self._effects.append(Take(assignment=event.assignment))
         else:
-            self._told(event.error)
+            self._apply_error(event.error)
 
-    def _told(self, error: ErrorCode) -> None:
+    def _apply_error(self, error: ErrorCode) -> None:
         """What an error means, whatever it answers."""
         if error is ErrorCode.NONE or self.stage in (Stage.OUT, Stage.LAPSED, Stage.FAILED):
             return

@@ -1,7 +1,7 @@
 """Which member of a group reads which partitions: the range assignment, topic by topic.
 
 Rule: each partition of a topic goes to one of the members that are subscribed to it, to the same
-one whoever computes it. Source: document 002; Kafka's RangeAssignor.
+one whoever computes it. Source: Kafka's RangeAssignor.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""Fetches from offsets that its user keeps: the low-level consumer of document 002.
+"""Fetches from offsets that its user keeps: a consumer without a group, and without a position.
 
     from storage_engine.client import EARLIEST, SimpleConsumer, TopicPartition
 
@@ -8,7 +8,7 @@
         messages, offset, _ = consumer.fetch(clicks, offset)
 
 Rule: nothing is remembered between calls but connections and leaders; going back costs nothing.
-Source: document 002 (low-level API), R-CLI2.
+Source: R-CLI2.
 """
 
 from collections.abc import Mapping

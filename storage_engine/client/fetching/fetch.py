@@ -339,7 +339,7 @@ class BatchFetcher:
                 answer = answer._replace(topic=self._names.get(answer.topic, ""))
             cursor = fetch.cursors.pop(TopicPartition(answer.topic, answer.partition), None)
             if cursor is not None and self._cursors.get(cursor.tp) is cursor:
-                found += self._took(cursor, answer)
+                found += self._take_answer(cursor, answer)
         for cursor in fetch.cursors.values():
             cursor.in_flight = False
         return found
@@ -357,7 +357,7 @@ class BatchFetcher:
         fetch.connection.close()
         self._all_failed(fetch.cursors, error)
 
-    def _took(self, cursor: Cursor, answer: FetchPartitionResponse) -> list[FetchedBatches]:
+    def _take_answer(self, cursor: Cursor, answer: FetchPartitionResponse) -> list[FetchedBatches]:
         code = ErrorCode.of(answer.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             cursor.failed(self._out_of_range(cursor))
@@ -374,7 +374,7 @@ class BatchFetcher:
             return []
         start_offset = cursor.position
         assert answer.records is None or isinstance(answer.records, memoryview)
-        records = cursor.took(answer.records, answer.high_watermark)
+        records = cursor.advance(answer.records, answer.high_watermark)
         if records is None:
             return []
         return [

@@ -71,7 +71,7 @@ class Cursor:
         waits = self.done or self.in_flight or self.paused
         return not waits and now_ms >= self.retry_at_ms
 
-    def took(self, records: memoryview | None, high_watermark: int) -> memoryview | None:
+    def advance(self, records: memoryview | None, high_watermark: int) -> memoryview | None:
         """An answer without an error: moves on, and returns its whole batches, None where there is
         none."""
         self.in_flight = False

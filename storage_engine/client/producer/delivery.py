@@ -13,7 +13,7 @@ class PartitionDelivery:
     batches: int = 0
     records: int = 0
 
-    def took(self, base_offset: int, record_count: int) -> None:
+    def add(self, base_offset: int, record_count: int) -> None:
         """One more batch is acknowledged."""
         self.batches += 1
         self.records += record_count

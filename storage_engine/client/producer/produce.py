@@ -468,7 +468,7 @@ class BatchWriter(Closing):
     def _delivered(self, tp: TopicPartition, batch: PendingBatch, base_offset: int) -> None:
         self._queues[tp].delivered(batch)
         self._buffered_bytes -= len(batch.data)
-        self.deliveries[tp].took(base_offset, batch.record_count)
+        self.deliveries[tp].add(base_offset, batch.record_count)
         if self._on_delivered is not None:
             self._on_delivered(tp, base_offset, batch.record_count)
         if batch.done is not None:

@@ -3,7 +3,7 @@
 Rule: whoever computes it from the same znodes gets the same. Of a topic's partitions, in the order
 of their leaders and numbers, each stream, in the order of consumers and numbers, gets a run; the
 first size(P) mod size(C) runs are longer by one, which the document's integer division forgets.
-Streams beyond the partitions get none. Source: document 002 (rebalancing algorithm), R-CLI3.
+Streams beyond the partitions get none. Source: R-CLI3.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Reads topics as a member of a group that meets in ZooKeeper: the consumer of document 002.
+"""Reads topics as a member of a group whose members share partitions through ZooKeeper.
 
     from storage_engine.client import ConsumerConnector
 
@@ -9,8 +9,8 @@
             print(message.partition, message.offset, message.value)
 
 Rule: each partition is read by one stream of the group at a time. A message comes again when its
-consumer dies before the next commit, and is never left out. Source: document 002, R-CLI3; groups
-that meet at a broker: `Consumer`.
+consumer dies before the next commit, and is never left out. Groups that a broker coordinates are
+those of `Consumer`. Source: R-CLI3.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from storage_engine.client.loop import ClientLoop, LoopEndedError
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
 from storage_engine.client.zookeeper_consumer.connector_config import ConnectorConfig
 from storage_engine.client.zookeeper_consumer.ledger import StreamLedger
-from storage_engine.client.zookeeper_consumer.member import Taken, ZooKeeperGroupMember
+from storage_engine.client.zookeeper_consumer.member import TakenPartition, ZooKeeperGroupMember
 from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
 from storage_engine.core.errors import ConfigError, DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition, topic_name_problem
@@ -34,13 +34,13 @@ from storage_engine.zookeeper.session import ZooKeeperSession
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
 OnPartitions = Callable[[list[TopicPartition]], None]
-"""Hears of partitions that come or go, in the thread of the group."""
+"""Is called with partitions that come or go, in the thread of the group."""
 
 _ALL = ""
-"""In the place of a topic: what passes the filter."""
+"""Stands for all topics that pass the filter, in the place of a topic."""
 
 _STOP_MS = 5_000
-"""For letting go of everything when the connector is shut down: after that its session ends."""
+"""A shutdown waits so long for the release of all partitions; then the session ends."""
 
 
 class ConsumerConnector(Closing):
@@ -56,14 +56,14 @@ class ConsumerConnector(Closing):
         """`config`: see `connector_config.SETTINGS`, values also as text; ConfigError for a wrong
         one. Opens nothing before streams are created.
 
-        `on_assigned` hears of partitions before their first message; `on_revoked` of those that go,
-        when no more of their messages are handed out, and before another can have them; it may
-        `commit_offsets`. Of those that are lost with the session it hears afterwards. Both should
-        take less than the session's timeout: it ends when they don't.
+        `on_assigned` is called with partitions before their first message. `on_revoked` is called
+        with those that go, when no more of their messages are handed out, and before another can
+        have them; it may `commit_offsets`. For those that are lost with the session it is called
+        afterwards. Both should take less than the session's timeout, or the session ends.
         """
         self._config = ConnectorConfig.of(config)
         self.consumer_id = new_consumer_id()
-        """Its name in the group's znodes."""
+        """The name of this consumer in the group's znodes."""
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._loop = ClientLoop("headrace-zookeeper-group", on_end=self._ended)
@@ -248,19 +248,19 @@ class ConsumerConnector(Closing):
         """Commit nothing: what was read since the last commit comes again."""
         self._shutdown(commits=False)
 
-    # --- what the member tells: `member.Holder`, on the loop ---
+    # --- what the member tells: `member.PartitionReader`, on the loop ---
 
-    def meet(self, addresses: str) -> None:
+    def set_brokers(self, addresses: str) -> None:
         for ledger in self._all_ledgers():
-            ledger.meet(addresses)
+            ledger.set_brokers(addresses)
 
-    def take(self, taken: Sequence[Taken]) -> None:
+    def take(self, taken: Sequence[TakenPartition]) -> None:
         if self._on_assigned is not None:
             self._on_assigned(sorted(each.tp for each in taken))
         for each in taken:
             self._of_topic(each.tp.topic)[each.stream].give({each.tp: each.offset})
 
-    def let_go(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def release(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         positions = self._take_away(partitions)
         self._commit_asked = False
         if self._on_revoked is not None:
@@ -301,7 +301,7 @@ class ConsumerConnector(Closing):
 
 
 def _ignore(_error: HeadraceError | None) -> None:
-    """Nobody waits for it."""
+    """Takes an error that nobody waits for."""
 
 
 def _check_count(count: int) -> None:

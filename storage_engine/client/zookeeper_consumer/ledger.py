@@ -55,7 +55,7 @@ class StreamLedger:
 
     # --- the group's thread ---
 
-    def meet(self, addresses: str) -> None:
+    def set_brokers(self, addresses: str) -> None:
         with self._lock:
             self._addresses = addresses
 

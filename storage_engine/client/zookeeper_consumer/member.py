@@ -1,5 +1,5 @@
-"""A member of a group that meets in ZooKeeper: registers, finds out which partitions are its own,
-claims them, commits their offsets, and lets go of them.
+"""A member of a group in ZooKeeper: it registers, works out which partitions are its own, claims
+them, commits their offsets, and releases them.
 
 Rule: a partition is the member's once its session is known to own the owner's znode, until it asks
 for the removal of that znode, or the session is gone. An offset is written in one step with a check
@@ -8,9 +8,9 @@ that the owner's znode is there: what a session that has expired still sends is 
     ──owner made──► STARTING ──offset read──► READY ──handed over──► HELD ──not planned──► LEAVING
                         └───────────── session or znode gone: lost ────────────┘       removed ▼
 
-Every change that a watch tells leads to one `_step`, which compares what is with what should be and
-begins what is missing; it may run at any time. Source: document 002 (registration and rebalancing
-algorithms), R-CLI3. Only `core.ports` is used, so that it runs in the simulation too.
+Every change that a watch reports leads to one `_step`, which compares what is with what should be
+and begins what is missing; it may run at any time. Only `core.ports` is used, so that the member
+runs in the simulation, too. Source: R-CLI3.
 """
 
 import enum
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 OnCommitted = Callable[[HeadraceError | None], None]
 
 
-class Taken(NamedTuple):
+class TakenPartition(NamedTuple):
     """A partition that is the member's now."""
 
     tp: TopicPartition
@@ -57,17 +57,17 @@ class Taken(NamedTuple):
     """The next one to read; None where the group has committed nothing."""
 
 
-class Holder(Protocol):
-    """Who reads the partitions. Called on the loop."""
+class PartitionReader(Protocol):
+    """Reads the partitions. Its methods are called on the loop."""
 
-    def meet(self, addresses: str) -> None:
-        """The live brokers, `host:port,…`, when they have changed; never none."""
+    def set_brokers(self, addresses: str) -> None:
+        """The live brokers have changed to these, `host:port,…`; there is at least one."""
         ...
 
-    def take(self, taken: Sequence[Taken]) -> None: ...
+    def take(self, taken: Sequence[TakenPartition]) -> None: ...
 
-    def let_go(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Hand out nothing of these any more; the offsets to store, of those where one is to be."""
+    def release(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Hand out nothing of these any more. Returns the offsets to store."""
         ...
 
     def lose(self, partitions: Sequence[TopicPartition]) -> None:
@@ -75,7 +75,7 @@ class Holder(Protocol):
         ...
 
     def fail(self, error: HeadraceError) -> None:
-        """What only a person can mend."""
+        """The member has failed in a way that only a person can mend."""
         ...
 
 
@@ -87,7 +87,7 @@ class _Stage(enum.Enum):
 
 
 @dataclass(slots=True, eq=False)
-class _Holding:
+class _Claim:
     """Invariant: the owner's znode is the present session's, as far as is known."""
 
     stream: int
@@ -97,9 +97,9 @@ class _Holding:
     stored: bool = False
     """The offset's znode is there."""
     offset: int | None = None
-    """READY: what the znode says. Then: to be stored; None when there is nothing to store."""
+    """While READY, the offset in the znode. Then the offset to store; None when there is none."""
     waiting: list["_Commit"] = field(default_factory=list)
-    """Hear when `offset` is stored."""
+    """Commits that wait until `offset` is stored."""
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +124,7 @@ class ZooKeeperGroupMember:
         self,
         metadata_store: MetadataStore,
         scheduler: Scheduler,
-        holder: Holder,
+        reader: PartitionReader,
         *,
         group: str,
         consumer: str,
@@ -132,7 +132,7 @@ class ZooKeeperGroupMember:
     ) -> None:
         self._metadata_store = metadata_store
         self._scheduler = scheduler
-        self._holder = holder
+        self._reader = reader
         self._group = group
         self._consumer = consumer
         self._streams = streams
@@ -142,10 +142,10 @@ class ZooKeeperGroupMember:
         self._addresses = ""
         self._planned: dict[TopicPartition, int] | None = None
         self._planned_at = 0
-        self._held: dict[TopicPartition, _Holding] = {}
+        self._held: dict[TopicPartition, _Claim] = {}
         self._claimed: dict[TopicPartition, int] = {}
-        """What this session has ever asked for, with the stream: it may have got it, even if the
-        answer was lost or the plan is another by now."""
+        """All partitions that this session has ever asked for, with their streams: it may own them,
+        even if the answer was lost or the plan is another by now."""
         self._writing: set[str] = set()
         """Znodes of this consumer that are being made or set."""
         self._step_due = False
@@ -154,7 +154,7 @@ class ZooKeeperGroupMember:
 
     @property
     def held(self) -> frozenset[TopicPartition]:
-        """What the holder has."""
+        """The partitions that the reader has."""
         return frozenset(tp for tp, each in self._held.items() if each.stage is _Stage.HELD)
 
     def start(self) -> None:
@@ -202,10 +202,10 @@ class ZooKeeperGroupMember:
     def _step(self) -> None:
         self._step_due = False
         if self._metadata_store.session_id:
-            self._look_at_owners()
+            self._check_owners()
             planned = {} if self._on_stopped is not None else self._plan()
             if planned is not None:
-                self._let_go_of_all_but(planned)
+                self._release_all_but(planned)
                 for tp, stream in planned.items():
                     if tp not in self._held:
                         self._claim(tp, stream)
@@ -229,7 +229,7 @@ class ZooKeeperGroupMember:
         addresses = self._cluster.addresses()
         if addresses and addresses != self._addresses:
             self._addresses = addresses
-            self._holder.meet(addresses)
+            self._reader.set_brokers(addresses)
         topics = self._cluster.topics()
         if topics is None or addresses is None:
             return None
@@ -289,7 +289,7 @@ class ZooKeeperGroupMember:
             self._claimed[tp] = stream
             self._create_own(path, self._consumer.encode())
 
-    def _read_offset(self, tp: TopicPartition, holding: _Holding) -> None:
+    def _read_offset(self, tp: TopicPartition, holding: _Claim) -> None:
         """Of what nobody else owns any more, so that nobody else stores one."""
 
         def on_reply(reply: ZkReply) -> None:
@@ -305,7 +305,7 @@ class ZooKeeperGroupMember:
                 except ZnodeFormatError as error:
                     # Whoever guessed where to go on would skip or repeat what nobody knows of.
                     known = False
-                    self._holder.fail(error)
+                    self._reader.fail(error)
                     self.stop(lambda: None)
             self._started(holding, known=known, stored=True)
 
@@ -316,7 +316,7 @@ class ZooKeeperGroupMember:
         holding.busy = True
         self._metadata_store.get(self._paths.offset(tp), on_reply)
 
-    def _started(self, holding: _Holding, *, known: bool, stored: bool) -> None:
+    def _started(self, holding: _Claim, *, known: bool, stored: bool) -> None:
         holding.busy = False
         if not known:
             self._step_later()
@@ -333,19 +333,19 @@ class ZooKeeperGroupMember:
         taken = []
         for tp, holding in self._held.items():
             if holding.stage is _Stage.READY:
-                taken.append(Taken(tp, holding.stream, holding.offset))
+                taken.append(TakenPartition(tp, holding.stream, holding.offset))
                 holding.stage, holding.offset = _Stage.HELD, None
         log.info("owns group=%s consumer=%s: %s", self._group, self._consumer, _names(taken))
-        self._holder.take(taken)
+        self._reader.take(taken)
 
     # --- partitions go ---
 
-    def _look_at_owners(self) -> None:
+    def _check_owners(self) -> None:
         """What was claimed may have been got, and somebody may have removed a znode by hand."""
         for tp, stream in self._claimed.items():
             seen = self._nodes.data(self._paths.owner(tp))
             if tp not in self._held and seen and seen.owner == self._metadata_store.session_id:
-                self._held[tp] = _Holding(stream)
+                self._held[tp] = _Claim(stream)
         gone = []
         for tp, holding in self._held.items():
             seen = self._nodes.data(self._paths.owner(tp))
@@ -366,9 +366,9 @@ class ZooKeeperGroupMember:
                 lost.append(tp)
         if lost:
             log.warning("lost group=%s consumer=%s: %s", self._group, self._consumer, _names(lost))
-            self._holder.lose(lost)
+            self._reader.lose(lost)
 
-    def _let_go_of_all_but(self, planned: Mapping[TopicPartition, int]) -> None:
+    def _release_all_but(self, planned: Mapping[TopicPartition, int]) -> None:
         leaving = []
         for tp, holding in self._held.items():
             if planned.get(tp) == holding.stream or holding.stage is _Stage.LEAVING:
@@ -382,12 +382,12 @@ class ZooKeeperGroupMember:
             log.info(
                 "lets go group=%s consumer=%s: %s", self._group, self._consumer, _names(leaving)
             )
-            for tp, offset in self._holder.let_go(leaving).items():
+            for tp, offset in self._reader.release(leaving).items():
                 self._held[tp].offset = offset
 
     # --- offsets ---
 
-    def _carry_on(self, tp: TopicPartition, holding: _Holding) -> None:
+    def _carry_on(self, tp: TopicPartition, holding: _Claim) -> None:
         if holding.busy:
             return
         match holding.stage:
@@ -400,7 +400,7 @@ class ZooKeeperGroupMember:
             case _:
                 pass
 
-    def _store(self, tp: TopicPartition, holding: _Holding, owner: ZkOpKind) -> None:
+    def _store(self, tp: TopicPartition, holding: _Claim, owner: ZkOpKind) -> None:
         """The offset, if there is one to store, in one step with `owner` on the owner's znode."""
         offset, waiting = holding.offset, holding.waiting
         holding.busy, holding.waiting = True, []
@@ -425,7 +425,7 @@ class ZooKeeperGroupMember:
     def _stored(
         self,
         tp: TopicPartition,
-        holding: _Holding,
+        holding: _Claim,
         offset: int | None,
         waiting: Sequence[_Commit],
         owner: ZkOpKind,
@@ -444,7 +444,7 @@ class ZooKeeperGroupMember:
                 commit.answer(None)
             self._carry_on(tp, holding)
 
-    def _not_stored(self, tp: TopicPartition, holding: _Holding, reply: ZkReply) -> None:
+    def _not_stored(self, tp: TopicPartition, holding: _Claim, reply: ZkReply) -> None:
         self._nodes.forget(self._paths.owner(tp))
         if reply.status is ZkStatus.NODE_EXISTS:
             holding.stored = True
@@ -463,7 +463,7 @@ class ZooKeeperGroupMember:
         """Where it was not made, the next attempt to store an offset says so."""
         self._step_later()
 
-    def _answer(self, holding: _Holding, error: HeadraceError | None) -> None:
+    def _answer(self, holding: _Claim, error: HeadraceError | None) -> None:
         waiting, holding.waiting = holding.waiting, []
         for commit in waiting:
             commit.answer(error)
@@ -475,6 +475,6 @@ class ZooKeeperGroupMember:
         )
 
 
-def _names(partitions: Sequence[TopicPartition] | Sequence[Taken]) -> str:
-    each = (one.tp if isinstance(one, Taken) else one for one in partitions)
+def _names(partitions: Sequence[TopicPartition] | Sequence[TakenPartition]) -> str:
+    each = (one.tp if isinstance(one, TakenPartition) else one for one in partitions)
     return " ".join(sorted(map(str, each)))

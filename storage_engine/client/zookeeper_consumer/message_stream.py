@@ -2,7 +2,7 @@
 
 Rule: the reader's thread fetches what it reads itself, and nothing ahead but what is buffered; the
 ledger says what it may read, and has the last word before anything is handed out. Each partition
-goes to one stream only. Source: document 002 (high-level API), R-CLI3.
+goes to one stream only. Source: R-CLI3.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

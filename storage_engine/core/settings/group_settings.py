@@ -10,7 +10,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         maximum=32767,
         unit="replicas",
-        doc="Replicas of the topic that keeps the offsets of consumer groups.",
+        doc="The topic __consumer_offsets is created with so many replicas.",
     ),
     Setting(
         name="offsets.topic.num.partitions",
@@ -19,7 +19,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         maximum=10_000,  # ours: what one request can create
         unit="partitions",
-        doc="Partitions of the topic that keeps groups' offsets; fixed once it is there.",
+        doc="The topic __consumer_offsets is created with so many partitions, for good.",
     ),
     Setting(
         name="offsets.topic.segment.bytes",
@@ -27,7 +27,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=100 << 20,
         minimum=1 << 20,  # Kafka's is 1
         unit="bytes",
-        doc="segment.bytes of that topic: small ones are compacted, and read at a failover, soon.",
+        doc="Small segments of that topic are soon compacted, and soon read at a failover.",
     ),
     Setting(
         name="offsets.retention.minutes",
@@ -35,7 +35,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=10_080,
         minimum=1,
         unit="minutes",
-        doc="Offsets are forgotten once their group has had no members for so long.",
+        doc="Offsets are deleted when their group has had no members for so long.",
     ),
     Setting(
         name="offsets.retention.check.interval.ms",
@@ -43,7 +43,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=600_000,
         minimum=1,
         unit="ms",
-        doc="How often offsets are looked for whose time is over, and groups without any.",
+        doc="The broker looks this often for expired offsets, and for groups without offsets.",
     ),
     Setting(
         name="offsets.commit.timeout.ms",
@@ -51,7 +51,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=5_000,
         minimum=1,
         unit="ms",
-        doc="How long a commit of offsets waits for the replicas before its client is told so.",
+        doc="A commit of offsets waits so long for the replicas; then it has failed.",
     ),
     Setting(
         name="offset.metadata.max.bytes",
@@ -60,7 +60,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         maximum=32_767,  # ours: what a string of the record can hold
         unit="bytes",
-        doc="The most that a client may store beside an offset.",
+        doc="A client may store so much metadata with an offset at most.",
     ),
     Setting(
         name="group.initial.rebalance.delay.ms",
@@ -68,7 +68,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=3_000,
         minimum=0,
         unit="ms",
-        doc="How long a group without members waits for more than the first one.",
+        doc="A group waits so long for further members after the first one has joined.",
     ),
     Setting(
         name="group.min.session.timeout.ms",
@@ -76,7 +76,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=6_000,
         minimum=1,
         unit="ms",
-        doc="The shortest session timeout that a member may ask for.",
+        doc="A member may not ask for a shorter session timeout.",
     ),
     Setting(
         name="group.max.session.timeout.ms",
@@ -84,7 +84,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=1_800_000,
         minimum=1,
         unit="ms",
-        doc="The longest session timeout that a member may ask for.",
+        doc="A member may not ask for a longer session timeout.",
     ),
     Setting(
         name="group.max.size",
@@ -92,6 +92,6 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=INT_MAX,
         minimum=1,
         unit="members",
-        doc="Members that a group may have.",
+        doc="A group may have so many members.",
     ),
 )

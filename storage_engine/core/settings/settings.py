@@ -26,37 +26,38 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         type=SettingType.INT,
         minimum=0,
         required=True,
-        doc="This broker's number, unique in the cluster; it stays with the data.",
+        doc="The number of this broker. It is unique in the cluster and stays with the data.",
     ),
     Setting(
         name="broker.rack",
         type=SettingType.STRING,
-        doc="The rack or zone of this broker; replicas are spread over racks.",
+        doc="The rack or zone of this broker. The replicas of a partition are spread over racks.",
     ),
     Setting(
         name="listeners",
         type=SettingType.LIST,
         default=("PLAINTEXT://:9092",),
-        doc="Where the broker listens: PLAINTEXT://host:port; no host: on all addresses.",
+        doc="The broker listens at PLAINTEXT://host:port; without a host it listens on all "
+        "addresses.",
     ),
     Setting(
         name="advertised.listeners",
         type=SettingType.LIST,
-        doc="What clients and brokers are told to connect to; default: listeners.",
+        doc="Clients and brokers are told to connect to this address (default: listeners).",
     ),
     Setting(
         name="log.dirs",
         aliases=(Alias(name="log.dir", factor=1),),
         type=SettingType.LIST,
         required=True,  # Kafka's default is in /tmp, where data does not last
-        doc="Folders for the data, comma-separated.",
+        doc="The log directories, separated by commas.",
     ),
     # ---- ZooKeeper ----
     Setting(
         name="zookeeper.connect",
         type=SettingType.STRING,
         required=True,
-        doc="host:port,host:port[/path] of the ZooKeeper ensemble.",
+        doc="The ZooKeeper ensemble and the path of the cluster: host:port,host:port[/path].",
     ),
     Setting(
         name="zookeeper.session.timeout.ms",
@@ -64,25 +65,26 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=6000,  # the documented default; Kafka's is 18000 by now
         minimum=1000,
         unit="ms",
-        doc="A broker that ZooKeeper has not heard of for so long counts as dead.",
+        doc="A broker counts as dead when ZooKeeper has not heard of it for so long.",
     ),
     Setting(
         name="zookeeper.connection.timeout.ms",
         type=SettingType.INT,
         minimum=1,
         unit="ms",
-        doc="How long a starting broker waits for ZooKeeper; default: the session timeout.",
+        doc="A starting broker waits so long for ZooKeeper (default: the session timeout).",
     ),
     Setting(
         name="zookeeper.digest.credentials.file",
         type=SettingType.STRING,
-        doc="File of one line, user:password, for ZooKeeper's digest authentication.",
+        doc="This file has one line, user:password, for ZooKeeper's digest authentication.",
     ),
     Setting(
         name="zookeeper.set.acl",
         type=SettingType.BOOLEAN,
         default=False,
-        doc="Only that user writes new znodes, all may read; zookeeper.connect needs a path.",
+        doc="Only that user may write new znodes, and all may read them; zookeeper.connect "
+        "needs a path.",
     ),
     # ---- topics ----
     Setting(
@@ -92,7 +94,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="partitions",
         live=True,
-        doc="Partitions of a topic whose creator does not say.",
+        doc="A topic gets so many partitions when its creator does not say.",
     ),
     Setting(
         name="default.replication.factor",
@@ -102,20 +104,20 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         maximum=32767,
         unit="replicas",
         live=True,
-        doc="Replicas of a partition of a topic whose creator does not say.",
+        doc="A topic gets so many replicas when its creator does not say.",
     ),
     Setting(
         name="auto.create.topics.enable",
         type=SettingType.BOOLEAN,
         default=True,
         live=True,
-        doc="A topic that a client asks for and that does not exist is created.",
+        doc="A topic is created when a client asks for it and it does not exist.",
     ),
     Setting(
         name="delete.topic.enable",
         type=SettingType.BOOLEAN,
         default=True,
-        doc="Topics may be deleted; false: the request is refused.",
+        doc="Topics may be deleted; with false the request is refused.",
     ),
     Setting(
         name="transaction.state.log.replication.factor",
@@ -124,7 +126,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         maximum=32767,
         unit="replicas",
-        doc="Replicas of the topic that keeps the state of transactions.",
+        doc="The topic __transaction_state is created with so many replicas.",
     ),
     Setting(
         name="transaction.state.log.min.isr",
@@ -132,7 +134,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=2,
         minimum=1,
         unit="replicas",
-        doc="min.insync.replicas of the topic that keeps the state of transactions.",
+        doc="The topic __transaction_state is created with this min.insync.replicas.",
     ),
     Setting(
         name="transaction.state.log.num.partitions",
@@ -141,7 +143,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         maximum=10_000,  # ours: what one request can create
         unit="partitions",
-        doc="Partitions of the topic that keeps the state of transactions; fixed once it is there.",
+        doc="The topic __transaction_state is created with so many partitions, for good.",
     ),
     Setting(
         name="transaction.state.log.segment.bytes",
@@ -149,7 +151,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=100 << 20,
         minimum=1 << 20,  # Kafka's is 1
         unit="bytes",
-        doc="segment.bytes of that topic: small ones are compacted, and read at a failover, soon.",
+        doc="Small segments of that topic are soon compacted, and soon read at a failover.",
     ),
     # ---- transactions ----
     Setting(
@@ -158,7 +160,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=900_000,
         minimum=1,
         unit="ms",
-        doc="The longest that a producer may ask its transactions to stay open.",
+        doc="A producer may ask that its transactions stay open for so long at most.",
     ),
     Setting(
         name="transactional.id.expiration.ms",
@@ -166,8 +168,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=604_800_000,
         minimum=1,
         unit="ms",
-        doc="A transactional id, or a batch write without a name, is forgotten when it is not used"
-        " for so long.",
+        doc="A transactional id, or a batch write without a name, is forgotten after so long "
+        "without use.",
     ),
     Setting(
         name="transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -175,7 +177,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=10_000,
         minimum=1,
         unit="ms",
-        doc="How often transactions that last too long are looked for, and unused ids.",
+        doc="The broker looks this often for transactions that have timed out, and for unused ids.",
     ),
     # ---- replication ----
     Setting(
@@ -192,7 +194,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=None,  # documented as 4000; off, because bursts make the ISR flap (R-REP4)
         minimum=1,
         unit="records",
-        doc="A follower that is so far behind leaves the in-sync replicas; not set: off.",
+        doc="A follower that is so far behind leaves the in-sync replicas; if not set, none does.",
     ),
     Setting(
         name="replica.fetch.max.bytes",
@@ -200,7 +202,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=1 << 20,
         minimum=0,
         unit="bytes",
-        doc="What a follower asks for of one partition; a larger first batch still comes.",
+        doc="A follower asks for so much of one partition; a larger first batch still comes.",
     ),
     Setting(
         name="replica.fetch.response.max.bytes",
@@ -208,7 +210,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=10 << 20,
         minimum=0,
         unit="bytes",
-        doc="What a follower asks for in one fetch.",
+        doc="A follower asks for so much in one fetch.",
     ),
     Setting(
         name="replica.fetch.min.bytes",
@@ -216,7 +218,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=1,
         minimum=0,
         unit="bytes",
-        doc="With less, the leader lets a follower's fetch wait.",
+        doc="The leader lets a follower's fetch wait until there is so much.",
     ),
     Setting(
         name="replica.fetch.wait.max.ms",
@@ -224,7 +226,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=500,
         minimum=1,
         unit="ms",
-        doc="The longest that a follower's fetch waits; below replica.lag.time.max.ms.",
+        doc="A follower's fetch waits so long at most; less than replica.lag.time.max.ms.",
     ),
     Setting(
         name=MOVES_RATE,
@@ -233,7 +235,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         live=True,
         unit="bytes",
-        doc="The most that replicas take per second which move between the folders of this broker.",
+        doc="Replicas that move between log directories copy so much per second at most.",
     ),
     Setting(
         name=LEADER_THROTTLED_RATE,
@@ -242,7 +244,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="bytes per second",
         live=True,
-        doc="The most that is sent to replicas that are throttled and not in sync.",
+        doc="Throttled replicas that are not in sync are sent so much at most.",
     ),
     Setting(
         name=FOLLOWER_THROTTLED_RATE,
@@ -251,7 +253,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="bytes per second",
         live=True,
-        doc="The most that is taken for replicas that are throttled and not in sync.",
+        doc="Throttled replicas that are not in sync fetch so much at most.",
     ),
     Setting(
         name="replica.fetch.backoff.ms",
@@ -259,7 +261,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=1000,
         minimum=0,
         unit="ms",
-        doc="A follower's pause after a failed fetch.",
+        doc="A follower pauses so long after a failed fetch.",
     ),
     Setting(
         name="replica.high.watermark.checkpoint.interval.ms",
@@ -267,13 +269,13 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=5000,
         minimum=1,
         unit="ms",
-        doc="How often the high watermarks are written to disk.",
+        doc="High watermarks are written to disk this often.",
     ),
     Setting(
         name=REPLICA_SELECTOR,
         type=SettingType.STRING,
         choices=RACK_AWARE_SELECTORS + LEADER_SELECTORS,
-        doc="RackAwareReplicaSelector: consumers read from in-sync replicas in their rack.",
+        doc="With RackAwareReplicaSelector, consumers read from in-sync replicas in their rack.",
     ),
     # ---- controller ----
     Setting(
@@ -288,7 +290,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=300,
         minimum=1,
         unit="s",
-        doc="How often the controller looks for that.",
+        doc="The controller looks this often for leaders that are not the preferred replicas.",
     ),
     Setting(
         name="leader.imbalance.per.broker.percentage",
@@ -297,13 +299,13 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         maximum=100,
         unit="%",
-        doc="The share of a broker's preferred partitions led elsewhere that is put up with.",
+        doc="So many of a broker's preferred partitions may be led elsewhere.",
     ),
     Setting(
         name="controlled.shutdown.enable",
         type=SettingType.BOOLEAN,
         default=True,
-        doc="A broker that stops hands its leaderships over first.",
+        doc="A broker that stops first hands over its partitions to other leaders.",
     ),
     # ---- network ----
     Setting(
@@ -312,7 +314,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=500,
         minimum=1,
         unit="requests",
-        doc="Unanswered requests of all connections at which reading pauses.",
+        doc="Reading pauses when so many requests of all connections are unanswered.",
     ),
     Setting(
         name="socket.request.max.bytes",
@@ -320,7 +322,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=100 << 20,
         minimum=1,
         unit="bytes",
-        doc="The largest request; a larger one closes its connection.",
+        doc="A larger request closes its connection.",
     ),
     Setting(
         name="socket.send.buffer.bytes",
@@ -328,7 +330,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=_SYSTEM_BUFFER,  # Kafka's 102400 would cap what the system adapts by itself
         minimum=-1,
         unit="bytes",
-        doc="Send buffer of connections; -1: the system's, which adapts.",
+        doc="The send buffer of connections; with -1 the system adapts it.",
     ),
     Setting(
         name="socket.receive.buffer.bytes",
@@ -336,14 +338,15 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=_SYSTEM_BUFFER,  # as above
         minimum=-1,
         unit="bytes",
-        doc="Receive buffer of connections; -1: the system's, which adapts.",
+        doc="The receive buffer of connections; with -1 the system adapts it.",
     ),
     Setting(
         name="max.connections",
         type=SettingType.INT,
         minimum=0,
         unit="connections",
-        doc="Of all clients together; unset: what the limit of open files leaves beside the logs.",
+        doc="All clients together have so many connections (default: what the limit of open "
+        "files allows).",
     ),
     Setting(
         name="max.connections.per.ip",
@@ -351,12 +354,12 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=2**31 - 1,
         minimum=0,
         unit="connections",
-        doc="Connections from one address.",
+        doc="One address may have so many connections.",
     ),
     Setting(
         name="max.connections.per.ip.overrides",
         type=SettingType.LIST,
-        doc="Other numbers for some hosts or addresses: host:number,host:number.",
+        doc="Some hosts or addresses may have other numbers: host:number,host:number.",
     ),
     Setting(
         name="queued.max.request.bytes",
@@ -364,7 +367,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=-1,
         minimum=-1,
         unit="bytes",
-        doc="Memory for large requests that are received and not handled yet; -1: no bound.",
+        doc="Large requests that wait to be handled take so much memory; -1 sets no limit.",
     ),
     Setting(
         name="connections.max.idle.ms",
@@ -372,7 +375,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=600_000,
         minimum=-1,
         unit="ms",
-        doc="A connection without a request for so long is closed; -1: never.",
+        doc="A connection is closed after so long without a request; with -1 it never is.",
     ),
     Setting(
         name="max.incremental.fetch.session.cache.slots",
@@ -380,7 +383,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=1000,
         minimum=0,
         unit="sessions",
-        doc="Fetch sessions that are remembered at a time; 0: none.",
+        doc="The broker keeps so many fetch sessions; 0 keeps none.",
     ),
     # ---- background work of the log ----
     Setting(
@@ -390,13 +393,14 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="ms",
         live=True,
-        doc="How often segments are looked through for what retention deletes.",
+        doc="The broker looks this often for segments that retention deletes.",
     ),
     Setting(
         name="log.deletion.policy",  # ours
         type=SettingType.STRING,
         default="kafka",
-        doc="What decides which old segments go: kafka, or module:Class of the Python path.",
+        doc="This policy chooses the old segments to delete: kafka, or module:Class of the "
+        "Python path.",
     ),
     Setting(
         name="log.flush.scheduler.interval.ms",
@@ -404,7 +408,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=LONG_MAX,
         minimum=0,
         unit="ms",
-        doc="How often logs are looked through for what flush.ms wants flushed.",
+        doc="The broker looks this often for logs that flush.ms wants flushed.",
     ),
     Setting(
         name="log.flush.offset.checkpoint.interval.ms",
@@ -412,7 +416,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=60_000,
         minimum=0,
         unit="ms",
-        doc="How often it is written down up to where the logs are flushed.",
+        doc="The offsets up to which logs are flushed are written to disk this often.",
     ),
     Setting(
         name="log.scrub.interval.ms",
@@ -420,7 +424,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=7 * 24 * 3600 * 1000,
         minimum=0,
         unit="ms",
-        doc="How often finished segments are checked, and repaired by replicas; 0: on suspicion.",
+        doc="Closed segments are checked this often, and repaired by replicas; 0: only on "
+        "suspicion.",
     ),
     Setting(
         name="log.scrub.bytes.per.second",
@@ -428,13 +433,13 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=10 << 20,
         minimum=64 << 10,
         unit="bytes",
-        doc="How fast finished segments are read to be checked, on all disks together.",
+        doc="Closed segments are read at this rate to be checked, on all disks together.",
     ),
     Setting(
         name="log.cleaner.enable",
         type=SettingType.BOOLEAN,
         default=True,
-        doc="Compact the topics whose cleanup.policy says so.",
+        doc="Topics are compacted when their cleanup.policy says so.",
     ),
     Setting(
         name="log.cleaner.backoff.ms",
@@ -442,7 +447,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=15_000,
         minimum=1,
         unit="ms",
-        doc="How often logs are looked through for what is to be compacted.",
+        doc="The broker looks this often for logs to compact.",
     ),
     Setting(
         name="log.cleaner.dedupe.buffer.size",
@@ -450,7 +455,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=128 << 20,
         minimum=1 << 20,
         unit="bytes",
-        doc="Memory for the keys of a compaction pass, 96 bytes each; more keys take more passes.",
+        doc="A pass of compaction has this memory for keys, 96 bytes each; more keys take "
+        "more passes.",
     ),
     Setting(
         name="log.dir.min.free.bytes",  # ours
@@ -458,7 +464,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=64 << 20,
         minimum=0,
         unit="bytes",
-        doc="Appends are refused while less is free in a data folder's file system; 0: off.",
+        doc="Appends are refused while a log directory's file system has less free space; 0: "
+        "never.",
     ),
     Setting(
         name="producer.id.expiration.ms",
@@ -467,7 +474,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="ms",
         live=True,
-        doc="A producer unheard of for so long is forgotten, its sequence numbers with it.",
+        doc="A producer that has not written for so long is forgotten, with its sequence numbers.",
     ),
 )
 

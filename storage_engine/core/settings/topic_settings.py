@@ -35,14 +35,15 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         scope=Scope.BOTH,
         unit="replicas",
-        doc="With fewer in sync, a produce with acks=all is refused.",
+        doc="A produce with acks=all is refused when fewer replicas are in sync.",
     ),
     Setting(
         name="unclean.leader.election.enable",
         type=SettingType.BOOLEAN,
         default=False,
         scope=Scope.BOTH,
-        doc="When no replica in sync is left, lead with one that is not: records may be lost.",
+        doc="A replica that is not in sync may lead when no other is left; records may be "
+        "lost then.",
     ),
     Setting(
         name=LEADER_THROTTLED_REPLICAS,
@@ -51,7 +52,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         item_pattern=r"\*|[0-9]+:[0-9]+",
         form="PARTITION:BROKER, or *",
         scope=Scope.BOTH,
-        doc="Leaders that send only so much to replicas that are not in sync as the rate says.",
+        doc="These leaders obey the rate when they send to replicas that are not in sync.",
     ),
     Setting(
         name=FOLLOWER_THROTTLED_REPLICAS,
@@ -60,7 +61,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         item_pattern=r"\*|[0-9]+:[0-9]+",
         form="PARTITION:BROKER, or *",
         scope=Scope.BOTH,
-        doc="Followers that take only so much as the rate says until they are in sync.",
+        doc="These followers obey the rate until they are in sync.",
     ),
     # ---- records ----
     Setting(
@@ -71,7 +72,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="bytes",
-        doc="The largest record batch that is taken, compressed as it comes.",
+        doc="A larger record batch is refused; it counts as it comes, compressed.",
     ),
     Setting(
         name="message.timestamp.type",
@@ -80,7 +81,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         default="CreateTime",
         choices=("CreateTime", "LogAppendTime"),
         scope=Scope.BOTH,
-        doc="Whose clock stamps the records: the producer's or the leader's.",
+        doc="The producer's clock (CreateTime) or the leader's (LogAppendTime) stamps the records.",
     ),
     Setting(
         name="message.timestamp.before.max.ms",
@@ -90,7 +91,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="ms",
-        doc="A batch is refused whose first or newest record is older than this, CreateTime given.",
+        doc="With CreateTime, a batch is refused when its first or newest record is older "
+        "than this.",
     ),
     Setting(
         name="message.timestamp.after.max.ms",
@@ -100,7 +102,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="ms",
-        doc="A batch is refused whose newest record is further ahead than this, CreateTime given.",
+        doc="With CreateTime, a batch is refused when its newest record is further ahead "
+        "than this.",
     ),
     Setting(
         name="compression.type",
@@ -108,7 +111,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         default="producer",
         choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         scope=Scope.BOTH,
-        doc="How batches are stored: as their producer has compressed them, or anew by the leader.",
+        doc="Batches are stored as their producer has compressed them, or anew by the leader.",
     ),
     # ---- segments ----
     Setting(
@@ -119,7 +122,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=14,
         scope=Scope.BOTH,
         unit="bytes",
-        doc="A segment file is followed by a new one before it becomes larger.",
+        doc="A new segment begins before one becomes larger than this.",
     ),
     Setting(
         name="segment.ms",
@@ -130,7 +133,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         scope=Scope.BOTH,
         unit="ms",
-        doc="A segment is followed by a new one at this age, so that retention can delete it.",
+        doc="A new segment begins when one has this age, so that retention can delete it.",
     ),
     Setting(
         name="segment.jitter.ms",
@@ -141,7 +144,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="ms",
-        doc="Up to so much is taken off segment.ms at random, against all rolling at once.",
+        doc="segment.ms is shortened by up to so much at random, so that not all segments "
+        "roll at once.",
     ),
     Setting(
         name="segment.index.bytes",
@@ -151,7 +155,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=4,
         scope=Scope.BOTH,
         unit="bytes",
-        doc="The largest index of a segment; a full one rolls the segment.",
+        doc="An index has this size at most; a full one rolls its segment.",
     ),
     Setting(
         name="index.interval.bytes",
@@ -161,7 +165,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="bytes",
-        doc="An index entry for every so many bytes of log.",
+        doc="An index has one entry for so many bytes of the log.",
     ),
     # ---- retention ----
     Setting(
@@ -171,7 +175,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         default=("delete",),
         choices=("delete", "compact"),
         scope=Scope.BOTH,
-        doc="What becomes of old segments: deleted by age and size, compacted by key, or both.",
+        doc="Old segments are deleted by age and size, compacted by key, or both.",
     ),
     Setting(
         name="retention.ms",
@@ -185,7 +189,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=-1,
         scope=Scope.BOTH,
         unit="ms",
-        doc="Segments whose newest record is older are deleted; -1: never.",
+        doc="A segment is deleted when its newest record is older than this; with -1 it never is.",
     ),
     Setting(
         name="retention.bytes",
@@ -195,7 +199,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=-1,
         scope=Scope.BOTH,
         unit="bytes",
-        doc="Per partition: the oldest segments beyond this size are deleted; -1: no limit.",
+        doc="The oldest segments of a partition are deleted beyond this size; -1 sets no limit.",
     ),
     Setting(
         name="file.delete.delay.ms",
@@ -205,7 +209,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="ms",
-        doc="How long a deleted segment's files stay, for readers under way.",
+        doc="The files of a deleted segment stay for so long, for readers that are under way.",
     ),
     Setting(
         name="delete.retention.ms",
@@ -215,7 +219,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="ms",
-        doc="How long compaction keeps the tombstone of a deleted key.",
+        doc="Compaction keeps the tombstone of a deleted key for so long.",
     ),
     Setting(
         name="min.cleanable.dirty.ratio",
@@ -225,7 +229,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         maximum=1,
         scope=Scope.BOTH,
-        doc="The share of a log not yet compacted from which on compaction is worth it.",
+        doc="A log is compacted once this share of it is not compacted.",
     ),
     Setting(
         name="min.compaction.lag.ms",
@@ -245,7 +249,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         scope=Scope.BOTH,
         unit="ms",
-        doc="Records older than this are compacted, however small their share of the log.",
+        doc="Records older than this are compacted, however small their share of the log is.",
     ),
     # ---- flush ----
     Setting(
@@ -256,7 +260,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         scope=Scope.BOTH,
         unit="records",
-        doc="Flush to disk after so many records; replication is the usual protection.",
+        doc="The log is flushed to disk after so many records; replication is the usual "
+        "protection.",
     ),
     Setting(
         name="flush.ms",
@@ -266,14 +271,15 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="ms",
-        doc="Flush to disk what is older than this.",
+        doc="Records that are older than this are flushed to disk.",
     ),
     Setting(
         name="flush.before.ack",  # ours
         type=SettingType.BOOLEAN,
         default=False,
         scope=Scope.BOTH,
-        doc="Acknowledge only what each in-sync replica has flushed: it outlives power failures.",
+        doc="A record is acknowledged when each in-sync replica has flushed it: it survives "
+        "power failures.",
     ),
 )
 """Every row is of scope BOTH: a broker has a value of it for topics that have none."""

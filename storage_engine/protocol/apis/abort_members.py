@@ -8,7 +8,7 @@ One of Headrace's own APIs; version 0. Source: R-SPARK2.
 
 from dataclasses import dataclass
 
-from storage_engine.protocol.apis.batch_fields import (
+from storage_engine.protocol.apis.micro_batch_fields import (
     FIRST_FLEXIBLE,
     BatchResponse,
     Members,

@@ -13,7 +13,7 @@ Source: R-SPARK2.
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from storage_engine.protocol.apis.batch_fields import (
+from storage_engine.protocol.apis.micro_batch_fields import (
     FIRST_FLEXIBLE,
     FIRST_WITH_RUNS,
     UNKNOWN_COMMITTER,

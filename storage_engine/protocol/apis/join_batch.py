@@ -14,7 +14,7 @@ version 1 on. Source: R-SPARK2.
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from storage_engine.protocol.apis.batch_fields import (
+from storage_engine.protocol.apis.micro_batch_fields import (
     FIRST_FLEXIBLE,
     FIRST_WITH_RUNS,
     UNKNOWN_COMMITTER,

@@ -1,7 +1,7 @@
 """Many record batches at once: one column per field in place of one object per batch.
 
-Its one rule: it only ever says that all batches are good. Whoever hears that one is not looks at
-each by itself, with `record_batch.validate_for_append`, which says what is wrong.
+Rule: it only ever says that all batches are good. If one is not, each is to be checked by itself,
+with `record_batch.validate_for_append`, which says what is wrong.
 
 Every step here is one call of the standard library for all batches, since a look at each in the
 interpreter costs more than its CRC. Source: R-LOG12; the layout is that of `record_batch`.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.requests.fetch_reads import FetchReader
+from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import API as FETCH
@@ -129,13 +129,13 @@ def test_a_followers_fetch_ends_when_the_leader_goes_on_under_another_epoch(fetc
 
 def test_a_high_watermark_that_moves_costs_waiting_followers_no_read(fetches, monkeypatch):
     reads: list[int] = []
-    read = FetchReader.read
+    read = PartitionReader.read
 
     def watched(reader: Any, request: FetchRequest, **options: Any) -> Any:
         reads.append(request.replica_id)
         return read(reader, request, **options)
 
-    monkeypatch.setattr(FetchReader, "read", watched)
+    monkeypatch.setattr(PartitionReader, "read", watched)
     # So that no long poll ends meanwhile.
     fetches.cluster.loop.run_for(100)
     reads.clear()

@@ -21,7 +21,7 @@ from storage_engine.protocol.apis import (
     join_batch,
     wire,
 )
-from storage_engine.protocol.apis.batch_fields import FIRST_WITH_RUNS
+from storage_engine.protocol.apis.micro_batch_fields import FIRST_WITH_RUNS
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.tests.broker.test_batch_commits import SINK, STATE, STATE_PARTITIONS, A, Task
 from storage_engine.tests.broker.test_transactions import log_of, settle

@@ -24,10 +24,10 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.sink_names import named_write
 from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnResponse
-from storage_engine.protocol.apis.batch_fields import BatchResponse
 from storage_engine.protocol.apis.commit_batch import CommitBatchResponse
 from storage_engine.protocol.apis.find_coordinator import FindCoordinatorResponse
 from storage_engine.protocol.apis.join_batch import JoinBatchResponse
+from storage_engine.protocol.apis.micro_batch_fields import BatchResponse
 from storage_engine.protocol.apis.registry import OWN_RANGES, spec_for
 from storage_engine.protocol.apis.spec import VersionRange
 from storage_engine.protocol.records.record_batch import read_header

@@ -17,7 +17,7 @@ from storage_engine.client.zookeeper_consumer.assignment import (
     TopicFilter,
     assign_topic,
 )
-from storage_engine.client.zookeeper_consumer.member import Taken, ZooKeeperGroupMember
+from storage_engine.client.zookeeper_consumer.member import TakenPartition, ZooKeeperGroupMember
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
 from storage_engine.simulation.clock import ProcessLoop, SimulatedLoop
@@ -267,12 +267,12 @@ class Member:
 
         self.member.commit(offsets, on_done)
 
-    # --- the holder ---
+    # --- the reader ---
 
-    def meet(self, addresses: str) -> None:
+    def set_brokers(self, addresses: str) -> None:
         assert addresses.startswith("h:1")
 
-    def take(self, taken: Sequence[Taken]) -> None:
+    def take(self, taken: Sequence[TakenPartition]) -> None:
         for tp, stream, offset in taken:
             self.world.takes += 1
             start = offset or 0
@@ -282,7 +282,7 @@ class Member:
             assert tp not in self.streams
             self.streams[tp], self.positions[tp] = stream, start
 
-    def let_go(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def release(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         for tp in partitions:
             del self.streams[tp]
         left = {tp: self.positions.pop(tp) for tp in partitions}

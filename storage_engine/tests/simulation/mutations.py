@@ -17,7 +17,7 @@ from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests import fetch_reads
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
-from storage_engine.broker.requests.fetch_reads import FetchReader
+from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.core.control import election_rules, partition_elections
 from storage_engine.core.control.cluster_state import Reassignment
 from storage_engine.core.control.controlled_cluster import ControlledPartition
@@ -156,7 +156,7 @@ def leader_epoch_of_fetches_ignored(stack: ExitStack) -> None:
     """What a fetch says to hold is believed, whatever epoch it was sent under (R-REP8). Two guards
     are gone, the epoch of the request and the comparison with that of the follower's last batch:
     each of them alone refuses an old fetch."""
-    leader, note = ReplicaManager.leader, FetchReader.note_progress
+    leader, note = ReplicaManager.leader, PartitionReader.note_progress
 
     def any_leader(self: Any, tp: Any, leader_epoch: int = -1) -> Any:
         return leader(self, tp)
@@ -166,8 +166,8 @@ def leader_epoch_of_fetches_ignored(stack: ExitStack) -> None:
         note(self, request._replace(partitions=wanted))
 
     set_attribute(stack, ReplicaManager, "leader", any_leader)
-    set_attribute(stack, FetchReader, "note_progress", note_any)
-    set_attribute(stack, FetchReader, "_agrees", lambda self, partition, wanted: True)
+    set_attribute(stack, PartitionReader, "note_progress", note_any)
+    set_attribute(stack, PartitionReader, "_agrees", lambda self, partition, wanted: True)
 
 
 @mutation

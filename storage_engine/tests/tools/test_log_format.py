@@ -17,7 +17,7 @@ from storage_engine.tools.inspection.state_change_log import (
     STATE_CHANGE_LOGGER,
     write_state_changes_to,
 )
-from storage_engine.tools.table import format_table, tell, write_line
+from storage_engine.tools.table import format_table, report_line, write_line
 
 FORGED = "2025-01-01 00:00:00,000 ERROR headrace.state_change: deleted partition=payments-0"
 EVIL = f"x\n{FORGED}\u2028{FORGED}\r\x1b[2K\u202e"
@@ -92,7 +92,7 @@ def test_tools_show_a_name_on_one_line(capsys):
     table = format_table(["name", "replicas"], [[EVIL, ["1\n2", "3"]]])
     assert len(table.splitlines()) == 2
     write_line(f"{EVIL.replace(chr(10), '')}\nsecond")
-    tell(EVIL)
+    report_line(EVIL)
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 2
     assert len(shown.err.splitlines()) == 1

@@ -29,7 +29,7 @@ from storage_engine.tools.arguments import (
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.export_folder import ExportFolder, ExportRequest
 from storage_engine.tools.local.directory_lock import directory_lock
-from storage_engine.tools.table import print_json, tell, write_line
+from storage_engine.tools.table import print_json, report_line, write_line
 
 PROGRESS_S = 5.0
 """Between two lines of progress."""
@@ -141,5 +141,5 @@ def export(reader: BulkReader, folder: ExportFolder) -> ExportOutcome:
         outcome.records += records
         if time.monotonic() - told_at_s >= PROGRESS_S:
             told_at_s = time.monotonic()
-            tell(f"{number + 1} of {outcome.splits} files, {outcome.records} records")
+            report_line(f"{number + 1} of {outcome.splits} files, {outcome.records} records")
     return outcome

@@ -41,7 +41,7 @@ from storage_engine.tools.arguments import (
 )
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.local.signals import signals_interrupt
-from storage_engine.tools.table import print_table, tell, write_line
+from storage_engine.tools.table import print_table, report_line, write_line
 
 DEFAULT_NAME = "mirror"
 
@@ -171,10 +171,10 @@ def run(args: argparse.Namespace) -> int:
             name: stack.enter_context(Cluster(servers, deadline_ms=DEADLINE_MS))
             for name, servers in sources.items()
         }
-        mirror = stack.enter_context(Mirror(target, clusters, config, tell))
+        mirror = stack.enter_context(Mirror(target, clusters, config, report_line))
         groups = None
         if args.groups is not None:
-            groups = MirroredGroups(mirror, args.groups, args.target, sources, tell)
+            groups = MirroredGroups(mirror, args.groups, args.target, sources, report_line)
             stack.callback(groups.close)
         try:
             mirror.start()

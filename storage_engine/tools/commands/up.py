@@ -19,7 +19,7 @@ from storage_engine.tools.local.broker_settings import parse_setting
 from storage_engine.tools.local.cluster_plan import DEFAULT_BROKERS, DEFAULT_PORT, UpRequest
 from storage_engine.tools.local.local_cluster import START_TIMEOUT_S, LocalCluster
 from storage_engine.tools.local.signals import signals_interrupt
-from storage_engine.tools.table import tell, write_line
+from storage_engine.tools.table import report_line, write_line
 
 _POLL_S = 0.25
 
@@ -64,14 +64,14 @@ def run(args: argparse.Namespace) -> int:
         zookeeper=args.zookeeper,
         settings=tuple(parse_setting(text) for text in args.set),
     )
-    cluster = LocalCluster(args.dir, progress=tell)
+    cluster = LocalCluster(args.dir, progress=report_line)
     with signals_interrupt():
         cluster.up(request, timeout_s=args.timeout)
         write_line(f"bootstrap servers: {cluster.bootstrap_servers}")
         if args.detach:
             write_line(f"stop with: headrace down --dir {args.dir}")
             return 0
-        tell("Ctrl-C stops the cluster")
+        report_line("Ctrl-C stops the cluster")
         sys.stdout.flush()
         return _run_until_stopped(cluster)
 
@@ -80,17 +80,17 @@ def _run_until_stopped(cluster: LocalCluster) -> int:
     try:
         while _something_runs(cluster):
             for line in cluster.note_ended():
-                tell(line)
+                report_line(line)
             time.sleep(_POLL_S)
     except KeyboardInterrupt:
-        tell("stopping")
+        report_line("stopping")
         try:
             cluster.down()
         except KeyboardInterrupt:
-            tell("stopping at once")
+            report_line("stopping at once")
             cluster.down(timeout_s=0)
     else:
-        tell("the cluster has been stopped by somebody else")
+        report_line("the cluster has been stopped by somebody else")
     return 0
 
 

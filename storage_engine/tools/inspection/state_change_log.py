@@ -4,7 +4,7 @@ other reads.
     2026-11-21T20:40:01.123Z broker=1 became leader partition=flights-0 leader=1 leader_epoch=4 …
 
 A line per change of a replica's leadership, ISR or existence, in UTC, so that the files of several
-brokers can be merged by time. Source: R-TOOL5; document 001, State Change Log Merge Tool.
+brokers can be merged by time. Source: R-TOOL5.
 """
 
 import logging

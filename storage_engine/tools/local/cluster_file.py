@@ -1,6 +1,6 @@
 """`cluster.json`: what runs in a folder and where.
 
-Other programs read it; INTERFACE.md is its contract.
+Other programs read it, so its form does not change.
 
 Rule: the file is written whole or not at all, and what was read is checked before anything trusts
 it: a file that `headrace up` did not write is one clear error, never a guess.
@@ -39,7 +39,7 @@ class BrokerEntry:
 
     @classmethod
     def for_id(cls, broker_id: int, host: str, port: int) -> "BrokerEntry":
-        """A stopped broker with the folder layout of INTERFACE.md."""
+        """A stopped broker, with the usual files in its folder."""
         folder = f"broker-{broker_id}"
         return cls(
             id=broker_id,

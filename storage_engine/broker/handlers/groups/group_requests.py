@@ -90,7 +90,7 @@ def are_too_long(names: Iterable[str | None]) -> bool:
 
 
 def fresh_member_id(prefix: str) -> str:
-    """As Kafka makes them; never given out before."""
+    """A new member id, in Kafka's form."""
     return f"{prefix}-{uuid4()}"
 
 

@@ -15,7 +15,7 @@ from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD, ColdReads, is_cold_slice
 from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, FetchWaits, must_answer
-from storage_engine.broker.requests.fetch_reads import FetchRead, FetchReader
+from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions, SessionFetch
 from storage_engine.broker.requests.fetched_topics import nodes_of, with_ids, with_names
 from storage_engine.broker.requests.long_work import Steps
@@ -35,7 +35,7 @@ class FetchHandler:
     """Answers Fetch."""
 
     sessions: FetchSessions
-    reader: FetchReader
+    reader: PartitionReader
     cold_reads: ColdReads
     waits: FetchWaits
     metadata: MetadataCache

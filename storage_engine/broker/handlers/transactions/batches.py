@@ -32,16 +32,16 @@ from storage_engine.core.transactions.transaction_events import (
     TransactionAnswer,
 )
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
-from storage_engine.protocol.apis.batch_fields import (
+from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
+from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
+from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
+from storage_engine.protocol.apis.micro_batch_fields import (
     FIRST_WITH_RUNS,
     UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,
     BatchResponse,
     CommittedBy,
 )
-from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
-from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
-from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
 
 log = logging.getLogger(__name__)
 

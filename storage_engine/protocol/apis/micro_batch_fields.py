@@ -1,9 +1,9 @@
-"""What the requests of the exactly-once sink share: members, origins, and an answer that is an
-error code or none.
+"""Fields that the requests for micro-batches share: members, origins, who has committed a batch,
+and an answer that is an error code alone.
 
     members    array of (producer_id int64, epoch int16)
     origins    array of (topic string, array of (partition int32, offset int64)); inclusive
-    committed  owner string; run uuid, or zeros; rows, winner int64: -1 where it is not known
+    committed  owner string; run uuid, or zeros; rows, winner int64: -1 where unknown
 
 All of these APIs are Headrace's own, and flexible (KIP-482) from version 0 on. Source: R-SPARK2.
 """
@@ -18,7 +18,7 @@ from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently
 
 FIRST_FLEXIBLE = 0
 FIRST_WITH_RUNS = 1
-"""Of JoinBatch and CommitBatch: the version that tells whose batch it is, and how many rows."""
+"""The first version of JoinBatch and CommitBatch with owner, run and rows."""
 
 UNKNOWN_ROWS = -1
 NOBODY = -1
@@ -27,7 +27,7 @@ MEMBER_BYTES = 10
 ORIGIN_BYTES = 12
 
 Members = frozenset[tuple[int, int]]
-"""(producer id, epoch) of each."""
+"""(producer id, epoch) of each member."""
 
 Origins = Mapping[TopicPartition, int]
 """By source partition the highest offset, inclusive."""
@@ -35,7 +35,7 @@ Origins = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResponse:
-    """An answer with nothing but its outcome."""
+    """An answer that is an error code alone."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -48,10 +48,10 @@ class CommittedBy:
     owner: str = ""
     run: UUID | None = None
     rows: int = UNKNOWN_ROWS
-    """That its tasks had, with those that the sink had by origin."""
+    """The rows that its tasks had, with those that the sink had by origin."""
     winner: int = NOBODY
-    """The producer id of one of its members: a driver that has named it asks about its own commit,
-    whose answer was lost."""
+    """The producer id of one of its members. A driver that has named this member asks about its own
+    commit, whose answer was lost."""
 
 
 UNKNOWN_COMMITTER = CommittedBy()

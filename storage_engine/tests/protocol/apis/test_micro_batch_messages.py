@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
-from storage_engine.protocol.apis.batch_fields import BatchResponse, CommittedBy
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
 from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
+from storage_engine.protocol.apis.micro_batch_fields import BatchResponse, CommittedBy
 from storage_engine.protocol.apis.registry import OWN_RANGES, spec_for
 from storage_engine.tests.protocol.apis.buffers import joined
 
