@@ -214,8 +214,8 @@ class ControllerWatches:
     # --- loading ---
 
     def _load_states(self) -> None:
-        """Read the states of all topics: with a part of them, brokers would be sent away from the others.
-        What was read before something changed is not read again."""
+        """Read the states of all topics: with a part of them, brokers would be ordered to stop the
+        replicas of the others. What was read before something changed is not read again."""
         if self.loaded or self._topics is None or self._reading or self._reading_states:
             return
         missing = self._partitions_without_state()

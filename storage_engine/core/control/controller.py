@@ -339,7 +339,8 @@ class Controller:
             self._cluster.dirty.add(name)
 
     def _on_balance_checked(self, percentage: int) -> None:
-        """A partition that is being reassigned is left alone: another replica is preferred afterwards."""
+        """A partition that is being reassigned is left alone: another replica is preferred
+        afterwards."""
         led = [
             (partition.name, partition.assignment.replicas[0], partition.state)
             for topic in self._cluster.topics.values()

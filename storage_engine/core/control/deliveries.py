@@ -1,4 +1,5 @@
-"""The orders that the controller owes each broker: an outbox per broker, one delivery under way at a time.
+"""The orders that the controller owes each broker: an outbox per broker, one delivery under way at
+a time.
 
 Rule: an outbox holds names (partitions, topics), never contents; contents are filled in when a
 delivery is made, so that the newest state is sent and repeats collapse. What was under way when a
@@ -51,7 +52,8 @@ class Deliveries:
         self._outboxes: dict[BrokerId, _Outbox] = {}
         self._to_stop: dict[BrokerId, set[TopicPartition]] = {}
         self._offered: dict[BrokerId, set[TopicPartition]] = {}
-        """The part of `_to_stop` that is waited for only as long as the broker lives and can delete."""
+        """The part of `_to_stop` that is waited for only as long as the broker lives and can
+        delete."""
         self.stopping: set[str] = set()
         """Topics in deletion that have not been taken as stopped yet."""
         self._number = 0

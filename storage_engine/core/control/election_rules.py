@@ -87,9 +87,9 @@ def due_election(situation: Situation) -> Elected | None:
 
 
 def restoring_election(situation: Situation, state: PartitionState) -> Elected:
-    """The leader and ISR to be written where others removed the state, or put an old one in its place. Its
-    leader may have changed the ISR since the controller read it last, so a live leader, which holds
-    all that is committed, lets the others in again one by one."""
+    """The leader and ISR to be written where others removed the state, or put an old one in its
+    place. Its leader may have changed the ISR since the controller read it last, so a live leader,
+    which holds all that is committed, lets the others in again one by one."""
     live = situation.running - situation.bounced - situation.suspect
     if state.leader in live:
         return Elected(leader=state.leader, isr=(state.leader,))
