@@ -4,19 +4,25 @@
 
 BIN := .venv/bin
 
-.PHONY: demo test test-all
+.PHONY: demo test test-all checks tests
 
 demo: .venv/.set-up
 	$(BIN)/python -m examples.flights.demo
 
+# The checks run beside the tests, which wait for timeouts at times. Either fails the whole.
 test: .venv/.set-up
+	$(MAKE) --jobs=2 checks tests
+
+checks: .venv/.set-up
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
-	# Two at a time: the tests of brokers wait for timeouts more than they compute.
-	# Which of them runs what, and when: conftest.py.
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/mypy
+
+# Three at a time on two cores: the tests of brokers wait for timeouts about as much as they compute.
+# Which of them runs what, and when: conftest.py.
+tests: .venv/.set-up
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-all: export HEADRACE_FAULTS := full
 test-all: test

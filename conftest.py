@@ -1,13 +1,12 @@
 """How a whole run is put together: what its processes inherit, and which worker runs what, when.
 
-A file goes to one worker as a whole, for the sake of the cluster that its tests share. Whatever
-needs a Spark is one such piece: it keeps a core busy, and shares one JVM that gets faster with use,
-while the other worker's tests wait for brokers. Long files come first, so that no worker is left
-with one at the end.
+A file goes to one worker as a whole, for the sake of the cluster that its tests share. All files
+whose tests share one Spark are one such piece: its JVM takes as long to start as ten queries, and
+gets faster with use. A file that starts a Spark of its own is a piece of its own. Long files come
+first, so that no worker is left with one at the end.
 """
 
 import os
-import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,14 @@ ROOT = Path(__file__).parent
 
 SPARK_CONF = ROOT / "integration_tests" / "spark_conf"
 
+OWN_SPARK = "integration_tests/test_spark_exactly_once.py"
+WITH_SPARK = ("integration_tests/test_spark_", "examples/usage/", "examples/flights/tests/test_job")
+"""One piece, without OWN_SPARK."""
+
 FIRST = (
-    "integration_tests/test_spark_",
-    "examples/",
+    *WITH_SPARK,
     "integration_tests/",
+    "examples/",
     "storage_engine/tests/simulation/",
     "storage_engine/tests/broker/",
     "storage_engine/tests/zookeeper/",
@@ -33,14 +36,9 @@ FIRST = (
 )
 """In this order; then all others, as they are found."""
 
-WITH_SPARK = ("integration_tests/test_spark_", "examples/")
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """For every process that a test starts; and what hypothesis tries."""
-    if ALL_FAULTS:
-        # Of samples and of what is random in long tests. The workers of this process inherit it.
-        os.environ.setdefault("HEADRACE_SEED", str(random.SystemRandom().randrange(1 << 24)))
     unexpected.is_fatal = True
     os.environ.setdefault("SPARK_CONF_DIR", str(SPARK_CONF))
     # Hundreds of brokers and workers start: compiled once, not in each of them.
@@ -55,8 +53,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 SHOWN_FILES = 25
-BUDGET_S = {"storage_engine": 15, "connector": 5, "integration_tests": 30, "examples": 60}
-"""What a file of tests may take, by its first folder; more than that is shown, and never fails."""
+BUDGET_S = {
+    "integration_tests/test_spark_": 90,
+    "integration_tests/": 60,
+    "examples/": 90,
+    "storage_engine/": 20,
+    "connector/": 5,
+}
+"""What a file of tests may take, by how its path begins: the first that fits. More than that is
+shown, and never fails."""
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -70,7 +75,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         return
     terminalreporter.section("files that took longest")
     for file, seconds in took.most_common(SHOWN_FILES):
-        budget = BUDGET_S.get(file.partition("/")[0], 0)
+        fitting = (limit for start, limit in BUDGET_S.items() if file.startswith(start))
+        budget = next(fitting, 0)
         mark = f"  (budget {budget} s)" if seconds > budget else ""
         terminalreporter.write_line(f"{seconds:7.1f} s  {file}{mark}")
 
@@ -98,7 +104,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFileAndSpark(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith(WITH_SPARK) else super()._split_scope(nodeid)
+            shared = nodeid.startswith(WITH_SPARK) and not nodeid.startswith(OWN_SPARK)
+            return "spark" if shared else super()._split_scope(nodeid)
 
     # In our order, not by their numbers of tests.
     config.option.loadscopereorder = False

@@ -1,7 +1,6 @@
 """Clusters of real processes for tests, and waiting without sleeping blindly."""
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,13 +28,6 @@ HEALED_S = 300.0
 
 TELL_S = 20.0
 """Whoever waits for long says for what, so often."""
-
-ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
-"""Long fault tests run in full; else a sample of them, always the same."""
-
-SEED = int(os.environ.get("HEADRACE_SEED", "1"))
-"""Of samples, and of what is random in a test. Whoever runs all tests has another one each time
-(`conftest.py`), which the report's head tells."""
 
 CLIENT_TIMEOUT_MS = 5000
 """librdkafka waits a minute for a broker that hangs before it asks another."""
@@ -82,19 +74,13 @@ def wait_while_lacking(
 def running_cluster(
     directory: Path, *, brokers: int = 3, settings: tuple[tuple[str, str], ...] = ()
 ) -> Iterator[LocalCluster]:
-    """A cluster on free ports that is gone after the block, whatever happens in it."""
+    """A cluster on free ports that is gone after the block, whatever happens in it.
+
+    Its brokers are killed: handing over one after the other takes seconds. A test that looks at
+    what they leave calls `down` itself.
+    """
     request = UpRequest(brokers=brokers, port=0, settings=(*FEW_GROUPS, *QUICK_FAILOVER, *settings))
     with LocalCluster.running(directory, request) as cluster:
-        yield cluster
-
-
-@contextlib.contextmanager
-def shared_cluster(
-    directory: Path, *, brokers: int = 3, settings: tuple[tuple[str, str], ...] = ()
-) -> Iterator[LocalCluster]:
-    """As `running_cluster`, for all tests of a file: nobody looks at what it leaves, so that its
-    brokers need not hand over one after the other when it goes."""
-    with running_cluster(directory, brokers=brokers, settings=settings) as cluster:
         try:
             yield cluster
         finally:

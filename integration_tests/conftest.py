@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from integration_tests.cluster_support import shared_cluster
+from integration_tests.cluster_support import running_cluster
 from integration_tests.loop_disk import LoopDisk
 
 
@@ -19,7 +19,7 @@ def pytest_configure() -> None:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """Three brokers for the tests of one file; each test makes topics of its own."""
-    with shared_cluster(tmp_path_factory.mktemp("cluster")) as running:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 

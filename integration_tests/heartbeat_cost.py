@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from integration_tests.cluster_support import create_topic, shared_cluster
+from integration_tests.cluster_support import create_topic, running_cluster
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.consumer import member_requests
@@ -116,7 +116,7 @@ def main() -> None:
     settings = (("group.initial.rebalance.delay.ms", "5000"),)
     with (
         tempfile.TemporaryDirectory() as folder,
-        shared_cluster(Path(folder), brokers=1, settings=settings) as cluster,
+        running_cluster(Path(folder), brokers=1, settings=settings) as cluster,
     ):
         create_topic(cluster, TOPIC, partitions=PARTITIONS, replication_factor=1)
         with Cluster(cluster.bootstrap_servers) as client:

@@ -14,8 +14,6 @@ Source: R-SPARK2.
 
 import enum
 import itertools
-import random
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from integration_tests.sink_queries import QUERIES
@@ -86,25 +84,3 @@ def why_not(case: Case) -> str | None:
 def all_cases() -> list[Case]:
     made = itertools.starmap(Case, itertools.product(Fault, Stage, QUERIES))
     return [case for case in made if why_not(case) is None]
-
-
-def sample(seed: int, size: int, *, without: Collection[Fault] = ()) -> list[Case]:
-    """So many, each of another fault, stage and query as far as these go. Also without speculation,
-    which needs a Spark of its own."""
-    left_out = {Fault.SPECULATION, *without}
-    generator = random.Random(seed)
-    every = [case for case in all_cases() if case.fault not in left_out]
-    left = every
-    chosen: list[Case] = []
-    while len(chosen) < size:
-        case = generator.choice(left)
-        chosen.append(case)
-        unlike = [
-            each
-            for each in left
-            if each.fault is not case.fault
-            and each.stage is not case.stage
-            and each.query != case.query
-        ]
-        left = unlike or [each for each in every if each not in chosen]
-    return chosen

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from pyspark.sql import SparkSession
 
 from integration_tests.background import Background
-from integration_tests.cluster_support import DEADLINE_S, shared_cluster
+from integration_tests.cluster_support import DEADLINE_S, running_cluster
 
 # Retention that a test can wait for.
 SETTINGS = (("log.retention.check.interval.ms", "200"),)
@@ -67,7 +67,7 @@ def spark():
 @pytest.fixture(scope="module")
 def spark_cluster(tmp_path_factory):
     """Three brokers for the tests of one file; each test makes topics of its own."""
-    with shared_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as cluster:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as cluster:
         yield cluster
 
 

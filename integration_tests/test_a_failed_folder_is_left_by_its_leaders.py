@@ -134,6 +134,7 @@ def test_leaders_leave_a_failed_folder_and_its_replicas_return_after_a_repair(tm
             for number in everywhere:
                 wait_for_isr(client, TOPIC, 3, number)
             more()
+        cluster.down()
 
     stored = {
         number: [

@@ -34,11 +34,11 @@ from integration_tests.stored_logs import (
     rows_in,
 )
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.local_cluster import LocalCluster
 
-FULL = os.environ.get("HEADRACE_FAULTS") == "full"
-KILLS = 100 if FULL else 5
+KILLS = 100 if ALL_FAULTS else 5
 SEED = int(os.environ.get("HEADRACE_SEED", "20130101"))
 LONGEST_PEACE_S = 1.5
 """Between a cluster that serves and the next kill."""
@@ -265,6 +265,7 @@ def test_nothing_acknowledged_is_lost_by_kills_at_any_moment(tmp_path):
             for writer in written.values():
                 assert_acknowledged_are_there(tp, rows, starts[tp], writer)
             assert_order(tp, rows, written)
+        cluster.down()
 
     for tp in ALL:
         assert_replicas_agree(tmp_path, tp, compacts=tp.topic in COMPACTED)

@@ -9,7 +9,6 @@ record.
 from confluent_kafka import Producer
 
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
     admin,
     create_topic,
     leader_of,
@@ -18,6 +17,7 @@ from integration_tests.cluster_support import (
     wait_until,
 )
 from integration_tests.steady_producer import read_numbers
+from storage_engine.tests.sampling import ALL_FAULTS
 
 TOPIC = "kept"
 ROUNDS = 3 if ALL_FAULTS else 1

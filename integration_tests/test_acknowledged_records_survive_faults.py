@@ -17,8 +17,6 @@ import pytest
 from confluent_kafka import KafkaException
 
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
-    SEED,
     SESSION_TIMEOUT_MS,
     admin,
     create_topic,
@@ -30,6 +28,7 @@ from integration_tests.cluster_support import (
 from integration_tests.command_line import succeed
 from integration_tests.proxied_cluster import IDS, ProxiedCluster, running_proxied_cluster
 from integration_tests.steady_producer import CheckingConsumer, SteadyProducer, check_kept
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
 TIMES = 10 if ALL_FAULTS else 1
 SAMPLE = 5

@@ -3,7 +3,6 @@ order and once.
 """
 
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
     admin,
     create_topic,
     leader_of,
@@ -12,6 +11,7 @@ from integration_tests.cluster_support import (
     wait_until,
 )
 from integration_tests.steady_producer import SteadyProducer, check_kept
+from storage_engine.tests.sampling import ALL_FAULTS
 
 KILLS = 5 if ALL_FAULTS else 2
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from integration_tests.cluster_support import ALL_FAULTS
+from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,6 +1,7 @@
 """R-LOG10: a compacted topic is read by foreign clients while and after it is compacted."""
 
 import random
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -9,6 +10,7 @@ from kafka import TopicPartition as KafkaPythonPartition
 
 from integration_tests.cluster_support import create_topic, running_cluster, wait_until
 from storage_engine.protocol.records.record_batch import iter_headers
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 SETTINGS = (("log.cleaner.backoff.ms", "200"),)
 TOPIC_CONFIG = {
@@ -109,35 +111,40 @@ def stored_records(cluster, topic):
     return counts
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as made:
+        yield made
+
+
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_the_newest_value_of_every_key_is_read_at_its_offset(tmp_path, codec):
-    with running_cluster(tmp_path, settings=SETTINGS) as cluster:
-        create_topic(cluster, "latest", config=TOPIC_CONFIG)
-        written = write(cluster, "latest", codec)
-        assert newest(read_by_confluent(cluster, "latest")) == newest(written)
+def test_the_newest_value_of_every_key_is_read_at_its_offset(cluster, codec):
+    topic = f"latest-{codec}"
+    create_topic(cluster, topic, config=TOPIC_CONFIG)
+    written = write(cluster, topic, codec)
+    assert newest(read_by_confluent(cluster, topic)) == newest(written)
 
-        def all_compacted():
-            counts = stored_records(cluster, "latest")
-            return len(counts) == 3 and max(counts) < len(written) / 2
+    def all_compacted():
+        counts = stored_records(cluster, topic)
+        return len(counts) == 3 and max(counts) < len(written) / 2
 
-        wait_until(all_compacted, "leader and followers have compacted their logs")
-        for read in (read_by_confluent, read_by_kafka_python):
-            found = read(cluster, "latest")
-            assert set(found) <= set(written)
-            assert newest(found) == newest(written)
-            assert len(found) < len(written) / 2
+    wait_until(all_compacted, "leader and followers have compacted their logs")
+    for read in (read_by_confluent, read_by_kafka_python):
+        found = read(cluster, topic)
+        assert set(found) <= set(written)
+        assert newest(found) == newest(written)
+        assert len(found) < len(written) / 2
 
-        for broker_id in (1, 2, 3):
-            cluster.stop_broker(broker_id)
-            cluster.start_broker(broker_id)
-        assert newest(read_by_confluent(cluster, "latest")) == newest(written)
+    for broker_id in (1, 2, 3):
+        cluster.stop_broker(broker_id)
+        cluster.start_broker(broker_id)
+    assert newest(read_by_confluent(cluster, topic)) == newest(written)
 
 
-def test_a_record_without_a_key_is_refused_by_its_code(tmp_path):
-    with running_cluster(tmp_path, brokers=1) as cluster:
-        create_topic(cluster, "keyed", replication_factor=1, config=TOPIC_CONFIG)
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-        errors = []
-        producer.produce("keyed", value=b"v", on_delivery=lambda error, _: errors.append(error))
-        producer.flush(30)
-        assert [error.name() for error in errors] == ["INVALID_RECORD"]
+def test_a_record_without_a_key_is_refused_by_its_code(cluster):
+    create_topic(cluster, "keyed", config=TOPIC_CONFIG)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    errors = []
+    producer.produce("keyed", value=b"v", on_delivery=lambda error, _: errors.append(error))
+    producer.flush(30)
+    assert [error.name() for error in errors] == ["INVALID_RECORD"]

@@ -12,8 +12,6 @@ from kafka import TopicPartition as KafkaPythonPartition
 from kafka.structs import OffsetAndMetadata
 
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
-    SEED,
     admin,
     create_topic,
     leader_of,
@@ -24,6 +22,7 @@ from integration_tests.cluster_support import (
 from integration_tests.group_members import ConfluentMember, poll_until
 from integration_tests.transactional_clients import Reader
 from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.admin import KafkaAdminClient
 
-from integration_tests.cluster_support import admin, create_topic, running_cluster, wait_for_isr
+from integration_tests.cluster_support import admin, create_topic, wait_for_isr
 from integration_tests.settings_support import produce
 
 BROKERS = (1, 2, 3)
@@ -58,17 +58,16 @@ def test_another_client_deletes_records(cluster):
     assert values(cluster.bootstrap_servers, "foreign") == [b"c"]
 
 
-def test_what_was_deleted_stays_so_when_all_brokers_are_killed(tmp_path):
-    with running_cluster(tmp_path) as cluster:
-        create_topic(cluster, "killed")
-        client = admin(cluster)
-        produce(cluster.bootstrap_servers, "killed", [b"%d" % number for number in range(10)])
-        for offset in (3, 6):
-            assert delete(client, "killed", offset) == offset
-            for broker in BROKERS:
-                cluster.kill_broker(broker)
-            for broker in BROKERS:
-                cluster.start_broker(broker)
-            wait_for_isr(client, "killed", 3)
-            left = [b"%d" % number for number in range(offset, 10)]
-            assert values(cluster.bootstrap_servers, "killed") == left
+def test_what_was_deleted_stays_so_when_all_brokers_are_killed(cluster):
+    create_topic(cluster, "killed")
+    client = admin(cluster)
+    produce(cluster.bootstrap_servers, "killed", [b"%d" % number for number in range(10)])
+    for offset in (3, 6):
+        assert delete(client, "killed", offset) == offset
+        for broker in BROKERS:
+            cluster.kill_broker(broker)
+        for broker in BROKERS:
+            cluster.start_broker(broker)
+        wait_for_isr(client, "killed", 3)
+        left = [b"%d" % number for number in range(offset, 10)]
+        assert values(cluster.bootstrap_servers, "killed") == left

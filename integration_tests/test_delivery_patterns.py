@@ -18,14 +18,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from integration_tests.cluster_support import (
-    ALL_FAULTS,
-    SEED,
-    create_topic,
-    shared_cluster,
-    wait_until,
-)
+from integration_tests.cluster_support import create_topic, running_cluster, wait_until
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, TOPIC
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 Story = Callable[[LocalCluster], None]
@@ -46,7 +41,7 @@ def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
         ("transaction.state.log.num.partitions", "1"),
     )
     folder = tmp_path_factory.mktemp("cluster")
-    with shared_cluster(folder, brokers=1, settings=settings) as made:
+    with running_cluster(folder, brokers=1, settings=settings) as made:
         yield made
 
 

@@ -13,14 +13,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from hypothesis import given, settings
 
-from integration_tests.cluster_support import (
-    ALL_FAULTS,
-    SEED,
-    create_topic,
-    running_cluster,
-)
+from integration_tests.cluster_support import create_topic, running_cluster
 from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
 from storage_engine.tests.protocol.apis import kio_messages
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 BYSTANDER = "unharmed"

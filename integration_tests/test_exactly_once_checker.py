@@ -1,8 +1,6 @@
 """The judgement that all tests of exactly once share finds each kind of fault, and the list of
 cases is what its rules say."""
 
-import random
-
 import pytest
 
 from integration_tests import keyed_faults
@@ -14,7 +12,7 @@ from integration_tests.exactly_once import (
     judge,
     prompt,
 )
-from integration_tests.sink_faults import Case, Fault, Stage, all_cases, sample, why_not
+from integration_tests.sink_faults import Case, Fault, Stage, all_cases, why_not
 from integration_tests.sink_queries import QUERIES
 
 LAST_IDS = 6
@@ -120,16 +118,6 @@ def test_every_fault_stage_and_query_is_in_the_matrix():
     assert len(cases) == len(QUERIES) * (len(Fault) * len(Stage) - len(left_out))
     always = (Fault.DRIVER, Fault.COORDINATOR, Fault.OUTPUT_LEADER, Fault.CONTROLLER)
     assert not {fault for fault, _ in left_out} & set(always)
-
-
-def test_a_sample_is_repeatable_and_wide():
-    for seed in range(50):
-        chosen = sample(seed, 4)
-        assert chosen == sample(seed, 4)
-        assert len({case.fault for case in chosen}) == len({case.stage for case in chosen}) == 4
-        assert {case.query for case in chosen} == set(QUERIES)
-    many = sample(random.Random(1).randrange(1000), 60)
-    assert len(set(many)) == 60
 
 
 def test_every_fault_of_the_keyed_sink_comes_with_both_databases():

@@ -18,14 +18,9 @@ from confluent_kafka import Message
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from integration_tests.cluster_support import (
-    ALL_FAULTS,
-    SEED,
-    create_topic,
-    shared_cluster,
-    wait_until,
-)
+from integration_tests.cluster_support import create_topic, running_cluster, wait_until
 from storage_engine.client import Admin, BulkReader, ConfigError, RecordsGoneError, TopicPartition
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
 from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -40,7 +35,7 @@ def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
         ("transaction.state.log.num.partitions", "1"),
         ("transaction.state.log.replication.factor", "1"),
     )
-    with shared_cluster(tmp_path_factory.mktemp("c"), brokers=1, settings=settings) as made:
+    with running_cluster(tmp_path_factory.mktemp("c"), brokers=1, settings=settings) as made:
         yield made
 
 

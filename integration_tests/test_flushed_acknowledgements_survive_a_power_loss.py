@@ -74,6 +74,7 @@ def test_what_was_acknowledged_is_on_the_disk_when_its_power_goes(tmp_path, disk
         start_with_folders(cluster, 1, disk.path)
         for topic in TOPICS:
             leader_of(client, topic)
+        cluster.down()
     stored = {
         topic: decode_batches(log_bytes(disk.path / f"{topic}-0")).values.to_pylist()
         for topic in TOPICS

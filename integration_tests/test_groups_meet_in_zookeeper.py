@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from integration_tests.cluster_support import create_topic, shared_cluster, wait_until
+from integration_tests.cluster_support import create_topic, running_cluster, wait_until
 from integration_tests.zookeeper_member import COMMIT_EVERY
 from storage_engine.client import (
     EARLIEST,
@@ -46,7 +46,7 @@ VICTIMS_SESSION_MS = 4_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
-    with shared_cluster(tmp_path_factory.mktemp("cluster"), brokers=1) as made:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), brokers=1) as made:
         yield made
 
 

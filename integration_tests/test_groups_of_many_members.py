@@ -20,9 +20,7 @@ from confluent_kafka import Producer
 
 from integration_tests.background import Background
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
     HEALED_S,
-    SEED,
     admin,
     create_topic,
     leader_of,
@@ -41,6 +39,7 @@ from integration_tests.ownership import (
 )
 from storage_engine.client import Admin
 from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"

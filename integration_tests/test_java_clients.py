@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from integration_tests.cluster_support import ALL_FAULTS, create_topic, running_cluster
+from integration_tests.cluster_support import create_topic, running_cluster
 from integration_tests.java_clients import NEWEST, SHA256, compiled
+from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 SOURCE = Path(__file__).with_name("JavaClients.java")

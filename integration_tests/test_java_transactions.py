@@ -14,8 +14,6 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
-    SEED,
     admin,
     create_topic,
     leader_of,
@@ -26,6 +24,7 @@ from integration_tests.cluster_support import (
 from integration_tests.java_clients import NEWEST, compiled
 from integration_tests.transactional_clients import Reader
 from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 SOURCE = Path(__file__).with_name("JavaTransactions.java")

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
     admin,
     create_topic,
     leader_of,
@@ -38,6 +37,7 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.protocol.records.records import iter_encoded
+from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 BATCHES = 30 if ALL_FAULTS else 10

@@ -16,13 +16,10 @@ import pytest
 from confluent_kafka import Producer
 
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
-    SEED,
     admin,
     create_topic,
     leader_of,
     running_cluster,
-    shared_cluster,
     wait_for_isr,
     wait_until,
 )
@@ -42,6 +39,7 @@ from storage_engine.client.admin.topics import (
 )
 from storage_engine.client.cluster import LATEST, Cluster
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
 from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -120,8 +118,8 @@ def pair(tmp_path_factory) -> Iterator[Pair]:
     )
     folder = tmp_path_factory.mktemp("clusters")
     with (
-        shared_cluster(folder / "source", brokers=1, settings=settings) as source,
-        shared_cluster(folder / "target", brokers=1, settings=settings) as target,
+        running_cluster(folder / "source", brokers=1, settings=settings) as source,
+        running_cluster(folder / "target", brokers=1, settings=settings) as target,
     ):
         yield Pair(source.bootstrap_servers, target.bootstrap_servers, source)
 

@@ -21,7 +21,6 @@ from connector.sink.batch_writer import HeadraceBatchWriter
 from connector.sink.stream_writer import HeadraceStreamWriter
 from connector.task_properties import BATCH_ID, DESCRIPTION, QUERY_ID
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
     admin,
     create_topic,
     leader_of,
@@ -30,6 +29,7 @@ from integration_tests.cluster_support import (
 )
 from integration_tests.spark_support import consume, description_of, servers, topic
 from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 __all__ = ["servers", "topic"]

@@ -11,7 +11,7 @@ import pytest
 from kafka import TopicPartition as KafkaPartition
 from kafka.admin import KafkaAdminClient
 
-from integration_tests.cluster_support import SEED, shared_cluster, wait_until
+from integration_tests.cluster_support import running_cluster, wait_until
 from storage_engine.client import (
     ALL_BROKERS,
     EARLIEST,
@@ -30,6 +30,7 @@ from storage_engine.client import (
     Producer,
     TopicPartition,
 )
+from storage_engine.tests.sampling import SEED
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
@@ -41,7 +42,7 @@ def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
         ("group.initial.rebalance.delay.ms", "0"),
         ("transaction.state.log.num.partitions", "3"),
     )
-    with shared_cluster(tmp_path_factory.mktemp("c"), brokers=1, settings=settings) as made:
+    with running_cluster(tmp_path_factory.mktemp("c"), brokers=1, settings=settings) as made:
         yield made
 
 

@@ -10,8 +10,6 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
-    SEED,
     admin,
     create_topic,
     leader_of,
@@ -23,6 +21,7 @@ from integration_tests.transactional_clients import Confluent, Reader
 from storage_engine.client import Producer, ProducerFencedError
 from storage_engine.client.producer.producer_errors import TransactionFailedError
 from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 PARTITIONS = 3

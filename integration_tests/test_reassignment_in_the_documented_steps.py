@@ -12,7 +12,7 @@ from kafka import TopicPartition as KafkaPartition
 from integration_tests.cluster_support import (
     admin,
     partition_metadata,
-    shared_cluster,
+    running_cluster,
     wait_for_isr,
     wait_until,
 )
@@ -27,7 +27,7 @@ ALL = OLD + NEW
 @pytest.fixture(scope="module")
 def six(tmp_path_factory):
     settings = (("auto.leader.rebalance.enable", "false"),)
-    with shared_cluster(tmp_path_factory.mktemp("six"), brokers=6, settings=settings) as running:
+    with running_cluster(tmp_path_factory.mktemp("six"), brokers=6, settings=settings) as running:
         yield running
 
 

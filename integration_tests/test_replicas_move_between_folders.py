@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaAdminClient
 from kafka.errors import NoError
 
-from integration_tests.cluster_support import create_topic, shared_cluster, wait_until
+from integration_tests.cluster_support import create_topic, running_cluster, wait_until
 from integration_tests.loop_disk import start_with_folders
 from storage_engine.client import Admin
 from storage_engine.tools.cli import main
@@ -28,7 +28,7 @@ def folders_of(cluster: LocalCluster) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
     directory = tmp_path_factory.mktemp("folders")
-    with shared_cluster(directory, brokers=1) as running:
+    with running_cluster(directory, brokers=1) as running:
         running.stop_broker(1)
         start_with_folders(running, 1, *folders_of(running))
         yield running

@@ -13,7 +13,6 @@ from integration_tests.cluster_support import (
     admin,
     create_topic,
     leader_of,
-    running_cluster,
     wait_for_isr,
     wait_until,
 )
@@ -115,56 +114,54 @@ def test_another_client_alters_and_describes(cluster, incremental):
         client.close()
 
 
-def test_settings_survive_the_death_of_all_brokers_and_reach_who_was_away(tmp_path):
-    with running_cluster(tmp_path) as cluster:
-        create_topic(cluster, "lasting", partitions=3)
-        client = admin(cluster)
-        away = next(b for b in BROKERS if b != leader_of(client, "lasting"))
-        cluster.kill_broker(away)
-        alter(client, "topic", "lasting", max_message_bytes="2000")
-        cluster.start_broker(away)
-        for partition in range(3):
-            wait_for_isr(client, "lasting", 3, partition)
+def test_settings_survive_the_death_of_all_brokers_and_reach_who_was_away(cluster):
+    create_topic(cluster, "lasting", partitions=3)
+    client = admin(cluster)
+    away = next(b for b in BROKERS if b != leader_of(client, "lasting"))
+    cluster.kill_broker(away)
+    alter(client, "topic", "lasting", max_message_bytes="2000")
+    cluster.start_broker(away)
+    for partition in range(3):
+        wait_for_isr(client, "lasting", 3, partition)
 
-        def refused_by_all() -> bool:
-            servers = cluster.bootstrap_servers
-            outcomes = [produce(servers, "lasting", LARGE, p)[0] for p in range(3)]
-            return set(outcomes) == {"MSG_SIZE_TOO_LARGE"}
+    def refused_by_all() -> bool:
+        servers = cluster.bootstrap_servers
+        outcomes = [produce(servers, "lasting", LARGE, p)[0] for p in range(3)]
+        return set(outcomes) == {"MSG_SIZE_TOO_LARGE"}
 
-        wait_until(refused_by_all, "all leaders refuse")
-        for broker in BROKERS:
-            cluster.kill_broker(broker)
-        for broker in BROKERS:
-            cluster.start_broker(broker)
-        for partition in range(3):
-            wait_for_isr(client, "lasting", 3, partition)
-        leaders = {leader_of(client, "lasting", p) for p in range(3)}
-        assert refused_by_all(), leaders
-        assert describe(client, "topic", "lasting")["max.message.bytes"].source == 1
+    wait_until(refused_by_all, "all leaders refuse")
+    for broker in BROKERS:
+        cluster.kill_broker(broker)
+    for broker in BROKERS:
+        cluster.start_broker(broker)
+    for partition in range(3):
+        wait_for_isr(client, "lasting", 3, partition)
+    leaders = {leader_of(client, "lasting", p) for p in range(3)}
+    assert refused_by_all(), leaders
+    assert describe(client, "topic", "lasting")["max.message.bytes"].source == 1
 
 
-def test_a_change_interrupted_by_a_kill_is_in_force_everywhere_or_nowhere(tmp_path):
+def test_a_change_interrupted_by_a_kill_is_in_force_everywhere_or_nowhere(cluster):
     """The broker that is asked dies at another moment each time."""
-    with running_cluster(tmp_path) as cluster:
-        create_topic(cluster, "torn", partitions=3)
-        client = admin(cluster)
-        for number in range(4):
-            asked = admin(cluster).list_topics(timeout=30).controller_id
-            limit = 2000 + 100 * number
-            kill = threading.Timer(0.003 * number, cluster.kill_broker, [asked])
-            kill.start()
-            # Our client asks the controller, and the next one when that has died.
-            with Cluster(cluster.bootstrap_servers) as asking:
-                alter_topic_configs(asking, "torn", {"max.message.bytes": str(limit)})
-            kill.join()
+    create_topic(cluster, "torn", partitions=3)
+    client = admin(cluster)
+    for number in range(4):
+        asked = admin(cluster).list_topics(timeout=30).controller_id
+        limit = 2000 + 100 * number
+        kill = threading.Timer(0.003 * number, cluster.kill_broker, [asked])
+        kill.start()
+        # Our client asks the controller, and the next one when that has died.
+        with Cluster(cluster.bootstrap_servers) as asking:
+            alter_topic_configs(asking, "torn", {"max.message.bytes": str(limit)})
+        kill.join()
 
-            def in_force(limit: int = limit) -> bool:
-                servers = cluster.bootstrap_servers
-                below = [produce(servers, "torn", [b"x" * (limit - 100)], p)[0] for p in range(3)]
-                above = [produce(servers, "torn", [b"x" * (limit + 1)], p)[0] for p in range(3)]
-                return set(below) == {None} and set(above) == {"MSG_SIZE_TOO_LARGE"}
+        def in_force(limit: int = limit) -> bool:
+            servers = cluster.bootstrap_servers
+            below = [produce(servers, "torn", [b"x" * (limit - 100)], p)[0] for p in range(3)]
+            above = [produce(servers, "torn", [b"x" * (limit + 1)], p)[0] for p in range(3)]
+            return set(below) == {None} and set(above) == {"MSG_SIZE_TOO_LARGE"}
 
-            wait_until(in_force, f"{limit} is in force")
-            cluster.start_broker(asked)
-            for partition in range(3):
-                wait_for_isr(client, "torn", 3, partition)
+        wait_until(in_force, f"{limit} is in force")
+        cluster.start_broker(asked)
+        for partition in range(3):
+            wait_for_isr(client, "torn", 3, partition)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from integration_tests.cluster_support import ALL_FAULTS, SEED
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from connector.options.source_options import parse_source_options
 from connector.source import record_reader, source_metadata
 from connector.source.batch_reader import HeadraceBatchReader, HeadracePushdownReader
 from connector.source.stream_reader import HeadraceStreamReader
-from integration_tests.cluster_support import admin, create_topic, shared_cluster, wait_until
+from integration_tests.cluster_support import admin, create_topic, running_cluster, wait_until
 from integration_tests.spark_support import consume, produce, topic
 from integration_tests.transactional_clients import Confluent
 from storage_engine.client.fetching import range_reader
@@ -35,7 +35,7 @@ __all__ = ["topic"]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with shared_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as running:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as running:
         yield running
     close_all()
 

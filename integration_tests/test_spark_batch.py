@@ -10,7 +10,7 @@ from chispa import assert_df_equality
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
-from integration_tests.cluster_support import ALL_FAULTS, create_topic, wait_until
+from integration_tests.cluster_support import create_topic, wait_until
 from integration_tests.spark_support import (
     QUERY_TIMEOUT_S,
     consume,
@@ -22,6 +22,7 @@ from integration_tests.spark_support import (
     spark_cluster,
     topic,
 )
+from storage_engine.tests.sampling import ALL_FAULTS
 
 SHORT_RETENTION = {"segment.bytes": "20000", "retention.bytes": "30000"}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from chispa import assert_df_equality
 
-from integration_tests.cluster_support import ALL_FAULTS, SEED, create_topic, wait_until
+from integration_tests.cluster_support import create_topic, wait_until
 from integration_tests.spark_support import (
     produce,
     servers,
@@ -20,6 +20,7 @@ from integration_tests.spark_support import (
     spark_cluster,
     topic,
 )
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
 pytestmark = pytest.mark.slow
 

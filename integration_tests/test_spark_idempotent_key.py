@@ -9,11 +9,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
     admin,
     create_topic,
     leader_of,
-    shared_cluster,
+    running_cluster,
 )
 from integration_tests.sink_driver_support import (
     STATE,
@@ -35,6 +34,7 @@ from integration_tests.spark_support import (
     topic,
 )
 from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ __all__ = ["servers", "spark", "topic"]
 @pytest.fixture(scope="module")
 def spark_cluster(tmp_path_factory) -> Iterator[LocalCluster]:
     settings = (("transaction.state.log.num.partitions", str(STATE_PARTITIONS)),)
-    with shared_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
         yield made
 
 

@@ -11,8 +11,6 @@ import pytest
 
 from connector.database import keyed_table
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
-    SEED,
     HasBootstrapServers,
     create_topic,
     running_cluster,
@@ -34,6 +32,7 @@ from integration_tests.keyed_runs import Looker, Runs, Struck, Surroundings, wro
 from integration_tests.proxied_cluster import ProxiedCluster, running_proxied_cluster
 from integration_tests.spark_keyed_driver import LAST, PER_BATCH, FaultyTable, copy
 from integration_tests.spark_support import produce, spark, topic
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from connector.connections import close_all
 from connector.options.source_options import parse_source_options
 from connector.source.group_commits import COMMIT_TIMEOUT_MS
 from connector.source.stream_reader import HeadraceStreamReader
-from integration_tests.cluster_support import DEADLINE_S, create_topic, shared_cluster, wait_until
+from integration_tests.cluster_support import DEADLINE_S, create_topic, running_cluster, wait_until
 from integration_tests.spark_support import produce, topic
 
 SETTINGS = (("offsets.topic.num.partitions", "1"),)
@@ -22,7 +22,7 @@ __all__ = ["topic"]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with shared_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as running:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as running:
         yield running
     close_all()
 

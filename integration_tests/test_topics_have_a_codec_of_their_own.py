@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 
-from integration_tests.cluster_support import create_topic, shared_cluster
+from integration_tests.cluster_support import create_topic, running_cluster
 from integration_tests.settings_support import folder_of
 from integration_tests.stored_logs import log_bytes
 from storage_engine.protocol.records.record_batch import Codec, iter_headers
@@ -28,7 +28,7 @@ RECORDS = 300
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
-    with shared_cluster(tmp_path_factory.mktemp("codecs"), brokers=1) as running:
+    with running_cluster(tmp_path_factory.mktemp("codecs"), brokers=1) as running:
         yield running
 
 

@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import KafkaException
 
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
     admin,
     create_topic,
     leader_of,
@@ -26,6 +25,7 @@ from integration_tests.transactional_clients import (
     TransactionalProducer,
 )
 from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 STATE = "__transaction_state"

@@ -11,7 +11,6 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from integration_tests.cluster_support import (
-    ALL_FAULTS,
     SESSION_TIMEOUT_MS,
     admin,
     create_topic,
@@ -28,6 +27,7 @@ from integration_tests.proxied_cluster import (
 )
 from integration_tests.steady_producer import SteadyProducer, check_kept
 from integration_tests.zookeeper_ensemble import running_ensemble
+from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.zookeeper.embedded import attach_embedded, start_embedded

@@ -1,5 +1,5 @@
-"""Finds the policy of deletion that `log.deletion.policy` names. Its one rule: a name that can't be
-had is told when the broker starts, in one line.
+"""Finds the policy of deletion that `log.deletion.policy` names. A name that can't be loaded is an
+error when the broker starts.
 
     kafka               by retention.ms and retention.bytes
     <module>:<Class>    a class of the broker's Python path that has the method of

@@ -1,4 +1,4 @@
-"""What a follower appends: its leader's batches, at the leader's offsets.
+"""Appends of a follower: its leader's batches, at the leader's offsets.
 
 Offsets may be missing between batches, since the leader's log may have been compacted. Source:
 R-LOG1, R-REP2, R-REP8.

@@ -1,4 +1,4 @@
-"""What a partition's leader appends. An append is stored whole, or the log is as it was and the
+"""Appends of a partition's leader. An append is stored whole, or the log is as it was and the
 producer gets an error that says why.
 
 Checks come first, then a place in the log, then the write. Only the header of each batch is

@@ -1,5 +1,4 @@
-"""The settings of one log, as plain values. Its one rule: nothing here is parsed or looked up, only
-given.
+"""The settings of one log, as plain values. Nothing here is parsed or looked up.
 
 Names and defaults are Kafka's topic settings with dots as underscores.
 """

@@ -120,9 +120,10 @@ class LogState:
         self.unfollowed_cuts: UnfollowedCuts | None = None
         """Not None while the log is copied to another log dir."""
         self.recovered_bytes = loaded.recovered_bytes
-        """What opening had to check; 0 after a clean stop."""
+        """Bytes that opening had to check; 0 after a clean stop."""
         self.scrubbed_ms = clock.wall_ms()
-        """When the closed segments were last gone through; 0 asks for it at once."""
+        """When the closed segments were last scrubbed, in wall-clock milliseconds; 0 asks for a
+        scrub at once."""
 
     # -- facts -------------------------------------------------------------------------------------
 

@@ -196,7 +196,7 @@ class PartitionLog(LogState):
             self.log_end_offset,
         )
 
-    # -- what others tell the log ------------------------------------------------------------------
+    # -- settings, and facts from outside ----------------------------------------------------------
 
     def update_config(self, config: LogConfig) -> None:
         """Takes new settings, from the next append on. When the log is not compacted any more, its

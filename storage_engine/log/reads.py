@@ -1,4 +1,4 @@
-"""What is read from a log. Nothing here changes the log.
+"""Reads of a log. Nothing here changes the log.
 
 Source: R-LOG3, R-LOG11, KIP-98.
 """
@@ -98,8 +98,8 @@ class LogReads:
             )
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Those with data in [start_offset, end_offset), all of which is below the last stable
-        offset."""
+        """The aborted transactions with data in [start_offset, end_offset), which ends at the last
+        stable offset at most."""
         log = self._log
         return find_aborted(log.snapshots, log.segments, start_offset, end_offset)
 

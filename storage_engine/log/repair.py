@@ -45,7 +45,8 @@ class Repair:
             log.roll_at_end()
 
     def note_damage(self, scrub: SegmentScrub) -> None:
-        """What a finished check has found, in place of what was known of the segment."""
+        """Takes the damage that a finished check has found, in place of what was known of the
+        segment."""
         log = self._log
         # Where bytes are missing there is nothing that a reader could take for good.
         found = [bad for bad in scrub.bad_ranges if bad.end_position > bad.position]

@@ -106,7 +106,8 @@ class Retention:
 
     @property
     def _has_segments_below_start(self) -> bool:
-        """One that held the log's start when it was the newest may have been followed since."""
+        """A segment that held the log's start when it was the newest may not be the newest any
+        more."""
         return self._log.segments.number_of(self._log.log_start_offset) > 0
 
     def _drop_below_start(self) -> None:

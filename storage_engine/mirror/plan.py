@@ -48,7 +48,7 @@ _FIELDS = {"source", "topic"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSelection:
-    """Of topics, by regular expressions that must match the whole name."""
+    """Selects topics by regular expressions that must match the whole name."""
 
     include: re.Pattern[str]
     exclude: re.Pattern[str] | None = None
@@ -107,7 +107,7 @@ class Plan:
 
 
 def copied_settings(settings: Mapping[str, ConfigEntry]) -> dict[str, str]:
-    """Those that a topic's copy is created with."""
+    """The settings that a topic's copy is created with."""
     chosen = {
         setting.name: setting.value
         for setting in settings.values()

@@ -34,7 +34,7 @@ class Copy(NamedTuple):
 
 
 class TopicIds(NamedTuple):
-    """Of source and target, as text."""
+    """The topic ids in source and target, as text."""
 
     source: str
     target: str
@@ -46,7 +46,7 @@ class ProgressError(HeadraceError):
 
 @dataclass(slots=True)
 class PartitionProgress:
-    """Of one partition, with these two topics."""
+    """The progress of one partition, from one topic id to another."""
 
     ids: TopicIds
     next_offset: int
@@ -62,7 +62,7 @@ class Moved(NamedTuple):
 
 
 class MirrorProgress:
-    """All that the topic says; `taken` is what `moved` made of it, once that is committed."""
+    """All records of the topic of the progress, by partition."""
 
     def __init__(self) -> None:
         self._partitions: dict[Copy, PartitionProgress] = {}
@@ -73,7 +73,7 @@ class MirrorProgress:
         return found if found is not None and found.ids == ids else None
 
     def begin(self, copy: Copy, ids: TopicIds, next_offset: int) -> PartitionProgress:
-        """Forget what was of other topics of these names."""
+        """Begin a partition anew; what was known of other topics of these names is forgotten."""
         made = self._partitions[copy] = PartitionProgress(ids, next_offset)
         return made
 
@@ -93,7 +93,7 @@ class MirrorProgress:
                 raise _foreign(value) from error
 
     def rows(self, moved: Mapping[Copy, Moved]) -> Iterator[Row]:
-        """To be written with a transaction; nothing changes here."""
+        """The records to write with a transaction; nothing changes here."""
         for copy, (next_offset, runs) in moved.items():
             known = self._partitions[copy]
             ids = {"source_id": known.ids.source, "target_id": known.ids.target}
@@ -107,7 +107,7 @@ class MirrorProgress:
             yield _key(copy), _encoded({**ids, "offset": next_offset, "runs": number})
 
     def committed(self, moved: Mapping[Copy, Moved]) -> None:
-        """The transaction with the rows of `moved` is."""
+        """Apply `moved`, whose transaction is committed."""
         for copy, (next_offset, runs) in moved.items():
             known = self._partitions[copy]
             known.next_offset = next_offset

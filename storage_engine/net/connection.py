@@ -3,11 +3,22 @@
     read -> frames -> handler -> Exchange ... respond, in any order
          -> released in request order -> one send per run
 
+    life      event                                     becomes
+    OPEN      `drain`, `shut`, `abort`                  CLOSING: takes none, sends what it owes
+    any       connection_lost                           CLOSED
+
+    reading   event                                     becomes
+    READS     a hold, writing pauses, a run is halted   STOPPED
+    STOPPED   there is room again                       QUEUED: goes on in its turn
+    QUEUED    its turn: what was left is delivered      READS; STOPPED or QUEUED if halted again
+    QUEUED    its turn, while held or writing pauses    STOPPED
+
 Rule: a connection that has too much unanswered, or does not take its answers, is not read; that
 costs no other connection anything. Source: R-NET1, R-NET3.
 """
 
 import asyncio
+import enum
 import errno
 import itertools
 import logging
@@ -38,6 +49,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("storage_engine.net")
 
 _NO_RESPONSE: ResponseBuffers = ()
+
+
+class _Life(enum.Enum):
+    OPEN = enum.auto()
+    CLOSING = enum.auto()
+    CLOSED = enum.auto()
+
+
+class _Reading(enum.Enum):
+    READS = enum.auto()
+    STOPPED = enum.auto()
+    QUEUED = enum.auto()
+
+
+_OPEN, _READS = _Life.OPEN, _Reading.READS
 
 
 class Exchange:
@@ -76,14 +102,12 @@ class Connection(FrameProtocol):
 
     __slots__ = (
         "_budget",
-        "_closed",
-        "_closing",
         "_counted",
         "_exchanges",
         "_flush_scheduled",
-        "_going_on",
         "_holds",
         "_late",
+        "_life",
         "_reading",
         "_receiving",
         "_running",
@@ -121,15 +145,13 @@ class Connection(FrameProtocol):
         self._receiving = 0
         self._short_of_memory = False
         self._flush_scheduled = False
-        self._going_on = False
         # How many requests are worked on that let no later one be taken up.
         self._holds = 0
         # A large request that came when the turn was over.
         self._late: memoryview | None = None
         self._write_paused = False
-        self._closing = False
-        self._closed = False
-        self._reading = True
+        self._life = _OPEN
+        self._reading = _READS
         self.memo: object = None
         """What the handler of runs keeps about the connection from one run to the next."""
         self.active = True
@@ -144,7 +166,7 @@ class Connection(FrameProtocol):
     @property
     def closed(self) -> bool:
         """Nothing can be sent any more."""
-        return self._closed
+        return self._life is _Life.CLOSED
 
     @property
     def frame_max_bytes(self) -> int:
@@ -189,7 +211,7 @@ class Connection(FrameProtocol):
 
     def close(self, reason: str) -> None:
         """Say why in the log and close, after what has been answered is sent."""
-        if self._closing:
+        if self._life is not _OPEN:
             return
         log.warning("connection closed connection=%s reason=%s", self.name, reason)
         self.shut()
@@ -216,7 +238,8 @@ class Connection(FrameProtocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closing = self._closed = self._halted = True
+        self._life = _Life.CLOSED
+        self._halted = True
         self._exchanges.clear()
         self._unsent.clear()
         self._late = None
@@ -237,12 +260,13 @@ class Connection(FrameProtocol):
     def drain(self) -> None:
         """Take no more requests; close when those under way are answered."""
         self._stop_reading()
-        self._closing = True
+        self._begin_to_close()
         self._close_when_idle()
 
     def shut(self) -> None:
         """Close after sending what is answered; what is not answered yet never will be."""
-        self._closing = self._halted = True
+        self._begin_to_close()
+        self._halted = True
         self._exchanges.clear()
         self._count()
         self._flush()
@@ -250,8 +274,13 @@ class Connection(FrameProtocol):
 
     def abort(self) -> None:
         """Close at once."""
-        self._closing = self._halted = True
+        self._begin_to_close()
+        self._halted = True
         self._transport.abort()
+
+    def _begin_to_close(self) -> None:
+        if self._life is _OPEN:
+            self._life = _Life.CLOSING
 
     def _close_when_idle(self) -> None:
         if self.idle:
@@ -264,7 +293,7 @@ class Connection(FrameProtocol):
 
     def on_silence(self) -> None:
         """There was no request for `connections.max.idle.ms`."""
-        if self._closing or self._unsent:
+        if self._life is not _OPEN or self._unsent:
             self.abort()
         elif self.idle:
             log.info("idle connection closed connection=%s", self.name)
@@ -274,7 +303,7 @@ class Connection(FrameProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active = True
-        if self._closing:
+        if self._life is not _OPEN:
             return
         self._start_run()
         if self._large is None and self._server.turn_is_over:
@@ -327,7 +356,7 @@ class Connection(FrameProtocol):
 
     def _steer_reading(self) -> None:
         """A halted connection: go on when there is room, else somebody calls this again later."""
-        if self._closing:
+        if self._life is not _OPEN:
             return
         self._stop_reading()
         if self._holds:
@@ -342,20 +371,20 @@ class Connection(FrameProtocol):
             return
         if pending and server.pending >= server.limits.queued_max_requests:
             server.crowded.add(self)
-        elif not self._going_on:
-            self._going_on = True
+        elif self._reading is not _Reading.QUEUED:
+            self._reading = _Reading.QUEUED
             server.go_on_soon(self)
 
     def _stop_reading(self) -> None:
         self._halted = True
-        if self._reading:
-            self._reading = False
+        if self._reading is _READS:
+            self._reading = _Reading.STOPPED
             self._transport.pause_reading()
 
     def go_on(self) -> None:
         """Deliver what a halted run has left; when that is done, read again."""
-        self._going_on = False
-        if self._closing or self._write_paused or self._holds:
+        self._reading = _Reading.STOPPED
+        if self._life is not _OPEN or self._write_paused or self._holds:
             return
         self._halted = False
         late, self._late = self._late, None
@@ -372,8 +401,8 @@ class Connection(FrameProtocol):
         self._resume_reading()
 
     def _resume_reading(self) -> None:
-        if not (self._halted or self._closing):
-            self._reading = True
+        if not self._halted and self._life is _OPEN:
+            self._reading = _READS
             self._transport.resume_reading()
 
     def resume(self) -> None:
@@ -418,24 +447,24 @@ class Connection(FrameProtocol):
     def flush_released(self) -> None:
         """Send what was answered outside of a run, once per turn of the event loop."""
         self._flush_scheduled = False
-        if self._closed:
+        if self._life is _Life.CLOSED:
             return
         self._flush()
         self._count()
-        if self._closing:
+        if self._life is not _OPEN:
             self._close_when_idle()
         elif self._halted:
             self._steer_reading()
 
     def pause_writing(self) -> None:
         self._write_paused = True
-        if not self._closing:
+        if self._life is _OPEN:
             self._stop_reading()
 
     def resume_writing(self) -> None:
         self._write_paused = False
         self._flush()
-        if self._closing:
+        if self._life is not _OPEN:
             self._close_when_idle()
         elif not self._write_paused:
             self._steer_reading()

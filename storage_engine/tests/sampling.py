@@ -1,8 +1,17 @@
 """How much of the long tests a run does. HEADRACE_FAULTS=full: all of it."""
 
 import os
+import random
 
 ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
+"""Long fault tests run in full; else a sample of them, always the same."""
+
+if ALL_FAULTS:
+    # The workers of this process, and the programs that tests start, inherit it.
+    os.environ.setdefault("HEADRACE_SEED", str(random.SystemRandom().randrange(1 << 24)))
+SEED = int(os.environ.get("HEADRACE_SEED", "1"))
+"""The seed of samples and of all that is random in a test. A run of all tests has another one each
+time, which stands in the head of its report (`conftest.py`)."""
 
 
 def examples(count: int) -> int:

@@ -15,9 +15,10 @@ import pyspark
 import pytest
 from pyspark.sql import DataFrame
 
-from integration_tests.cluster_support import ALL_FAULTS, create_topic, running_cluster
+from integration_tests.cluster_support import create_topic, running_cluster
 from integration_tests.spark_support import consume, produce, servers, spark, topic
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TOPIC
+from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster
 

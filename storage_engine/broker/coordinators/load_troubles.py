@@ -36,8 +36,8 @@ TRIES = 6
 STORAGE_TRIES = 2
 """Loads in a row that end by a file that can't be read: the first may have lost a segment to the
 cleaner, the second has looked up anew which there are."""
-TELL_EVERY_MS = 60_000
-"""How often the same failure is told."""
+LOG_EVERY_MS = 60_000
+"""How often the same failure is logged."""
 
 
 class DamagedLogError(CorruptRecordError):
@@ -60,7 +60,7 @@ class _Trouble:
     storage_tries: int = 0
     """Loads in a row that ended by a file that can't be read."""
     text: str = ""
-    told_ms: int = 0
+    logged_ms: int = 0
 
 
 class LoadTroubles:
@@ -91,7 +91,7 @@ class LoadTroubles:
             # It may have been led elsewhere during the pause.
             trouble = self._troubles[tp] = _Trouble(partition.leader)
         trouble.tries += 1
-        self._tell(tp, trouble, failure)
+        self._log_failure(tp, trouble, failure)
         is_storage = isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError)
         trouble.storage_tries = trouble.storage_tries + 1 if is_storage else 0
         if isinstance(failure, LogStorageError) and is_storage:
@@ -131,12 +131,12 @@ class LoadTroubles:
         """It is led elsewhere."""
         self._troubles.pop(tp, None)
 
-    def _tell(self, tp: TopicPartition, trouble: _Trouble, failure: Exception) -> None:
+    def _log_failure(self, tp: TopicPartition, trouble: _Trouble, failure: Exception) -> None:
         now_ms = self._clock.monotonic_ms()
         text = f"{type(failure).__name__}: {failure}"
-        if text == trouble.text and now_ms - trouble.told_ms < TELL_EVERY_MS:
+        if text == trouble.text and now_ms - trouble.logged_ms < LOG_EVERY_MS:
             return
-        trouble.text, trouble.told_ms = text, now_ms
+        trouble.text, trouble.logged_ms = text, now_ms
         expected = isinstance(failure, KafkaError | OSError)
         log.error(
             "state not read, it is tried again partition=%s tries=%d: %s",

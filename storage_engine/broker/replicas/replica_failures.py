@@ -19,8 +19,8 @@ from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.dirs.log_manager import LogManager
 
 log = logging.getLogger(__name__)
-TELL_AGAIN_MS = 10_000
-"""How long what passes by itself is not said again of one partition."""
+LOG_AGAIN_MS = 10_000
+"""How long a shortage is not logged again for the same partition."""
 
 state_change_log = logging.getLogger("headrace.state_change")
 
@@ -43,8 +43,8 @@ class ReplicaFailures:
         self._scheduler = scheduler
         self._notice = notice
         self._fetchers = fetchers
-        self._told: set[TopicPartition] = set()
-        """Partitions of which it was said lately that they lack room or descriptors."""
+        self._logged: set[TopicPartition] = set()
+        """Partitions whose lack of room or descriptors was logged lately."""
 
     def fail(self, partition: HostedPartition, failure: Exception) -> None:
         """Take a partition out of service, and with it all others of its log directory where that
@@ -57,7 +57,7 @@ class ReplicaFailures:
             # Of a step on another thread, but never of an fsync: see `log.disk`.
             failure = LogShortageError(str(failure))
         if isinstance(failure, LogBusyError):
-            self._tell(partition.topic_partition, failure)
+            self._log_shortage(partition.topic_partition, failure)
         elif isinstance(failure, LogDirError | OSError):
             self.fail_folder(partition.log.directory.parent, failure)
         else:
@@ -74,13 +74,13 @@ class ReplicaFailures:
         """Has the controller ask for the state of all replicas here."""
         self._notice.send()
 
-    def _tell(self, tp: TopicPartition, failure: LogBusyError) -> None:
-        """Every request meets it as long as it lasts."""
-        if tp in self._told:
+    def _log_shortage(self, tp: TopicPartition, failure: LogBusyError) -> None:
+        """Logged once in a while only: every request fails as long as the shortage lasts."""
+        if tp in self._logged:
             return
-        if not self._told:
-            self._scheduler.call_later(TELL_AGAIN_MS, self._told.clear)
-        self._told.add(tp)
+        if not self._logged:
+            self._scheduler.call_later(LOG_AGAIN_MS, self._logged.clear)
+        self._logged.add(tp)
         log.warning("not done for partition %s, which serves on: %s", tp, failure)
 
     def fail_folder(self, path: Path, failure: Exception) -> None:

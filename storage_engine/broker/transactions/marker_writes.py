@@ -11,8 +11,8 @@ A coordinator that hears nothing sends it again, which is harmless. Source: KIP-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from storage_engine.broker.replicas.purgatory import DelayedAnswer
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.requests.delayed_answer import DelayedAnswer
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition

@@ -95,7 +95,7 @@ Change = membership.Release | Assigned | GroupFailed | OffsetsCommitted
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class OffsetCommit:
+class PendingCommit:
     """Offsets on their way."""
 
     offsets: Mapping[TopicPartition, int]
@@ -140,7 +140,7 @@ class ConsumerCoordinator:
         self._events: deque[membership.Event] = deque()
         self._subscription = Subscription()
         self._changes: deque[Change] = deque()
-        self._commits: deque[OffsetCommit] = deque()
+        self._commits: deque[PendingCommit] = deque()
         self._polled_ms = monotonic_ms()
         self._lapsed = False
         self._has_left = False
@@ -188,11 +188,11 @@ class ConsumerCoordinator:
         caller: MemberIdentity,
         callback: Callable[[HeadraceError | None], None] | None = None,
         timeout_ms: int | None = None,
-    ) -> OffsetCommit:
+    ) -> PendingCommit:
         """Begin to store offsets, within `default.api.timeout.ms` unless told otherwise; commits
         are stored one after the other."""
         deadline = Deadline.after(timeout_ms or self._config.default_api_timeout_ms)
-        commit = OffsetCommit(
+        commit = PendingCommit(
             offsets=dict(offsets), caller=caller, deadline=deadline, callback=callback
         )
         with self._changed:
@@ -202,7 +202,7 @@ class ConsumerCoordinator:
             self._loop.wake()
         return commit
 
-    def wait_for(self, commit: OffsetCommit) -> None:
+    def wait_for(self, commit: PendingCommit) -> None:
         """Until it is stored. Raises why it is not."""
         with self._changed:
             while not commit.done and not self._loop.has_ended:
@@ -434,7 +434,7 @@ class ConsumerCoordinator:
             on_answer(None, error)
 
     def _commit_answered(
-        self, commit: OffsetCommit, answer: Any, error: HeadraceError | None
+        self, commit: PendingCommit, answer: Any, error: HeadraceError | None
     ) -> None:
         refused = None if answer is None else refused_commit(answer)
         if error is None and refused is None:
@@ -467,7 +467,7 @@ class ConsumerCoordinator:
             )
         return KafkaError(f"offsets of group '{group}', {tp}: {code.meaning}", code)
 
-    def _finish(self, commit: OffsetCommit, error: HeadraceError | None) -> None:
+    def _finish(self, commit: PendingCommit, error: HeadraceError | None) -> None:
         with self._changed:
             self._commits.popleft()
             commit.error, commit.done = error, True

@@ -1,4 +1,4 @@
-"""Requests to whoever coordinates a group, several under way at a time, each on a connection of its
+"""Requests to the coordinator of a group, several under way at a time. Each has a connection of its
 own: a JoinGroup may wait for minutes, and nothing waits behind it.
 
 Rule: each call is answered once, with an answer or an error, unless it is dropped before. Source:
@@ -22,7 +22,7 @@ from storage_engine.net.blocking import Readable
 from storage_engine.net.deadline import Deadline
 
 LOOKUP_MS = 1_000
-"""For one look for the coordinator; nothing else happens meanwhile."""
+"""The time limit of one search for the coordinator; nothing else happens meanwhile."""
 
 OnAnswer = Callable[[Any, HeadraceError | None], None]
 """Gets the answer, or why there is none."""
@@ -42,7 +42,7 @@ class CoordinatorCall:
 
 
 class CoordinatorCalls:
-    """Of one group."""
+    """The calls of one group."""
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self._cluster = cluster
@@ -123,8 +123,8 @@ class CoordinatorCalls:
 
 
 def code_of(error: HeadraceError) -> ErrorCode:
-    """What an error on the way to the coordinator means: COORDINATOR_NOT_AVAILABLE unless it is
-    for good."""
+    """The code of an error on the way to the coordinator: COORDINATOR_NOT_AVAILABLE unless the
+    error is final."""
     if (
         not isinstance(error, KafkaError)
         or error.retriable

@@ -63,7 +63,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """The end: nothing is to be let go any more."""
+    """The member leaves; it has nothing to release any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class HeartbeatAnswered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitAnswered:
-    """Of the generation that is in `generation`."""
+    """An offset commit of that generation was refused."""
 
     error: ErrorCode
     generation: int
@@ -174,21 +174,22 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take:
-    """The owner's part, as the leader wrote it."""
+    """The owner's partitions, as the leader wrote them."""
 
     assignment: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
-    """For good."""
+    """The group refuses the member for good."""
 
     error: ErrorCode
 
 
 class Membership:
-    """Of one consumer. Invariant: `owns` from Take until every Release since then is answered by a
-    Released: one that is late must not be taken for the end of a part that was given later."""
+    """The membership of one consumer. Invariant: `owns` is true from a Take until every Release
+    since then is answered by a Released: a late one must not be taken for the end of partitions
+    that were given later."""
 
     def __init__(
         self, *, heartbeat_interval_ms: int, max_poll_interval_ms: int, is_static: bool = False
@@ -333,7 +334,7 @@ class Membership:
             self._apply_error(event.error)
 
     def _apply_error(self, error: ErrorCode) -> None:
-        """What an error means, whatever it answers."""
+        """Apply an error, whatever request it answers."""
         if error is ErrorCode.NONE or self.stage in (Stage.OUT, Stage.LAPSED, Stage.FAILED):
             return
         waits = self.stage in (Stage.JOINING, Stage.SYNCING)

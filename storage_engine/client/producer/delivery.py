@@ -1,12 +1,12 @@
-"""What a writer of batches has brought to a partition."""
+"""Counts what a writer of batches has brought to a partition."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionDelivery:
-    """What of one partition is acknowledged. Offsets are -1 where the leader did not tell (acks=0,
-    a repetition)."""
+    """The acknowledged records of one partition. Offsets are -1 where the leader did not say (with
+    acks=0, or for a repetition)."""
 
     first_offset: int = -1
     last_offset: int = -1

@@ -1,7 +1,7 @@
-"""The partitions of topics, for threads that send, learnt by the one thread that may ask.
+"""The partitions of topics, for threads that send; the producer's loop alone asks for them.
 
-Rule: a look that fails is repeated; a topic that stays unknown is an error for those who wait. All
-methods need the sender's lock, but for `look`.
+Rule: a request that fails is repeated; a topic that stays unknown is an error for those who wait.
+All methods but `look` need the loop's lock.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,18 +13,18 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
 
 _LOOK_MS = 1_000
-"""For one look; batches of other topics wait meanwhile."""
+"""The time limit of one request; batches of other topics wait meanwhile."""
 
 _PAUSE_MS = 100
-"""Between two looks for a topic."""
+"""The time between two requests for a topic."""
 
 
 class TopicPartitions(NamedTuple):
-    """What a sender needs to choose."""
+    """What a producer needs to choose a partition."""
 
     partition_count: int
     available: Sequence[int]
-    """Those with a leader; all where none has one."""
+    """The partitions with a leader; all where none has one."""
     learnt_ms: int
 
 
@@ -38,7 +38,7 @@ class _Wish:
 
 
 class TopicWatch:
-    """What is known, and what is asked for."""
+    """Topics that are known, and topics that are asked for."""
 
     def __init__(self, *, unknown_wait_ms: int) -> None:
         self._unknown_wait_ms = unknown_wait_ms
@@ -50,7 +50,7 @@ class TopicWatch:
         return self._known.get(topic)
 
     def want(self, topic: str, now_ms: int) -> bool:
-        """To be learnt, or learnt anew; whether that is news."""
+        """Ask for the topic; False when it is asked for already."""
         if topic in self._wishes:
             return False
         self._errors.pop(topic, None)
@@ -58,26 +58,27 @@ class TopicWatch:
         return True
 
     def failure(self, topic: str) -> HeadraceError | None:
-        """Why the topic can't be had; forgotten when it is wanted again."""
+        """Why the topic can't be had; forgotten when it is asked for again."""
         return self._errors.get(topic)
 
     def last_error(self, topic: str) -> HeadraceError | None:
-        """What the last look for it met."""
+        """The error of the last request for it."""
         wish = self._wishes.get(topic)
         return None if wish is None else wish.last_error
 
     def due(self, now_ms: int) -> list[str]:
-        """Topics to look for now."""
+        """Topics to ask for now."""
         return [topic for topic, wish in self._wishes.items() if wish.due_ms <= now_ms]
 
     def due_in_ms(self, now_ms: int) -> int | None:
-        """When the next look is."""
+        """The time until the next request is due."""
         due_ms = [wish.due_ms for wish in self._wishes.values()]
         return max(0, min(due_ms) - now_ms) if due_ms else None
 
     @staticmethod
     def look(cluster: Cluster, topics: Iterable[str]) -> HeadraceError | None:
-        """Ask any broker; the answer is in the cluster's view. The error when there is none."""
+        """Ask any broker; the answer is in the cluster's view. Returns the error when there is
+        none."""
         try:
             cluster.refresh(topics, Deadline.after(_LOOK_MS))
         except (KafkaError, DeadlineExceededError) as error:
@@ -87,7 +88,7 @@ class TopicWatch:
     def seen(
         self, cluster: Cluster, topics: Iterable[str], error: HeadraceError | None, now_ms: int
     ) -> None:
-        """Take over what a look has found."""
+        """Take over what a request has found."""
         view = cluster.view
         for topic in topics:
             wish = self._wishes[topic]

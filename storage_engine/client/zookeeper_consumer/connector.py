@@ -248,7 +248,7 @@ class ConsumerConnector(Closing):
         """Commit nothing: what was read since the last commit comes again."""
         self._shutdown(commits=False)
 
-    # --- what the member tells: `member.PartitionReader`, on the loop ---
+    # --- calls of the member, on the loop: `member.MemberListener` ---
 
     def set_brokers(self, addresses: str) -> None:
         for ledger in self._all_ledgers():

@@ -57,7 +57,7 @@ class TakenPartition(NamedTuple):
     """The next one to read; None where the group has committed nothing."""
 
 
-class PartitionReader(Protocol):
+class MemberListener(Protocol):
     """Reads the partitions. Its methods are called on the loop."""
 
     def set_brokers(self, addresses: str) -> None:
@@ -124,7 +124,7 @@ class ZooKeeperGroupMember:
         self,
         metadata_store: MetadataStore,
         scheduler: Scheduler,
-        reader: PartitionReader,
+        reader: MemberListener,
         *,
         group: str,
         consumer: str,

@@ -1,5 +1,5 @@
-"""What is checked before a log takes bytes. Its one rule: nothing is written or remembered until
-all of it has passed.
+"""Checks of batches before a log takes them. Nothing is written or remembered until all have
+passed.
 
 Source: KIP-98; R-REP2.
 """

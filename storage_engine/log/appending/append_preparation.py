@@ -1,8 +1,8 @@
-"""What a topic's settings ask of producers' batches before they are appended: keys (cleanup.policy
-with `compact`), another codec (compression.type).
+"""Prepares producers' batches as the settings of their topic ask: checks keys (cleanup.policy with
+`compact`), compresses with another codec (compression.type).
 
-Its one rule: it knows nothing of the log, so that it can run beside the event loop: to decompress,
-look and compress takes longer than all other clients should wait. Source: R-LOG7, R-LOG10.
+It knows nothing of the log, so that it can run beside the event loop: to decompress, check and
+compress takes longer than all other clients should wait. Source: R-LOG7, R-LOG10.
 """
 
 from typing import NamedTuple
@@ -35,11 +35,11 @@ _CODECS = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-"""What each `compression.type` of a topic stores; None: whatever comes."""
+"""The codec that each `compression.type` of a topic stores; None: the producer's."""
 
 
 class Requirement(NamedTuple):
-    """What batches must be."""
+    """Conditions that batches must meet."""
 
     keys: bool
     """Every record must have a key."""
@@ -71,7 +71,7 @@ class Requirement(NamedTuple):
 
 
 def requirement_of(config: LogConfig) -> Requirement | None:
-    """None: any sound batch is appended as it is."""
+    """The requirement of a topic's settings; None when any sound batch is appended as it is."""
     codec = _CODECS[config.compression_type]
     return Requirement(config.compacts, codec) if config.compacts or codec is not None else None
 

@@ -1,7 +1,7 @@
-"""Batches that are appended as columns: what the producers' state makes of them, all at once.
+"""Checks and records the producers of batches that are appended as columns, all at once.
 
-Its one rule: the state afterwards is the same as after `producer_replay.record_batch` of each.
-Source: KIP-98, R-LOG12.
+The state afterwards is the same as after `producer_replay.record_batch` of each. Source: KIP-98,
+R-LOG12.
 """
 
 from storage_engine.core.errors import KafkaError
@@ -27,7 +27,7 @@ def producers_allow(states: ProducerStates, columns: BatchColumns) -> bool:
             columns.producer_ids[0], columns.producer_epochs[0], sequence, last_sequence
         )
     except KafkaError:
-        # It is told by whoever looks at the batches one by one.
+        # An append of the batches one by one reports it.
         return False
     return duplicate is None
 

@@ -1,5 +1,5 @@
-"""How far the times of records may lie from the broker's clock. Its one rule: a batch is judged by
-its header alone, so that it costs the same however many records it has.
+"""How far the times of records may lie from the broker's clock. A batch is judged by its header
+alone, so that it costs the same however many records it has.
 
 The header has the newest record's time, which decides whether a batch is too far ahead, exactly as
 a look at each record would. Of the oldest it has no time; the first record's (its base timestamp)
@@ -16,7 +16,7 @@ from storage_engine.protocol.records.record_batch import BatchHeader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimits:
-    """Of one topic; NO_TIME_LIMIT where there is none."""
+    """The limits of one topic; NO_TIME_LIMIT where there is none."""
 
     before_max_ms: int
     after_max_ms: int

@@ -1,5 +1,5 @@
-"""Writes the segment that is to replace others, on any thread. Its one rule: on the medium when it
-is done, and gone when it fails.
+"""Writes the segment that is to replace others, on any thread. It is on the medium when it is done,
+and removed when it fails.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class CancelledError(Exception):
 
 
 class CleanedFacts(NamedTuple):
-    """What the new segment has to know of itself."""
+    """Facts of the new segment that its object in the log needs."""
 
     size: int
     max_timestamp: int | None
@@ -55,7 +55,7 @@ class CleanedSegment:
         self._segment = segment
 
     def create(self) -> None:
-        """Begins with empty files, whatever an earlier try left."""
+        """Makes empty files; removes what an earlier try left."""
         for path in self._files.cleaned():
             self._disk.remove(path)
         self._segment.file.create()
@@ -68,7 +68,7 @@ class CleanedSegment:
             self._write_pending()
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """Its marker, which is among the batches written, ends an aborted transaction."""
+        """Adds an aborted transaction whose marker is among the batches written."""
         self._segment.transaction_index.append(aborted)
 
     def finish(self) -> CleanedFacts:

@@ -83,7 +83,7 @@ class CleaningState:
         return self._job
 
     def advance(self, job: CompactionJob) -> bool:
-        """After a step's `work` went well: its quick half; whether there is more to do."""
+        """The quick half of a step, after its `work` went well; whether there is more to do."""
         try:
             goes_on = job.advance()
         except OSError as error:
@@ -125,8 +125,8 @@ class CleaningState:
         return None
 
     def stop(self) -> None:
-        """Before the segments change: no job is under way when this returns. LogStorageError when
-        the disk fails."""
+        """Called before the segments change: no job is under way when this returns. LogStorageError
+        when the disk fails."""
         if self._job is not None:
             with storage_errors("replace segments of", self._segments.folder.path):
                 self._job.stop()
@@ -137,8 +137,8 @@ class CleaningState:
             self._job.cancel()
 
     def log_is_cut_to(self, end_offset: int) -> None:
-        """What will stand above `end_offset` is not what was cleaned. OSError when that can't be
-        brought to the medium."""
+        """Lowers the first dirty offset: records that follow above `end_offset` are not those that
+        were cleaned. OSError when that can't be brought to the medium."""
         self.is_left_alone = False
         known = self.first_dirty_offset
         if known > end_offset:

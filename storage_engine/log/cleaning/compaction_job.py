@@ -51,7 +51,7 @@ class SegmentCopier(Protocol):
 
 
 class Step(enum.Enum):
-    """What `work` does next."""
+    """What `work` does next; see the table above."""
 
     LEARN = "learn"
     COPY = "copy"
@@ -189,7 +189,7 @@ class CompactionJob:
         return self._sources[self._groups[-1]]
 
     def _copy(self) -> CleanedFacts | None:
-        """None when the group stays as it is."""
+        """Writes the replacement of a group; None when the group stays as it is."""
         assert self._files is not None
         config = self._segments.folder.config
         cleaned = CleanedSegment(
@@ -244,7 +244,7 @@ class CompactionJob:
         self._next_group()
 
     def _remove_cleaned(self) -> None:
-        """Of a copy that was made while the job was stopped."""
+        """Removes a copy that was made while the job was stopped."""
         if self.step is Step.COPY and self._files is not None:
             for path in self._files.cleaned():
                 self._disk.remove(path)

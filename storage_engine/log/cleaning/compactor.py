@@ -1,5 +1,5 @@
-"""The work of a compaction pass, on any thread. Its one rule: it reads closed segments and writes
-files that nobody knows of yet.
+"""The work of a compaction pass, on any thread. It reads closed segments, and writes files that no
+reader sees before the job renames them.
 
 First the newest offset of every dirty key is learned, as far as memory allows; then each group of
 segments is copied without what is out of date or aborted. Records are decoded about a MiB at a
@@ -38,7 +38,7 @@ few they are."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassOrder:
-    """What a pass needs to know, fixed when it begins."""
+    """The input of a pass, fixed when it begins."""
 
     disk: Disk
     segments: tuple[ClosedSegment, ...]
@@ -64,7 +64,7 @@ class Compactor:
         self._hasher = KeyHasher()
         self._newest = NewestOffsets(order.keys_max_bytes)
         self.end_offset = order.first_dirty_offset
-        """Up to here the pass knows all keys, and will have cleaned."""
+        """Exclusive: up to here the pass knows all keys, and compacts."""
         self.dropped_records = 0
         self._transactions = CleanedTransactions(order.aborted)
 
@@ -149,9 +149,8 @@ class Compactor:
     def _judge(
         self, batch: StoredBatch, note_aborted: Callable[[AbortedTransaction], None]
     ) -> bool:
-        """Of data whether its transaction was not aborted, of a marker whether the log has data of
-        its transaction.
-        """
+        """For a data batch whether its transaction was not aborted; for a marker whether the log
+        has data of its transaction."""
         header = batch.header
         if not header.is_control:
             return not _is_aborted(self._transactions, batch)
@@ -215,7 +214,7 @@ def _is_aborted(transactions: CleanedTransactions, batch: StoredBatch) -> bool:
 
 
 def closed_segments(segments: Sequence[LogSegment]) -> tuple[ClosedSegment, ...]:
-    """What a pass needs to know of them."""
+    """The segments as a pass reads them."""
     return tuple(
         ClosedSegment(segment.file.path, segment.base_offset, segment.next_offset, segment.size)
         for segment in segments

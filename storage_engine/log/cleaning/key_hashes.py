@@ -1,4 +1,4 @@
-"""128-bit hashes of keys, for many at once. Its one rule: no two keys are ever taken for one.
+"""128-bit hashes of keys, for many at once. No two keys are ever taken for one.
 
 Four multilinear hashes of 32 bits, each with random coefficients of its own:
 
@@ -31,7 +31,9 @@ LONG_KEY_BYTES = 4096
 """From here on hashing by the piece costs less than the call."""
 
 SLICE_BYTES = 1 << 20
-"""Of keys hashed in one pass: the columns with an entry per word take ten times that."""
+"""Bytes of keys that are hashed in one pass: the columns with an entry per word take ten times
+that.
+"""
 
 _WORD_BYTES = 4
 _LANES = 4
@@ -49,10 +51,10 @@ class KeyHashes(NamedTuple):
 
 
 class KeyHasher:
-    """One choice of coefficients."""
+    """Hashes with one choice of coefficients."""
 
     def __init__(self, seed: bytes | None = None) -> None:
-        """`seed`: 16 bytes that settle the choice; without it nobody knows them."""
+        """`seed`: 16 bytes that determine the choice; None for a random one."""
         self._seed = secrets.token_bytes(_SEED_BYTES) if seed is None else seed
         generator = np.random.default_rng(int.from_bytes(self._seed))
         # c0, that of the length, and one for each word of the longest key hashed this way.

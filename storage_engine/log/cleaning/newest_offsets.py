@@ -1,5 +1,5 @@
-"""The newest offset of each key of a pass, in bounded memory. Its one rule: never more keys than it
-was made for, but for those of one last piece.
+"""The newest offset of each key of a pass, in bounded memory. It holds no more keys than it was
+made for, but for those of one last piece.
 
 Keys are held as their 128-bit hashes in sorted columns; what is added waits unsorted until there is
 as much of it as of the rest, so that sorting costs little however many keys there are.
@@ -11,7 +11,7 @@ from storage_engine.log.cleaning.key_hashes import KeyHashes, Words
 from storage_engine.protocol.records.varints import Ints
 
 ENTRY_BYTES = 96
-"""Of memory per key: 24 for itself, and the same again a few times while columns are merged."""
+"""Memory per key: 24 bytes for itself, and the same again a few times while columns are merged."""
 
 UNKNOWN = -1
 

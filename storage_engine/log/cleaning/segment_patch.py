@@ -1,9 +1,9 @@
-"""Copies a damaged segment with good bytes in the place of bad ones, on any thread. Its one rule:
-what is written has been checked, wherever it came from.
+"""Copies a damaged segment with good bytes in the place of bad ones, on any thread. Every batch is
+checked before it is written.
 
-The good bytes wait in a file of the log's folder, which whoever opens the folder after a crash
-removes: `<base offset>.repair.tmp`. What lay below the log's start nobody has any more: an empty
-batch takes its place, since a log without gaps must not get one. Source: R-LOG8.
+The good bytes wait in a file of the log's folder, `<base offset>.repair.tmp`, which is removed when
+the log is opened after a crash. No replica has what lay below the log's start: an empty batch takes
+its place, since a log without gaps must not get one. Source: R-LOG8.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Replacements:
-    """What replicas have in the place of the bad ranges of one segment, in order."""
+    """The good batches of other replicas for the bad ranges of one segment, in order."""
 
     def __init__(self, disk: Disk, scrub: SegmentScrub) -> None:
         """OSError when the file can't be made."""
@@ -92,7 +92,7 @@ class Replacements:
         self._first_offset = None
 
     def drop_range(self) -> None:
-        """What came of the present range is worth nothing: another replica is asked."""
+        """Forgets the batches of the present range: another replica is asked."""
         self._range_size = 0
         self._first_offset = None
 
@@ -147,7 +147,7 @@ class SegmentPatch:
         write: Callable[[BytesLike], None],
         note_aborted: Callable[[AbortedTransaction], None],
     ) -> bool:
-        """What is good of the segment, and the replacements between; True."""
+        """Writes what is good of the segment, and the replacements between; True."""
         for aborted in self._aborted:
             note_aborted(aborted)
 

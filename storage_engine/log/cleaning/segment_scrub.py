@@ -1,5 +1,4 @@
-"""Checks a closed segment piece by piece, on any thread. Its one rule: it only reads, and believes
-no byte that the next one contradicts.
+"""Checks a closed segment piece by piece, on any thread. It only reads.
 
 A batch is good when it lies within the file, its CRC matches, and its offsets and leader epoch go
 on where those before it stopped. After a bad one the check goes on at the next good batch: where
@@ -121,7 +120,8 @@ class SegmentScrub:
     def _header(
         self, data: memoryview, at: int, position: int
     ) -> tuple[BatchHeader | None, str | None]:
-        """None for bytes that can't be one; else with what is impossible in it."""
+        """The header at a position, and what is impossible in it; (None, reason) for bytes that
+        can't be one."""
         try:
             header = read_header(data, at)
         except CorruptRecordError as error:
@@ -147,7 +147,7 @@ class SegmentScrub:
         return crc == header.crc
 
     def _contradiction(self, header: BatchHeader) -> str | None:
-        """What in the header does not fit what came before."""
+        """What in the header does not fit the batches before it; None when all fits."""
         expected, base = self._next_offset, header.base_offset
         if not expected <= base <= header.last_offset < self.end_offset:
             return f"offset {base} does not follow {expected - 1}"

@@ -46,19 +46,19 @@ class DirCheckpoints:
         )
 
     def write_cleaner_offsets(self, log_dir: BrokerLogDir) -> None:
-        """Up to where each log was compacted."""
+        """Writes up to where each log was compacted."""
         log_dir.cleaner_offsets = self._write(
             log_dir, CLEANER_OFFSETS_FILE, lambda tp, log: log.cleaning.first_dirty_offset or None
         )
 
     def write_scrub_times(self, log_dir: BrokerLogDir) -> None:
-        """When the older segments of each log were last gone through."""
+        """Writes when the older segments of each log were last scrubbed."""
         log_dir.scrub_times = self._write(
             log_dir, SCRUB_TIMES_FILE, lambda tp, log: log.scrubbed_ms or None
         )
 
     def write_lowered(self, log_dir: BrokerLogDir) -> None:
-        """Whatever a cut of a log brings down."""
+        """Writes all offsets that a cut of a log lowers."""
         self.write_recovery_points(log_dir)
         self.write_log_starts(log_dir)
         self.write_cleaner_offsets(log_dir)

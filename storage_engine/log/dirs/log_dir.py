@@ -149,7 +149,7 @@ class BrokerLogDir:
         """For logs that the file does not name: where it is damaged, each of them may have been
         compacted, so that offsets may be missing."""
         self.scrub_times = self._saved(SCRUB_TIMES_FILE).offsets
-        """When the older segments were last gone through, in wall-clock milliseconds."""
+        """When the older segments were last scrubbed, in wall-clock milliseconds."""
         self.high_watermarks = self._saved(HIGH_WATERMARKS_FILE).offsets
 
     def begin(self) -> None:
@@ -159,7 +159,7 @@ class BrokerLogDir:
         if self.is_new or self._meta != self._read_meta():
             self._write_meta()
         if self.tail_lost_epoch == TAIL_LOST_NOW:
-            # Before the boot id: after that, nothing else tells of the loss.
+            # Before the boot id: once that is written, only this file shows the loss.
             self._write_tail_lost()
             self._lower_high_watermarks()
         self._disk.remove(self.path / CLEAN_SHUTDOWN_FILE)

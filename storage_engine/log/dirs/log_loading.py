@@ -44,7 +44,7 @@ class LogLoading:
         self._checkpoints = checkpoints
         self._removal = removal
         self.recovered_bytes = 0
-        """What had to be checked, in all logs."""
+        """Bytes that had to be checked, in all logs."""
 
     def run(self, moves: LogMoves) -> None:
         """From here on a stop that is not in order counts as unclean. StorageError when the broker
@@ -146,7 +146,7 @@ class LogLoading:
                 if log.cleaning.may_have_gaps:
                     log.flush()
         except LogDirError:
-            # What a failed fsync leaves on the medium nobody knows.
+            # After a failed fsync the content of the medium is unknown.
             raise
         except LogStorageError as error:
             logger.warning("gaps are not told apart before the next start: %s", error)

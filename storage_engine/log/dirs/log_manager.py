@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogManagerSettings:
-    """What a broker's configuration says of its logs."""
+    """The part of a broker's configuration that concerns its logs."""
 
     log_dirs: Sequence[Path]
     broker_id: int
@@ -105,7 +105,7 @@ class LogManager:
 
     @property
     def recovered_bytes(self) -> int:
-        """What opening the logs had to check."""
+        """Bytes that opening the logs had to check."""
         return self._loading.recovered_bytes
 
     def close(self) -> None:
@@ -229,10 +229,9 @@ class LogManager:
     # -- checkpoints -------------------------------------------------------------------------------
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """What was kept last, or that of the checkpoint file as it was at the start, at most the
-        log's end (and where what was not flushed may be lost, at most what was flushed); 0 when
-        there is none.
-        """
+        """The high watermark that was kept last, or that of the checkpoint file at the start; at
+        most the log's end, and where unflushed records may be lost, at most the recovery point. 0
+        when there is none."""
         log = self.logs.get(topic_partition)
         if log is None:
             return 0
@@ -259,11 +258,11 @@ class LogManager:
         return self.dirs.write_in_each(self._checkpoints.write_log_starts)
 
     def write_cleaner_offsets(self) -> None:
-        """Up to where each log was compacted."""
+        """Writes up to where each log was compacted."""
         self.dirs.write_in_each(self._checkpoints.write_cleaner_offsets)
 
     def write_scrub_times(self) -> None:
-        """When the older segments of each log were last gone through."""
+        """Writes when the older segments of each log were last scrubbed."""
         self.dirs.write_in_each(self._checkpoints.write_scrub_times)
 
     # -- helpers -----------------------------------------------------------------------------------

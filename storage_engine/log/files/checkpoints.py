@@ -1,5 +1,5 @@
-"""Small text files of offsets per partition, or of epochs. Their one rule: a file is replaced as a
-whole, and what is damaged in it is told and counts as not there.
+"""Small text files of offsets per partition, or of epochs. A file is replaced as a whole; a damaged
+entry is logged and counts as missing.
 
     recovery-point-offset-checkpoint, replication-offset-checkpoint,
     log-start-offset-checkpoint and cleaner-offset-checkpoint (one each per data folder),
@@ -45,7 +45,7 @@ LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 MOST_DIGITS = 19
-"""Of INT64_MAX; Python takes long for numbers of a million digits."""
+"""The digits of INT64_MAX; Python takes long for numbers of a million digits."""
 
 _VERSION = "1"
 _VERSION_WITHOUT_CHECKS = "0"
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 class SavedOffsets(NamedTuple):
-    """What a checkpoint file says."""
+    """The offsets of a checkpoint file."""
 
     offsets: dict[TopicPartition, int]
     is_damaged: bool
@@ -141,7 +141,7 @@ def _read_lines(disk: Disk, path: Path, fields: int) -> tuple[list[list[str]], l
         lines = rest[1:]
         problems.append("it is cut off")
     if version == _VERSION_WITHOUT_CHECKS and all(line.count(" ") == fields - 1 for line in lines):
-        # One number may be another, and nothing would tell: all of it counts, or nothing.
+        # Without checks a changed number goes unnoticed: all entries count, or none.
         entries = [line.split(" ") for line in lines]
         if problems or count != str(len(entries)):
             return [], problems or [f"{len(entries)} entries, expected {count[:20]}"]

@@ -1,5 +1,4 @@
-"""All file operations of the log, in one place. Its one rule: nothing else in this package touches
-a file.
+"""All file operations of the log, in one place. Nothing else in this package touches a file.
 
 A simulated disk implements `Disk` and runs under the real log code. Descriptors are plain integers,
 and the hot calls (`pwrite`, `pread`) are the system's own functions, so that the indirection costs
@@ -24,17 +23,17 @@ _FILE_MODE = 0o644
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 PROBE_BYTES = 512 << 10
-"""One byte in so many is looked at to tell what is in the page cache: a look costs about 1 us, and
-what is evicted or read ahead between two looks costs one short wait at most.
+"""One byte in so many is read to tell what is in the page cache. Such a read costs about 1 us, and
+pages that are missing between two of them cost one short wait at most.
 """
 
 _LOAD_BYTES = 1 << 20
 _ONE_BYTE = [bytearray(1)]
-"""What is read into it is never looked at."""
+"""A buffer whose content is never used."""
 
 
 class Disk(Protocol):
-    """What the log asks of a file system. Failures are OSError."""
+    """The operations of a file system that the log uses. Failures are OSError."""
 
     pwrite: Callable[[int, Buffer, int], int]
     """(descriptor, bytes, position) -> bytes written, possibly fewer."""
@@ -42,9 +41,8 @@ class Disk(Protocol):
     """(descriptor, count, position) -> at most `count` bytes, fewer only at the end of the file."""
 
     def read_once(self, descriptor: int, count: int, position: int) -> bytes:
-        """As `pread`, for what is not read again soon: what was not in the page cache before is
-        not there for long.
-        """
+        """As `pread`, for bytes that are not read again soon: they do not stay in the page cache if
+        they were not there before."""
         ...
 
     def open_for_append(self, path: Path) -> int:
@@ -130,7 +128,7 @@ class Disk(Protocol):
         ...
 
     def free_bytes(self, path: Path) -> int:
-        """What this user may still write to the file system of the folder."""
+        """Bytes that this user may still write to the file system of the folder."""
         ...
 
     def boot_id(self) -> str:
@@ -200,13 +198,13 @@ class RealDisk:
     def is_cached(self, descriptor: int, count: int, position: int) -> bool:
         preadv = os.preadv
         try:
-            # From the end: the beginning was just looked up by whoever asks.
+            # From the end: the caller has just read the beginning.
             for at in range(position + count - 1, position - 1, -PROBE_BYTES):
                 preadv(descriptor, _ONE_BYTE, at, os.RWF_NOWAIT)
         except BlockingIOError:
             return False
         except OSError as error:
-            # A file system that can't tell is one that nobody evicts from, such as an old tmpfs.
+            # File systems that don't support the flag evict nothing, such as an old tmpfs.
             if error.errno != errno.EOPNOTSUPP:
                 raise
         return True

@@ -1,9 +1,9 @@
-"""Room in one data folder. Its one rule: appends stop while a reserve is left, so that a full disk
-is refused and not met in the middle of a write.
+"""Room in one log dir. Appends stop while a reserve is left, so that a full disk refuses them
+before a write, and not in the middle of one.
 
-The reserve is what goes on being written meanwhile: indexes, checkpoints, epochs, what other logs'
-appends have on their way. An append only subtracts from an allowance; the operating system is asked
-when that is used up. Source: R-LOG8, issue 3 ("refused early with a typed error").
+The reserve is for what is written all the same: indexes, checkpoints, epochs, and appends of other
+logs that are under way. An append only subtracts from an allowance; the operating system is asked
+when that is used up. Source: R-LOG8.
 """
 
 import logging
@@ -14,14 +14,15 @@ from storage_engine.log.files.disk import Disk
 from storage_engine.log.files.storage_errors import storage_error
 
 ALLOWANCE_BYTES = 8 << 20
-"""What may be appended before the operating system is asked again; small beside the
-usual reserve, since others fill the disk too."""
+"""Bytes that may be appended before the operating system is asked again; small beside the usual
+reserve, since others fill the disk too.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class FreeSpace:
-    """The room of one data folder, shared by its logs."""
+    """The room of one log dir, shared by its logs."""
 
     __slots__ = ("_allowance", "_disk", "_path", "is_full", "reserve_bytes")
 
@@ -35,7 +36,8 @@ class FreeSpace:
         """The last append was refused."""
 
     def take(self, size: int) -> None:
-        """Before an append of `size` bytes; LogFullError when that would reach into the reserve."""
+        """Called before an append of `size` bytes; LogFullError when that would reach into the
+        reserve."""
         left = self._allowance - size
         if left < 0 and self.reserve_bytes:
             left = self._ask(size)

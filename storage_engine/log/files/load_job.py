@@ -1,7 +1,8 @@
-"""Brings bytes of a file into the page cache. Its one rule: it may run on any thread, so it holds a
-descriptor of its own.
+"""Brings bytes of a file into the page cache. It may run on any thread, so it holds a descriptor of
+its own.
 
-Whoever must not wait for a disk is told by a ColdBytesError what to load before he tries again.
+A caller that must not wait for a disk gets a ColdBytesError, which has the job to do before the
+next try.
 
 Source: R-LOG5.
 """
@@ -14,7 +15,7 @@ from storage_engine.log.files.disk import Disk
 from storage_engine.log.files.storage_errors import storage_error
 
 LOOK_BYTES = 16 << 10
-"""What finding the end of a read may look at beyond it: two looks at headers."""
+"""Bytes beyond a read that finding its end may read: two chunks of headers."""
 
 
 class LoadJob:
@@ -48,7 +49,7 @@ class Loadable(Protocol):
 
 
 class ColdBytesError(Exception):
-    """A look at bytes that are not in the page cache, by someone who must not wait for them."""
+    """Bytes are not in the page cache, and the caller must not wait for them."""
 
     def __init__(self, file: Loadable, position: int, end: int) -> None:
         super().__init__(f"bytes at {position} are not in the page cache")
@@ -57,6 +58,6 @@ class ColdBytesError(Exception):
         self._end = end
 
     def load_job(self, read_bytes: int) -> LoadJob:
-        """What to do before the next try, which will then read `read_bytes` from about there."""
+        """A job to do before the next try, which will read `read_bytes` from about there."""
         size = min(read_bytes + LOOK_BYTES, self._end - self._position)
         return self._file.load_job(self._position, size, self._end)

@@ -1,5 +1,5 @@
-"""The part of a segment file that is mapped at the moment. Its one rule: a view keeps its own pages
-alive, the window may move on.
+"""The part of a segment file that is mapped at the moment. A view keeps its own pages alive when
+the window moves on.
 
 A sequential reader needs one mapping per window rather than one per read, and what a broker maps
 stays small however large its logs are. A window ends at the end of the file as it was; a reader at

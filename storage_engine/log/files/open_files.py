@@ -1,5 +1,5 @@
-"""A bound on what the log keeps open. Its one rule: whoever holds an open file or mapping can lose
-it at any time, and reopens it.
+"""A bound on what the log keeps open. The owner of an open file or mapping can lose it at any time,
+and then reopens it.
 
 With thousands of segments not every file may stay open. The pool remembers what was opened, oldest
 first; over the limit the oldest goes, unless it was used since its last turn (second chance).
@@ -30,7 +30,7 @@ def pool_limit(descriptors: int) -> int:
 
 
 NO_DESCRIPTOR_LIMIT = 1 << 30
-"""What a process without a limit is taken to have; the kernel's own bound (fs.nr_open)."""
+"""The limit that is assumed for a process without one; the kernel's own bound (fs.nr_open)."""
 
 
 class Releasable(Protocol):

@@ -1,9 +1,9 @@
-"""From errors of the operating system to ours. Its one rule: an OSError leaves this package only as
+"""Turns errors of the operating system into ours. An OSError leaves this package only as
 LogStorageError.
 
 It names the action and the file, and has the code that tells a client to try another replica. Its
 class tells how far the failure goes: this action only (no room, no descriptors), this log, or the
-whole data folder. What each number means is in `core.system_errors`.
+whole log dir. What each number means is in `core.system_errors`.
 """
 
 from collections.abc import Iterator

@@ -36,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class LoadedLog:
-    """What was found, made consistent. Invariant: `segments` is not empty, bases ascending."""
+    """The parts of a log after loading, consistent with each other. Invariant: `segments` is not
+    empty, bases ascending."""
 
     segments: tuple[LogSegment, ...]
     log_start_offset: int
@@ -145,9 +146,8 @@ def _load(
 
 
 def rebuild_epochs(segments: list[LogSegment], epochs: LeaderEpochCache) -> None:
-    """Learns the epochs from the batches; a segment is gone through only when an epoch begins in
-    it.
-    """
+    """Learns the epochs from the batches; reads all headers of a segment only when an epoch begins
+    in it."""
     filled = [segment for segment in segments if segment.size]
     first_epochs = [_first_epoch(segment) for segment in filled]
     for number, segment in enumerate(filled):

@@ -1,5 +1,5 @@
-"""Checks a segment after an unclean stop. Its one rule: keep every intact batch before the first
-damage, and nothing after it.
+"""Checks a segment after an unclean stop. Every intact batch before the first damage is kept, and
+nothing after it.
 
 A batch is intact when it lies within the file, is of magic 2, its CRC matches and its offsets go on
 where the last ones stopped. Base offset and leader epoch lie outside the CRC; a batch in which they
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Cut(NamedTuple):
-    """What a recovery dropped from the end of a segment."""
+    """The end of a segment that a recovery dropped."""
 
     position: int
     dropped_bytes: int
@@ -44,11 +44,11 @@ class Cut(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """What came of a segment."""
+    """The result for one segment."""
 
     cut: Cut | None
     last_epoch: int
-    """That of the last batch so far, in this segment or one before it."""
+    """The leader epoch of the last batch so far, in this segment or one before it."""
 
 
 def recover_segment(

@@ -1,5 +1,5 @@
-"""How far the recovery of a data folder is, for whoever waits. Its one rule: it guesses before,
-and counts what was done.
+"""Logs how far the recovery of a log dir is. The total is estimated before; what was done is
+counted.
 
 Source: R-LOG8.
 """
@@ -13,10 +13,10 @@ from storage_engine.log.files.disk import Disk
 from storage_engine.log.segments.log_segment import LOG_SUFFIX, offset_in_name
 
 INTERVAL_MS = 2000
-"""A recovery that takes longer tells how far it is."""
+"""A recovery that takes longer logs how far it is, this often."""
 
 MARK = "recovering folder="
-"""How a line begins; whoever starts brokers looks for it in their logs."""
+"""The beginning of each line; programs that start brokers search their logs for it."""
 
 _MIB = 1 << 20
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class RecoveryProgress:
-    """That of one data folder."""
+    """The recovery of one log dir."""
 
     def __init__(self, path: Path, clock: Clock, *, partitions: int, total_bytes: int) -> None:
         self._path = path
@@ -33,22 +33,22 @@ class RecoveryProgress:
         self._total_bytes = total_bytes
         self._done_partitions = 0
         self._done_bytes = 0
-        self._start_ms = self._told_ms = clock.monotonic_ms()
+        self._start_ms = self._logged_ms = clock.monotonic_ms()
 
     def checked(self, size: int) -> None:
-        """So many bytes more were gone through."""
+        """`size` more bytes were checked."""
         self._done_bytes += size
-        self._tell()
+        self._log()
 
     def opened(self) -> None:
-        """A log more is open."""
+        """One more log is open."""
         self._done_partitions += 1
-        self._tell()
+        self._log()
 
-    def _tell(self) -> None:
+    def _log(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._told_ms >= INTERVAL_MS:
-            self._told_ms = now_ms
+        if now_ms - self._logged_ms >= INTERVAL_MS:
+            self._logged_ms = now_ms
             logger.info("%s%s", MARK, self.text(now_ms))
 
     def text(self, now_ms: int) -> str:
@@ -76,13 +76,13 @@ def begin_progress(
     try:
         total = 0 if clean else bytes_to_check(disk, recovery_points.items())
     except OSError:
-        # Opening the logs will meet it again.
+        # Opening the logs will get that error again.
         total = 0
     return RecoveryProgress(path, clock, partitions=len(recovery_points), total_bytes=total)
 
 
 def bytes_to_check(disk: Disk, folders: Iterable[tuple[Path, int]]) -> int:
-    """What is to be gone through in the logs of these folders, given their recovery points."""
+    """Bytes that recovery has to check in the logs of these folders with their recovery points."""
     total = 0
     for path, recovery_point in folders:
         bases = sorted(

@@ -1,6 +1,6 @@
 """Checks the segments of a log when it is opened, and recovers those that may be damaged.
 
-After an unclean stop the segments from the one with the recovery point on are gone through batch by
+After an unclean stop the segments from the one with the recovery point on are checked batch by
 batch. What follows a cut is dropped. Source: R-LOG8.
 """
 
@@ -57,7 +57,7 @@ class SegmentChecks:
         self._clean = clean
         self._progress = progress
         self._last_epoch = -1
-        """The leader epoch of the last batch that was gone through."""
+        """The leader epoch of the last batch that was checked."""
         self.recovered_bytes = 0
         self.damaged: list[LogSegment] = []
         """Segments whose transaction index is not to be believed."""
@@ -88,7 +88,8 @@ class SegmentChecks:
             segment.next_offset = following
 
     def _has_good_end(self, segment: LogSegment) -> bool:
-        """Of the newest segment after a clean stop. Notes a damaged transaction index."""
+        """Whether the newest segment ends as a clean stop leaves it. Notes a damaged transaction
+        index."""
         trusted = segment.load_end()
         segment.transaction_index.must_be_sealed = segment.size > 0
         # Now, as it may grow; those of the others are checked when they are used.
@@ -97,7 +98,7 @@ class SegmentChecks:
         return trusted
 
     def _check_indexes(self, segment: LogSegment, names: set[str]) -> None:
-        """Of a segment whose batches are trusted: rebuilds indexes that are missing."""
+        """Rebuilds indexes that are missing, of a segment whose batches are trusted."""
         missing = {path.name for path in segment.paths()} - names
         segment.transaction_index.must_be_sealed = True
         if segment.transaction_index.file.path.name in missing:

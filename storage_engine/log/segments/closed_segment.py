@@ -1,5 +1,5 @@
-"""Reads the batches of a closed segment on any thread. Its one rule: a descriptor of its own, and
-every batch checked before it is believed.
+"""Reads the batches of a closed segment on any thread, through a descriptor of its own. Every batch
+is checked before it is returned.
 
 The segment may be deleted or replaced meanwhile; its bytes stay readable through the descriptor.
 """
@@ -24,7 +24,7 @@ BATCH_MAX_BYTES = 128 << 20
 
 
 class ClosedSegment(NamedTuple):
-    """What a pass needs to know of a segment."""
+    """A closed segment as it was when a compaction pass began."""
 
     path: Path
     base_offset: int

@@ -1,5 +1,5 @@
-"""Compares the index files of a closed segment with its batches. Its one rule: read once, before
-the batches are; nothing is repaired here.
+"""Compares the index files of a closed segment with its batches. The files are read once, before
+the batches; nothing is repaired here.
 
 An offset index with fewer entries than it could have is slower, not wrong.
 
@@ -23,7 +23,7 @@ class IndexCheck:
         """OSError when the disk fails; a file that is missing does not agree."""
         self._base_offset = base_offset
         self.agrees = disk.exists(offset_index) and disk.exists(time_index)
-        """So far."""
+        """Whether the entries fit the batches so far."""
         self._offsets = _whole(disk, offset_index, OFFSET_ENTRY.size)
         self._times = _whole(disk, time_index, TIME_ENTRY.size)
         self._offset_at = 0
@@ -61,7 +61,8 @@ class IndexCheck:
             self.agrees = False
 
     def places_after(self, position: int) -> list[int]:
-        """Where batches begin, as far as the offset index knows, ascending."""
+        """Byte positions after `position` where batches begin, as far as the offset index knows,
+        ascending."""
         places = {place for _, place in OFFSET_ENTRY.iter_unpack(self._offsets)}
         return sorted(place for place in places if place > position)
 
@@ -70,7 +71,7 @@ class IndexCheck:
 
 
 def _whole(disk: Disk, path: Path, entry_bytes: int) -> bytes:
-    """Its whole entries."""
+    """The whole entries of a file."""
     if not disk.exists(path):
         return b""
     data = disk.read_file(path)

@@ -1,5 +1,4 @@
-"""An append-only file of entries of one size. Its one rule: an index is a hint, so it may lag
-behind the log but never leads.
+"""An append-only file of entries of one size. An index may lag behind the log but never leads.
 
 New entries wait in memory and go to the file in blocks, on flush and on close: the recovery after
 an unclean stop rebuilds the index of the segments that were being written anyway. For the same

@@ -1,5 +1,4 @@
-"""Search in the rising column of an index. Its one rule: it is right for any column, and quick for
-an even one.
+"""Search in the rising column of an index. It is right for any column, and quick for an even one.
 
 Batches of a log are mostly of like size, so an entry lies about where its share of the whole says.
 From there the bounds are pushed apart until the value is between them; a bisection does the rest.
@@ -11,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 PLAIN_ENTRIES = 16
-"""Up to this count a bisection takes as few looks."""
+"""Up to this many entries a plain bisection reads no more of them."""
 
 FIRST_STEP = 2
 

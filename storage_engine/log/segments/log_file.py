@@ -1,8 +1,7 @@
-"""The `.log` file of a segment: bytes in and out. Its one rule: a failed write leaves nothing
-behind.
+"""The `.log` file of a segment: bytes in and out. A failed write leaves nothing behind.
 
-Large runs are read as views of the page cache, small ones are copied; FACTS of the machine decide
-the sizes. Source: R-LOG4, R-LOG5.
+Large runs are read as views of the page cache, small ones are copied; measurements decided the
+sizes. Source: R-LOG4, R-LOG5.
 """
 
 import logging
@@ -16,14 +15,13 @@ from storage_engine.log.files.open_files import OpenFiles, SegmentFile
 from storage_engine.log.files.storage_errors import storage_error
 
 WRITE_MAX_BYTES = 128 << 10
-"""One write call takes no more: larger appends to the page cache were measured slower and
-unsteady.
+"""The most that one write call takes: larger appends to the page cache were slower when measured.
 """
 
 COPY_MAX_BYTES = 64 << 10
-"""Up to this size a copy of the bytes costs about what the page faults of a view do. No less than
-what a connection joins to one answer (SMALL_WRITE_BYTES): to copy a view whose page the medium
-can't give would end the process.
+"""Up to this size bytes are copied, which costs about what the page faults of a view do. It must
+not be less than what a connection joins to one answer (SMALL_WRITE_BYTES): a copy of a view whose
+page can't be read from the medium would end the process.
 """
 
 logger = logging.getLogger(__name__)
@@ -98,7 +96,7 @@ class LogFile(SegmentFile):
         try:
             return self._disk.read_cached(self.open(), size, position)
         except OSError:
-            # Whoever loads them meets the error again, and reports it.
+            # The job that loads them gets the error again, and reports it.
             return None
 
     def is_cached(self, position: int, size: int) -> bool:

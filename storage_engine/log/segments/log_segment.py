@@ -1,5 +1,4 @@
-"""One segment of a log: a `.log` file of record batches and its indexes. Its one rule: only whole
-batches count.
+"""One segment of a log: a `.log` file of record batches and its indexes. Only whole batches count.
 
     <base offset>.log        record batches as they came, one after the other, no padding
     <base offset>.index      see offset_index
@@ -106,14 +105,15 @@ class LogSegment:
         self.size = size
         self.next_offset = base_offset if next_offset is None else next_offset
         self.max_timestamp: int | None = NO_TIMESTAMP if size == 0 else None
-        """None for a segment from disk that nobody has asked yet."""
+        """None for a segment from disk until `largest_timestamp` has read it."""
         self.max_timestamp_offset = base_offset
         self.first_timestamp: int | None = None
         self.cuts = 0
         """Truncations so far: slices of before are no longer valid."""
         self._bytes_since_index = 0
         self._indexed_timestamp = NO_TIMESTAMP
-        """No more than the time index has; lets most batches pass without a look at it."""
+        """At most the last timestamp in the time index; most batches need not read the index
+        because of it."""
         self.indexes_full = False
         """No batch may follow that would need an entry."""
         self.file = LogFile(disk, pool, directory / file_name(base_offset, LOG_SUFFIX))
@@ -480,7 +480,8 @@ class LogSegment:
         return entry.position if header.last_offset == entry.last_offset else None
 
     def _reload_max_timestamp(self) -> None:
-        """After a cut: from the last entry that is left, and the batches behind it."""
+        """Called after a cut: takes the largest timestamp from the last entry that is left, and the
+        batches behind it."""
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset
         entry = self.time_index.last()

@@ -1,5 +1,4 @@
-"""The sparse index from offsets to byte positions in a segment. Its one rule: both columns strictly
-increase.
+"""The sparse index from offsets to byte positions in a segment. Both columns strictly increase.
 
 An entry of `<base offset>.index` (8 bytes, big endian):
 

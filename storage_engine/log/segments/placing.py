@@ -1,5 +1,4 @@
-"""Gives batches their place in the log. Its one rule: a batch in memory is patched, its header as
-parsed is not.
+"""Gives batches their place in the log. A batch is patched in memory; its parsed header is not.
 
 So the offset that counts is the one beside the header, which keeps what the producer sent. Source:
 R-LOG6.

@@ -1,5 +1,4 @@
-"""Where recent reads ended. Its one rule: a hint that is wrong never leaves this file; an entry is
-for one segment only.
+"""Where recent reads ended. An entry is for one segment only, so that it is never used for another.
 
 A consumer or follower that keeps up asks next for the offset where its last read ended, and all of
 them are bounded by the same high watermark; both are found here without a look at the index.

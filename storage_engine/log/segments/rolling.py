@@ -1,5 +1,5 @@
-"""When a log begins a new segment. Its one rule: decided before the append, from what it would make
-of the active segment.
+"""When a log begins a new segment. It is decided before an append, from what the active segment
+would be after it.
 
 Source: R-LOG2.
 """
@@ -46,7 +46,7 @@ class RollRule:
         first = segment.first_timestamp
         if first is None:
             first = segment.time_of_first_batch()
-        # One ahead of our time (often in microseconds) tells nothing either.
+        # One ahead of our time (often in microseconds) is of no use either.
         if 0 <= first <= now_ms and max_timestamp >= 0:
             return max_timestamp - first > self._age_max_ms
         return now_ms - segment.created_ms > self._age_max_ms

@@ -1,5 +1,5 @@
-"""The segments of one log, oldest first. Its one rule: the tuple is replaced, never changed, so
-that readers keep theirs.
+"""The segments of one log, oldest first. The tuple is replaced, never changed, so that readers keep
+theirs.
 
 Deleted files are renamed at once and removed `file.delete.delay.ms` later. Deletions at the end go
 from the newest segment to the oldest and at the beginning the other way round, so that a crash in
@@ -25,13 +25,13 @@ SEGMENTS_PER_FLUSH = 32
 
 
 class Unflushed(NamedTuple):
-    """What a flush is to bring to the medium."""
+    """Files that a flush is to bring to the medium."""
 
     paths: list[Path]
     indexes: list[TransactionIndex]
-    """Those of transactions whose files are among `paths`."""
+    """The transaction indexes whose files are among `paths`."""
     end_offset: int
-    """Where the segments end."""
+    """The end offset of these segments, exclusive."""
 
 
 class SegmentList:
@@ -56,7 +56,8 @@ class SegmentList:
         self.all = segments
         self.active = segments[-1]
         self.name_changes = 1
-        """In the folder, so far; counted once where several belong together."""
+        """How many changes of names there were in the folder; counted once where several belong
+        together."""
         self._synced_name_changes = 0
         self._deleted: list[tuple[int, LogSegment, list[Path]]] = []
         self._deletions = itertools.count()
@@ -84,7 +85,7 @@ class SegmentList:
         return self._synced_name_changes < self.name_changes
 
     def names_are_synced(self, name_changes: int) -> None:
-        """That many changes of names are on the medium, in the folder above too."""
+        """The first `name_changes` changes of names are on the medium, in the folder above too."""
         self._synced_name_changes = max(self._synced_name_changes, name_changes)
 
     @property
@@ -170,9 +171,8 @@ class SegmentList:
     def unflushed(
         self, recovery_point: int, most_segments: int, *, with_indexes: bool
     ) -> Unflushed:
-        """Of the oldest few segments that may have something unflushed. The active segment's
-        indexes can wait until it is sealed or closed (`with_indexes`).
-        """
+        """The files of the oldest few segments that may have something unflushed. The active
+        segment's indexes can wait until it is sealed or closed (`with_indexes`)."""
         # A segment that was sealed at the recovery point has indexes that were never flushed.
         above = [
             segment
@@ -205,10 +205,9 @@ class SegmentList:
             segment.close()
 
     def _sync_names(self) -> None:
-        """Before the next segment gets a name or the oldest ones lose theirs: a crash could leave a
-        segment without those before it, or nothing that tells where the log ends. Mostly a flush
-        was there first.
-        """
+        """Called before the next segment gets a name or the oldest ones lose theirs: a crash could
+        else leave a segment without those before it, or nothing that tells where the log ends.
+        Mostly a flush has done it already."""
         if self.unsynced_names:
             sync_names(self.folder.disk, self.folder.path)
 

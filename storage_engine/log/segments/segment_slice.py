@@ -1,5 +1,5 @@
-"""A run of whole batches in a segment file: what a read returns. Its one rule: the bytes are
-fetched only when asked for.
+"""A run of whole batches in a segment file: what a read returns. The bytes are fetched only when
+asked for.
 
 Small runs are copied with one `pread` (cheaper than mapping pages for them); larger ones are views
 of the page cache through the segment's mapped window. A slice from before a truncation refuses to
@@ -71,12 +71,13 @@ class SegmentSlice:
         return self._copy is not None
 
     def load_job(self) -> LoadJob:
-        """What makes it warm, on another thread; LogStorageError when the file can't be opened."""
+        """A job that brings the bytes into the page cache, on another thread; LogStorageError when
+        the file can't be opened."""
         return self._source.file.load_job(self._position, self._size, self._source.size)
 
     def nearest_offset(self, offset: int) -> int:
-        """That of the segment which is nearest to the given one: damage is told of a segment by
-        one of its offsets, and a damaged batch may say any."""
+        """The offset of the segment that is nearest to the given one. Reports of damage name a
+        segment by one of its offsets, and a damaged batch may claim any."""
         return max(self._source.base_offset, min(offset, self._source.next_offset - 1))
 
     def read_bytes(self) -> bytes:

@@ -1,4 +1,4 @@
-"""The names of files that are to replace segments. Their one rule: only a `.swap` file counts.
+"""The names of files that are to replace segments. Only a `.swap` file counts after a crash.
 
     <base>-<end>.cleaned            being written; worthless after a crash
     <base>-<end>.index.cleaned, .timeindex.cleaned, .txnindex.cleaned
@@ -33,7 +33,7 @@ _SWAP_NAME = re.compile(rf"([0-9]{{20}})-([0-9]{{20}}){re.escape(SWAP_SUFFIX)}")
 
 
 class SwapFiles(NamedTuple):
-    """Those for the offsets [base_offset, end_offset)."""
+    """The files of the segment that is to hold the offsets [base_offset, end_offset)."""
 
     directory: Path
     base_offset: int

@@ -1,5 +1,4 @@
-"""The sparse index from timestamps to offsets in a segment. Its one rule: both columns strictly
-increase.
+"""The sparse index from timestamps to offsets in a segment. Both columns strictly increase.
 
 An entry of `<base offset>.timeindex` (12 bytes, big endian):
 
@@ -25,9 +24,8 @@ ENTRY = struct.Struct(">qi")
 
 
 class TimeEntry(NamedTuple):
-    """Up to here nothing is later than `timestamp_ms`, which the batch that ends with `last_offset`
-    has.
-    """
+    """The batch that ends with `last_offset` has the largest timestamp, `timestamp_ms`, so far in
+    the segment."""
 
     timestamp_ms: int
     last_offset: int

@@ -1,5 +1,4 @@
-"""From a timestamp to an offset. Its one rule: the answer is the first record, in offset order,
-that is late enough.
+"""Finds the offset for a timestamp: that of the first record, in offset order, that is late enough.
 
 A search may take long: it passes over headers where the time index leaves a gap, and looks into
 batches, which may be compressed. So it is a generator, which yields None where it may be
@@ -26,7 +25,7 @@ broker.
 """
 
 HEADERS_PER_STEP = 100
-"""Of batches that are passed over between two yields: a tenth of a millisecond."""
+"""Headers that are passed over between two yields, which takes a tenth of a millisecond."""
 
 logger = logging.getLogger(__name__)
 
@@ -249,7 +248,8 @@ def _base_offset_of(segment: LogSegment) -> int:
 
 
 def _start(segment: LogSegment, timestamp_ms: int) -> int:
-    """Where in the segment to begin: nothing before it is as late as `timestamp_ms`."""
+    """Byte position where a search in the segment begins: nothing before it is as late as
+    `timestamp_ms`."""
     entry = segment.time_index.floor(timestamp_ms)
     if entry is None:
         return 0
@@ -293,7 +293,7 @@ class RecordTimes:
 def _times_within_batch(
     path: Path, header: BatchHeader, batch: bytes, start_offset: int, end_offset: int
 ) -> RecordTimes:
-    """May run on any thread."""
+    """Decodes a batch; may run on any thread."""
     # Only here: they load Arrow, which a broker that is never asked for times does without.
     import numpy as np
 

@@ -1,5 +1,5 @@
-"""The aborted transactions whose markers lie in a segment. Its one rule: entries ascend in their
-last offsets, which are those of abort markers of the segment.
+"""The aborted transactions whose markers lie in a segment. Entries ascend in their last offsets,
+which are those of abort markers of the segment.
 
 An entry of `<base offset>.txnindex` (34 bytes, big endian; the layout is Kafka's):
 
@@ -66,7 +66,7 @@ class TransactionIndex:
         self.is_being_rebuilt = False
         """Whether entries may still be missing: an error may have ended the work half-way."""
         self._has_seal: bool | None = None
-        """None: nobody has looked."""
+        """None: not read yet."""
 
     def __len__(self) -> int:
         """Number of entries; the seal is none."""
@@ -93,7 +93,8 @@ class TransactionIndex:
         self.file.flush()
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Of a sealed index (the segment grows again) the seal goes; it must have been checked."""
+        """Adds an entry. The seal of a sealed index is removed, since the segment grows again; the
+        index must have been checked."""
         self.unseal()
         self.file.append(ENTRY.pack(VERSION, *aborted))
         self.is_unsynced = True
@@ -108,7 +109,8 @@ class TransactionIndex:
         return AbortedTransaction(*ENTRY.unpack_from(buffer, at)[1:])
 
     def find(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """Those that touch [start_offset, end_offset), and whether no later segment has more."""
+        """The transactions with data in [start_offset, end_offset), and whether no later segment
+        has more."""
         found = []
         count = len(self)
         first = bisect_left(range(count), start_offset, key=self._last_offset_at)
@@ -144,9 +146,7 @@ class TransactionIndex:
             self.file.flush()
 
     def problem(self, base_offset: int, next_offset: int) -> str | None:
-        """What is wrong with the file for a segment of these offsets; None when it may be
-        believed.
-        """
+        """What is wrong with the file of a segment of these offsets; None when nothing is."""
         if self.is_being_rebuilt:
             return "it was not rebuilt to its end"
         if self.file.has_trailing_bytes:
@@ -187,7 +187,7 @@ class TransactionIndex:
 
 
 def seal_of(entries: bytes | memoryview) -> bytes:
-    """What follows these entries in the file of a sealed segment."""
+    """The seal that follows these entries in the file of a sealed segment."""
     return ENTRY.pack(SEAL_VERSION, len(entries) // ENTRY.size, crc32c(entries), 0, 0)
 
 

@@ -1,5 +1,5 @@
-"""A flush in two halves: the slow one may run on another thread. Its one rule: it holds descriptors
-of its own.
+"""A flush in two halves. The slow one may run on another thread, so the job holds descriptors of
+its own.
 
 Source: R-LOG4.
 """

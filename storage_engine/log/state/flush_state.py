@@ -69,9 +69,8 @@ class FlushState:
         )
 
     def settle(self) -> bool:
-        """Before the log is closed: whether it was written to, so that the newest segment's indexes
-        are to be written, and flushed with the rest.
-        """
+        """Called before the log is closed. Whether it was written to: then the newest segment's
+        indexes are to be written, and flushed with the rest."""
         self._is_settling = self._is_used or self.is_behind
         return self._is_settling
 
@@ -151,7 +150,7 @@ class FlushState:
                 folders += [path for path in other_folders if path not in folders]
                 paths += [p for p in other_paths if p not in paths and disk.exists(p)]
             job = FlushJob(disk, paths, folders, end_offset, on_flushed)
-        # Only now: without the job nobody would bring these to the medium.
+        # Only now: without the job these would not be brought to the medium.
         self._unfinished[number] = paths, folders
         self._is_topic_id_flushed = self._is_topic_id_flushed or takes_topic_id
         for index in unflushed.indexes:
@@ -172,9 +171,8 @@ class FlushState:
         job.finish()
 
     def log_is_cut_to(self, end_offset: int) -> None:
-        """The recovery point goes down before the log does, on the medium: files of which some
-        are cut and some are not must be gone through when they are opened.
-        """
+        """Lowers the recovery point before the log is cut, on the medium: after a crash in between,
+        recovery must check the files."""
         self._generation += 1
         self._cut_unsynced = True
         known = self.recovery_point

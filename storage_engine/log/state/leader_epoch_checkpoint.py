@@ -1,5 +1,4 @@
-"""The leader epochs of a log and their file. Its one rule: the file knows every epoch below the
-recovery point.
+"""The leader epochs of a log and their file. The file has every epoch below the recovery point.
 
 Above it recovery learns the epochs from the batches that it goes through, after a killed process as
 after a crash of the machine. So neither an election nor its first batch writes a file: a failover
@@ -54,7 +53,7 @@ class LeaderEpochCheckpoint:
         self.path = path / LEADER_EPOCHS_FILE
 
     def save(self) -> None:
-        """What is in the cache is in the file when this returns."""
+        """The cache is in the file when this returns."""
         if self.unsaved:
             self._save()
 

@@ -1,5 +1,5 @@
-"""What a log asks of the checkpoint files that hold its offsets. They belong to its log dir, and
-hold the offsets of all logs there.
+"""The checkpoint files that hold the offsets of a log. They belong to its log dir, and hold the
+offsets of all logs there.
 
 Source: R-LOG8.
 """

@@ -1,5 +1,5 @@
-"""Which topic a partition's folder belongs to. Its one rule: a folder is never used for another
-topic of the same name.
+"""Which topic a partition's folder belongs to. A folder is never used for another topic of the same
+name.
 
     partition.metadata (one per partition; the format is Kafka's):
         version: 0

@@ -1,5 +1,5 @@
-"""Learns from the batches of a log what it knows of its producers and their transactions. Its one
-rule: the state after a batch is the same whether it was appended here, replicated or read back.
+"""Learns the producers and their transactions from the batches of a log. The state after a batch is
+the same whether it was appended here, replicated or read back.
 
 Source: KIP-98; R-LOG8.
 """

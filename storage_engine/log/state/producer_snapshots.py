@@ -1,5 +1,4 @@
-"""Snapshots of a log's producers on disk. Their one rule: a snapshot that is not intact does not
-exist.
+"""Snapshots of a log's producers on disk. A snapshot that is not intact counts as missing.
 
 `<offset>.snapshot` holds the producers as they were when the log ended at `offset` (big endian):
 
@@ -207,9 +206,8 @@ class ProducerSnapshots:
         return None
 
     def remove_above(self, offset: int) -> None:
-        """Those after the recovery point of a log that was not stopped in order: a crash of the
-        machine may have brought back one of records that were cut off.
-        """
+        """Removes those after the recovery point of a log that was not stopped in order: a crash of
+        the machine may have brought back one of records that were cut off."""
         for later in [kept for kept in self._offsets if kept > offset]:
             self._remove(later)
 

@@ -4,7 +4,6 @@ A step is a write of the controller in ZooKeeper, or a request of it to a broker
 every seventh of them, HEADRACE_FAULTS=full all.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from storage_engine.simulation.broker import SimulatedBroker
 from storage_engine.tests.broker.reassigning import TP, Moving
+from storage_engine.tests.sampling import ALL_FAULTS
 
 OLD, NEW = (1, 2, 3), (4, 5, 6)
 ORDERS = frozenset((4, 5, 6))
@@ -20,8 +20,6 @@ ORDERS = frozenset((4, 5, 6))
 
 STEPS = 110
 """More than there are: the last runs are without a kill, which is asserted."""
-
-FULL = os.environ.get("HEADRACE_FAULTS") == "full"
 
 
 class Steps:
@@ -105,7 +103,7 @@ def by_node(cluster: Moving) -> None:
     cluster.ask_by_node({TP: NEW})
 
 
-@pytest.mark.parametrize("kill_at", range(1, STEPS, 1 if FULL else 7))
+@pytest.mark.parametrize("kill_at", range(1, STEPS, 1 if ALL_FAULTS else 7))
 def test_the_next_controller_ends_what_the_killed_one_began(tmp_path, kill_at):
     moved(tmp_path, kill_at, by_node)
 
@@ -115,7 +113,7 @@ def test_a_run_without_a_kill_has_fewer_steps_than_are_tried(tmp_path):
     assert 20 < steps.count < STEPS, steps.count
 
 
-@pytest.mark.parametrize("kill_at", range(1, 20, 1 if FULL else 5))
+@pytest.mark.parametrize("kill_at", range(1, 20, 1 if ALL_FAULTS else 5))
 def test_every_controller_is_killed_soon_and_it_ends_nevertheless(tmp_path, kill_at):
     cluster = Moving(tmp_path)
     try:

@@ -1,8 +1,6 @@
 """The rules of named batch writes, checked as a model over all interleavings; and each rule taken
 out, which the model must notice. Source: R-SPARK2."""
 
-import os
-
 import pytest
 
 from storage_engine.tests.core.named_writes_model import (
@@ -14,8 +12,8 @@ from storage_engine.tests.core.named_writes_model import (
     World,
     Writer,
 )
+from storage_engine.tests.sampling import ALL_FAULTS
 
-ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
 MOST_STATES = 4_000_000 if ALL_FAULTS else 200_000
 
 FIVE, SIX, THREE = Writer(5), Writer(6), Writer(3)

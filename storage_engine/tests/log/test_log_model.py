@@ -3,7 +3,6 @@ compaction, altered settings, stops and kills in any order give the same bytes, 
 the same answers to searches by time.
 """
 
-import os
 import random
 import tempfile
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from storage_engine.tests.log.support import (
     open_log,
     segment_files,
 )
+from storage_engine.tests.sampling import ALL_FAULTS
 
 SHARE = st.integers(0, 12).map(lambda twelfths: twelfths / 12)
 KEYS = [b"", *(b"%d" % number for number in range(20))]
@@ -406,7 +406,7 @@ CONFIGS = st.builds(
     delete_retention_ms=st.just(500),
     file_delete_delay_ms=st.just(0),
 )
-EXAMPLES = 500 if os.environ.get("HEADRACE_FAULTS") == "full" else 30
+EXAMPLES = 500 if ALL_FAULTS else 30
 
 
 @settings(max_examples=EXAMPLES, deadline=None)

@@ -7,7 +7,7 @@ gives a seed other events, so where the named seed finds nothing any more the wh
 import pytest
 
 from storage_engine.tests.simulation.mutations import MUTATIONS, failure_of
-from storage_engine.tools.commands.simulate import DEFAULT_SECONDS, workers
+from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
 SEEDS = range(-8, 40)
 """The fixed set, as in test_simulation."""
@@ -52,12 +52,6 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "incarnations_ignored": (-3, "every member of the ISR holds what is committed"),
     "lost_tails_ignored": (2, "who lost its power leads only when all of the ISR did"),
 }
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with workers(2) as processes:
-        yield processes
 
 
 def test_every_mutation_has_the_seed_that_catches_it():

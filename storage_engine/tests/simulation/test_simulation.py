@@ -4,16 +4,18 @@ With HEADRACE_FAULTS=full ten times as many seeds run.
 """
 
 import json
-import os
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import pytest
 
 from storage_engine.simulation.faults import OF_TRANSACTIONS, FaultKind
+from storage_engine.simulation.run import run_seed
+from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
-ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
 SEEDS = 400 if ALL_FAULTS else 40
 STORIES = 8
 """Seeds below 0: each compound fault twice, alone."""
@@ -55,39 +57,48 @@ def outcome(*arguments: str) -> Any:
     return result
 
 
+def failure_of(
+    pool: ProcessPoolExecutor, seed: int, *, transactions: bool, only: list[int] | None
+) -> str | None:
+    """The promise that the seed breaks, and how; None when it keeps all."""
+    run = pool.submit(
+        run_seed, seed, seconds=DEFAULT_SECONDS, transactions=transactions, only=only
+    ).result()
+    return None if run.failure is None else f"{run.rule}: {run.failure}"
+
+
 FOUND = {
-    200523: "8,19,20",  # a lost answer about the ISR, test_lost_isr_answer
-    200529: "1,18,22",  # a deletion that the power took back, test_orphaned_logs
-    200568: "10,12,13,16",  # a fault of the checker: a log deleted and another made in one event
-    200870: "5,8,20,23,24,32",  # high watermarks after a loss of power, test_log_dir
-    213188: "11,12,13,15",  # a topic as it was before it grew, test_controller
-    201513: "13,14,18",  # the checker's again: a topic made while a broker without power counted
-    224861: "1,3",  # the checker's: a batch acknowledged after one that had it had lost its power
-    223667: "8,10,11",  # the checker's: a registration that arrived after the power was lost
+    200523: [8, 19, 20],  # a lost answer about the ISR, test_lost_isr_answer
+    200529: [1, 18, 22],  # a deletion that the power took back, test_orphaned_logs
+    200568: [10, 12, 13, 16],  # a fault of the checker: a log deleted and another made in one event
+    200870: [5, 8, 20, 23, 24, 32],  # high watermarks after a loss of power, test_log_dir
+    213188: [11, 12, 13, 15],  # a topic as it was before it grew, test_controller
+    201513: [13, 14, 18],  # the checker's again: a topic made while a broker without power counted
+    224861: [1, 3],  # the checker's: a batch acknowledged after one that had it had lost its power
+    223667: [8, 10, 11],  # the checker's: a registration that arrived after the power was lost
 }
 """Seeds that have failed, without transactions, and the faults that it took."""
 
 
 FOUND_WITH_TRANSACTIONS = {
-    0: "1007",  # a first pass of compaction, whose gaps passed for damage after a kill, test_gaps
-    17: "",  # offsets that had waited, behind the end of their transaction, test_commits_that_wait
-    33: "",  # the checker's: a batch that was told to be committed before its markers were written
+    0: [1007],  # a first pass of compaction, whose gaps passed for damage after a kill, test_gaps
+    17: None,  # offsets behind the end of their transaction, test_commits_that_wait
+    33: None,  # the checker's: a batch told to be committed before its markers were written
 }
-"""With transactions; no faults: all of the seed."""
+"""With transactions; None: all faults of the seed."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", FOUND_WITH_TRANSACTIONS)
-def test_a_seed_that_has_failed_with_transactions_keeps_every_promise(seed):
-    faults = FOUND_WITH_TRANSACTIONS[seed]
-    done = simulate("--seed", str(seed), *(("--faults", faults) if faults else ()))
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_a_seed_that_has_failed_with_transactions_keeps_every_promise(pool, seed):
+    failure = failure_of(pool, seed, transactions=True, only=FOUND_WITH_TRANSACTIONS[seed])
+    assert failure is None, failure
 
 
 @pytest.mark.parametrize("seed", FOUND)
-def test_a_seed_that_has_failed_keeps_every_promise(seed):
-    done = simulate("--no-transactions", "--seed", str(seed), "--faults", FOUND[seed])
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_a_seed_that_has_failed_keeps_every_promise(pool, seed):
+    failure = failure_of(pool, seed, transactions=False, only=FOUND[seed])
+    assert failure is None, failure
 
 
 def test_a_seed_runs_the_same_in_every_process():

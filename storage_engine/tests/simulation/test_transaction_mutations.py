@@ -7,7 +7,7 @@ from storage_engine.tests.simulation.transaction_mutations import (
     TRANSACTION_MUTATIONS,
     transaction_failure_of,
 )
-from storage_engine.tools.commands.simulate import DEFAULT_SECONDS, workers
+from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
 SEEDS = range(40)
 
@@ -69,12 +69,6 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "compaction_forgets_unfinished_ends": (7, "a compacted log says what was written"),
 }
 """The first seed that caught each, and the promise it found broken."""
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with workers(2) as processes:
-        yield processes
 
 
 def test_every_mutation_has_the_seed_that_catches_it():

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting that wins over the file; may be repeated",
+        help="a setting that overrides the file; repeatable",
     )
     parser.add_argument(
         "--log-file", type=Path, metavar="FILE", help="log there instead of to stderr"
@@ -59,7 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"start a new log file at this size, keep {LOG_FILE_COUNT} old ones "
         f"(default {LOG_FILE_BYTES})",
     )
-    parser.add_argument("--log-level", choices=_LEVELS, default="info", help="default: info")
+    parser.add_argument(
+        "--log-level",
+        choices=_LEVELS,
+        default="info",
+        help="the least severe messages that are logged (default: info)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

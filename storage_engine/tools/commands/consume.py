@@ -55,13 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "but one",
     )
     parser.add_argument(
-        "--partition", type=natural_number, metavar="P", help="that partition alone"
+        "--partition", type=natural_number, metavar="P", help="read that partition alone"
     )
     parser.add_argument("--max", type=positive_integer, metavar="N", help="end after N records")
     parser.add_argument(
         "--exit-at-end",
         action="store_true",
-        help="end at what is the end of the log now, instead of waiting for more",
+        help="end at the present end of the log, instead of waiting for more",
     )
     parser.add_argument(
         "--timeout-ms",

@@ -1,7 +1,7 @@
 """Show the batches of segment files (.log), the entries of their indexes (.index, .timeindex,
 .txnindex) and producers (.snapshot), and check them.
 
-Every batch is checked for its size, CRC and offsets; an index is held against the .log file beside
+Every batch is checked for its size, CRC and offsets; an index is compared with the .log file beside
 it. With --verify-index only the indexes are checked, those beside a .log too, and only entries that
 are wrong are shown. Exit status 1 when something is wrong. A broker may be running on the files:
 its last batch may then look cut off for a moment.
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify-index",
         action="store_true",
-        help="hold the indexes against their .log and show what is wrong",
+        help="compare the indexes with their .log, and show what is wrong",
     )
     add_json(parser)
 

@@ -1,6 +1,6 @@
-"""Have the preferred replica of partitions lead: the first of their replicas, if it is in sync.
+"""Elect the preferred replica of partitions: the first of their replicas, if it is in sync.
 
-Without --json-file of all partitions; the file names some:
+Without --json-file all partitions are meant; the file names some:
 
   {"partitions": [{"topic": "flights", "partition": 0}]}
 
@@ -28,7 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace elect-preferred`."""
     add_bootstrap_server(parser)
     parser.add_argument(
-        "--json-file", type=Path, metavar="FILE", help="the partitions (default: all)"
+        "--json-file",
+        type=Path,
+        metavar="FILE",
+        help="a file that names the partitions (default: all)",
     )
     add_json(parser)
 

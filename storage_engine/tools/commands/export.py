@@ -63,14 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--since",
         type=time_ms,
         metavar="TIME",
-        help="of each partition from the first record on that is not older (default: the oldest): "
+        help="begin each partition at the first record that is not older (default: the oldest): "
         f"{TIME_HELP}",
     )
     parser.add_argument(
         "--until",
         type=time_ms,
         metavar="TIME",
-        help="up to the first record that is not older (default: the newest)",
+        help="end before the first record that is not older (default: after the newest)",
     )
     parser.add_argument(
         "--split-offsets",

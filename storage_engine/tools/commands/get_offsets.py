@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="latest",
         type=_at,
         metavar="earliest|latest|TIME",
-        help=f"where to look (default: latest); TIME: the first record at or after it, {TIME_HELP}",
+        help="show the offsets there (default: latest); TIME: of the first record at or after it, "
+        + TIME_HELP,
     )
     add_json(parser)
 

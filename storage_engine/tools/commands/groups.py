@@ -1,4 +1,4 @@
-"""Consumer groups: who is in them, how far they have read, and from where they read on.
+"""Administer consumer groups: show their members and how far they have read, and reset that.
 
 actions:
   list                 the groups of the cluster
@@ -84,17 +84,19 @@ def _add_reset(actions: Any) -> None:
         help="all partitions of it; repeatable (default: what the group has offsets of)",
     )
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to-earliest", action="store_true", help="the oldest records there are")
-    where.add_argument("--to-latest", action="store_true", help="only what comes from now on")
+    where.add_argument("--to-earliest", action="store_true", help="read from the oldest record on")
+    where.add_argument("--to-latest", action="store_true", help="read only what comes from now on")
     where.add_argument(
         "--to-time",
         type=time_ms,
         metavar="TIME",
         help=f"the first record at or after it: {TIME_HELP}",
     )
-    where.add_argument("--to-offset", type=natural_number, metavar="OFFSET", help="that offset")
     where.add_argument(
-        "--shift-by", type=int, metavar="N", help="so many records on, or back if negative"
+        "--to-offset", type=natural_number, metavar="OFFSET", help="read from that offset on"
+    )
+    where.add_argument(
+        "--shift-by", type=int, metavar="N", help="move by so many records, back if negative"
     )
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
     add_json(parser)

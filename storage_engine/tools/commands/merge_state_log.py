@@ -27,12 +27,12 @@ from storage_engine.tools.table import write_line
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace merge-state-log`."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="state-change logs")
-    parser.add_argument("--topic", metavar="TOPIC", help="changes of that topic alone")
+    parser.add_argument("--topic", metavar="TOPIC", help="show changes of that topic alone")
     parser.add_argument(
         "--partitions",
         type=_partitions,
         metavar="P[,P…]",
-        help="changes of partitions of that number alone",
+        help="show changes of partitions with these numbers alone",
     )
     for option, name, meaning in (
         ("--from", "start", "changes from that time on (UTC, ISO 8601)"),

@@ -1,8 +1,8 @@
 """Write lines from stdin to a topic, one record per line, and wait until all are acknowledged.
 
-With --key-separator what stands before its first occurrence is the key: lines of one key keep their
+With --key-separator the text before its first occurrence is the key: lines of one key keep their
 order and go to one partition, the one where other Kafka clients send that key. Lines without keys
-spread over the partitions.
+are spread over the partitions.
 
 examples:
   echo hello | headrace produce greetings --bootstrap-server 127.0.0.1:9092
@@ -47,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace produce`."""
     parser.add_argument("topic", metavar="TOPIC", help="an existing topic")
     add_bootstrap_server(parser)
-    parser.add_argument("--key-separator", metavar="S", help="what parts key and value of a line")
+    parser.add_argument(
+        "--key-separator", metavar="S", help="the text between key and value of a line"
+    )
     parser.add_argument(
         "--acks",
         choices=list(_ACKS),
@@ -66,7 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_integer,
         default=DELIVERY_TIMEOUT_MS,
         metavar="MS",
-        help=f"give up a record not acknowledged after that long (default {DELIVERY_TIMEOUT_MS})",
+        help="give up a record that is not acknowledged after so long (default "
+        f"{DELIVERY_TIMEOUT_MS})",
     )
 
 

@@ -13,8 +13,8 @@ from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.log_starts import LogStarts
+from storage_engine.broker.replicas.purgatory import DelayedAnswer
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.requests.delayed_answer import DelayedAnswer
 from storage_engine.broker.requests.delayed_delete_records import AwaitedDeletion
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import (

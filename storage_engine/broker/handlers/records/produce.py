@@ -13,8 +13,8 @@ from functools import partial
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.append_outcomes import AppendOutcomes
 from storage_engine.broker.replicas.prepared_appends import PreparedAppends
+from storage_engine.broker.replicas.purgatory import DelayedAnswer
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.requests.delayed_answer import DelayedAnswer
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends

@@ -28,8 +28,8 @@ from storage_engine.tests.log.compaction_support import (
 )
 from storage_engine.tests.log.segments.test_index_files import check_indexes
 from storage_engine.tests.log.support import ManualClock, open_log
+from storage_engine.tests.sampling import ALL_FAULTS
 
-ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
 """Every call fails in turn; else one in four, from another one on in every run."""
 
 CALLS = (

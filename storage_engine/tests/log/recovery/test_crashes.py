@@ -4,17 +4,16 @@
 again.
 """
 
-import os
-
 import pytest
 
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.log.state.flush_state import FlushState
 from storage_engine.simulation.disk import SimulatedDisk
 from storage_engine.tests.log.recovery.crash_program import CrashProgram, command_for
+from storage_engine.tests.sampling import ALL_FAULTS
 
 PARTS = 4
-SEEDS = 5000 if os.environ.get("HEADRACE_FAULTS") == "full" else 600
+SEEDS = 5000 if ALL_FAULTS else 600
 
 
 def live(seed: int) -> None:

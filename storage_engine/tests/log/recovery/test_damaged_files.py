@@ -4,7 +4,6 @@ damage is served, and what is dropped is told (R-LOG8).
 Of cut and overwritten bytes every third; `HEADRACE_FAULTS=full` takes all.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from storage_engine.tests.log.support import (
     read_all,
 )
 from storage_engine.tests.log.transaction_support import end, write
+from storage_engine.tests.sampling import ALL_FAULTS
 
 ROOT = Path("/data")
 TP = TopicPartition("t", 0)
@@ -39,7 +39,7 @@ DAMAGES: dict[str, Damage] = {
 
 
 def step_of(damage: str) -> int:
-    return 1 if damage == "flipped" or os.environ.get("HEADRACE_FAULTS") == "full" else 3
+    return 1 if damage == "flipped" or ALL_FAULTS else 3
 
 
 def opened(disk: SimulatedDisk) -> LogManager:

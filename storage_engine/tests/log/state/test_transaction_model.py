@@ -2,7 +2,6 @@
 interleave, commits and aborts, cuts, deletions, compaction, kills and power failures, in any order.
 """
 
-import os
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +21,9 @@ from storage_engine.tests.log.transaction_support import (
     transactions_of,
     write,
 )
+from storage_engine.tests.sampling import ALL_FAULTS
 
-FULL = os.environ.get("HEADRACE_FAULTS") == "full"
-EXAMPLES = 300 if FULL else 40
+EXAMPLES = 300 if ALL_FAULTS else 40
 ROOT = Path("/data")
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, file_delete_delay_ms=0)
 COMPACTED = LogConfig(
@@ -264,7 +263,7 @@ def newest(rows):
     return {key: (offset, value) for offset, key, value in rows}
 
 
-MODEL_SETTINGS = settings(max_examples=EXAMPLES, deadline=None, derandomize=not FULL)
+MODEL_SETTINGS = settings(max_examples=EXAMPLES, deadline=None, derandomize=not ALL_FAULTS)
 
 
 @MODEL_SETTINGS
