@@ -1,1 +1,1 @@
-"""What brokers of a cluster share, and hear of its controller: metadata, orders, topics, ids."""
+"""Shared by the brokers of a cluster: its metadata, the controller's orders, topics and ids."""

@@ -1,6 +1,6 @@
 """Tells the controller that replicas of this broker failed; it then asks which.
 
-Rule: a notice is repeated until ZooKeeper has it, and says nothing but who: the controller tells
+Rule: a notice is repeated until ZooKeeper has it, and says nothing but who: the controller sends
 the broker all its leadership again and learns from the answer what can't be served, so that a
 notice that comes twice or late does no harm. Source: KIP-112 (`/log_dir_event_notification`).
 """

@@ -1,4 +1,4 @@
-"""Orders of a controller that tell all there is, in several requests. Their one rule: a part counts
+"""Orders of a controller that name all there is, in several requests. Their one rule: a part counts
 only after those before it, and nothing is taken for missing before the last one is here.
 
 The controller sends a part when the one before was answered, and all of them anew, under another
@@ -48,7 +48,7 @@ class NamedReplicas(FullOrder):
         self.partitions: set[TopicPartition] = set()
 
     def note(self, request: OrderPart, partitions: set[TopicPartition]) -> None:
-        """Those of a part that was carried out."""
+        """The partitions of a part that was carried out."""
         self.took(request)
         if request.part == 0:
             self.partitions = set()

@@ -1,7 +1,7 @@
-"""What this broker knows of the cluster, as the controller last told it: the source of Metadata
+"""The cluster as the controller last described it to this broker: the source of Metadata
 answers.
 
-Rule: only UpdateMetadata changes it. Source: R-CTL5, document 003 (1.4.3).
+Rule: only UpdateMetadata changes it. Source: R-CTL5.
 """
 
 from collections import Counter
@@ -57,13 +57,13 @@ class MetadataCache:
         self._known = _Topics()
         self._full_order = FullOrder()
         self._coming = _Topics()
-        """What the parts of a full order have told so far: nobody sees it before the last one."""
+        """The content of a full order's parts so far: nobody sees it before the last one."""
         self._preferred_counts: Counter[BrokerId] | None = None
         """Until the next update."""
         self._waiting: dict[Callable[[], None], None] = {}
 
     def on_first_update(self, act: Callable[[], None]) -> None:
-        """Run `act` after the first update, which tells of the whole cluster."""
+        """Run `act` after the first update, which names the whole cluster."""
         self._waiting[act] = None
 
     def wait_no_longer(self, act: Callable[[], None]) -> None:

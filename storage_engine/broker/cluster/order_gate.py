@@ -39,7 +39,7 @@ MAX_CONNECTIONS = 100
 
 
 class Order(Protocol):
-    """What all orders say of their sender and of whom they are meant for."""
+    """All orders name their sender, and the incarnation that they are meant for."""
 
     @property
     def controller_id(self) -> BrokerId: ...
@@ -55,7 +55,7 @@ class Order(Protocol):
 
 
 class OrderConnection(Protocol):
-    """What an order came on."""
+    """The connection that an order came on."""
 
     @property
     def number(self) -> int:
@@ -69,7 +69,7 @@ class _Waiting(NamedTuple):
     order: Order
     connection: OrderConnection
     number: int
-    """By which it is told whether ZooKeeper was asked before or after it came."""
+    """Shows whether ZooKeeper was asked before or after the order came."""
     carry_out: Callable[[], None]
     refuse: Callable[[ErrorCode], None]
 
@@ -96,7 +96,7 @@ class OrderNumbers:
         return any(later >= connection and highest > number for later, highest in self._highest)
 
     def note(self, connection: int, number: int) -> None:
-        """Of an order that is not old."""
+        """Remember the number of an order that is not old."""
         if any(later >= connection and highest == number for later, highest in self._highest):
             return
         kept = [(other, n) for other, n in self._highest if other > connection or n > number]
@@ -104,7 +104,7 @@ class OrderNumbers:
 
 
 class OrderGate:
-    """Of one broker."""
+    """The gate of one broker."""
 
     def __init__(
         self, metadata_store: MetadataStore, broker_epoch: Callable[[], BrokerEpoch]
@@ -116,7 +116,7 @@ class OrderGate:
         """The highest that ZooKeeper has confirmed."""
         self.controller_id = BrokerId(-1)
         self.numbers = OrderNumbers()
-        """Of that epoch."""
+        """The order numbers of that epoch."""
         self._waiting: deque[_Waiting] = deque()
         self._arrived = 0
         """Orders until now."""

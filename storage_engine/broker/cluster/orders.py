@@ -16,8 +16,8 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Scheduler
 
 STEPS_PER_TURN = 8
-"""Of an order, mostly a partition each: 0.1 ms (a change of role) to some ms (a new log on a busy
-disk)."""
+"""Steps of an order, mostly a partition each: 0.1 ms (a change of role) to some ms (a new log on a
+busy disk)."""
 
 Steps = Callable[[], Iterator[None]]
 """An order, begun by the call; it may be interrupted where it yields."""

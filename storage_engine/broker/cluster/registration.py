@@ -65,7 +65,7 @@ class Registration:
         self._deadline_ms = 0
         self._registered_session = 0
         self._written = b""
-        """What the node holds unless somebody else writes there."""
+        """The content of the node unless somebody else writes there."""
         self._watch_number = 0
         self._busy = False
         self._closed = False

@@ -33,7 +33,8 @@ from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
 
 MAX_PARTITIONS = 10_000
-"""Of one topic in one request: what one znode and one LeaderAndIsr can carry with room to spare."""
+"""One request can create so many of a topic: one znode and one LeaderAndIsr carry them with room to
+spare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ is being made again the look waits for it in the session."""
 
 
 def nobody() -> bool:
-    """Who waits for a topic that its client will ask for again."""
+    """Nobody waits: the client of this topic will ask for it again."""
     return False
 
 
@@ -243,7 +244,7 @@ class _Write:
         """Whether it may have been done, though no answer says so."""
 
     def look(self) -> None:
-        """What there is; and write where nothing speaks against it."""
+        """Read what is there, and write where nothing speaks against it."""
         self._metadata_store.get(self._path, self._on_topic)
 
     def _on_topic(self, reply: ZkReply) -> None:
@@ -273,7 +274,7 @@ class _Write:
 
 
 class _Creation(_Write):
-    """Of a topic that was not there."""
+    """Creates a topic that is not there."""
 
     def __init__(
         self,
@@ -295,7 +296,7 @@ class _Creation(_Write):
             self._look_again()
 
     def _on_left_over(self, reply: ZkReply) -> None:
-        """What settings there are: those that a deleted topic of that name has left."""
+        """The settings are there already: a deleted topic of that name has left them."""
         if reply.ok or reply.status is ZkStatus.NO_NODE:
             operations = _config_operations(self._planned, reply.stat if reply.ok else None)
             creation = ZkOp(kind=ZkOpKind.CREATE, path=self._path, data=self._data())
@@ -318,7 +319,7 @@ class _Creation(_Write):
 
 
 class _Growth(_Write):
-    """Of a topic that has fewer partitions."""
+    """Adds partitions to a topic."""
 
     def _on_topic(self, reply: ZkReply) -> None:
         topic = self._info.topic
@@ -375,7 +376,7 @@ def _grows(present: TopicZNode, wanted: TopicInfo) -> bool:
 
 
 _NO_ID = UUID(int=0)
-"""Of a topic whose id was lost."""
+"""The id of a topic whose id was lost."""
 
 
 def _node(topic: str, topic_id: UUID, assignment: Mapping[int, Sequence[int]]) -> TopicZNode:

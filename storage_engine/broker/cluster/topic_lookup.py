@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FoundTopic:
-    """What ZooKeeper has of one topic."""
+    """One topic as it stands in ZooKeeper."""
 
     partitions: frozenset[int]
     """Their numbers; empty when there is no such topic."""

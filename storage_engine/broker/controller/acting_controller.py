@@ -75,12 +75,12 @@ RETRY_MAX_MS = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """What the controller takes from its broker's configuration."""
+    """The settings of its broker that the controller needs."""
 
     broker_id: BrokerId
     delete_topic_enable: bool
     unclean_default: Callable[[], bool]
-    """What `unclean.leader.election.enable` is for topics that don't set it."""
+    """`unclean.leader.election.enable` for topics that don't set it."""
     balance_check_ms: int | None
     """`leader.imbalance.check.interval.seconds`; None: leaders stay where they are."""
     balance_percentage: int
@@ -253,7 +253,7 @@ class ActingController:
             return
         if isinstance(event, Loaded):
             self._requests.release()
-        self._elections.look()
+        self._elections.answer_settled()
 
     def _apply(self, event: Event) -> None:
         try:
@@ -372,8 +372,8 @@ def replaced() -> KafkaError:
 
 
 def _parts(effect: Effect) -> Sequence[Effect]:
-    """What of an effect can be tried by itself: one partition that can't be written keeps no other
-    from it."""
+    """The parts of an effect that can be tried by themselves: one partition that can't be written
+    keeps no other from it."""
     if isinstance(effect, WriteStates):
         return [WriteStates(writes=(write,)) for write in effect.writes]
     return [effect]

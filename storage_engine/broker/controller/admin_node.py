@@ -24,7 +24,7 @@ FAILED_MS = 5_000
 
 
 class Content(NamedTuple):
-    """What a node holds; a node that is not there holds nothing and has no version."""
+    """The content of a node; a node that is not there holds nothing and has no version."""
 
     data: bytes | None
     version: int

@@ -1,4 +1,4 @@
-"""What others ask of the controller through /admin: reassignments and preferred elections.
+"""Requests to the controller through /admin: reassignments and preferred elections.
 
 Rule: a request stands in its node until it is done, so that the next controller finds it; an entry
 that can't be carried out is taken out with a line in the log, and the others go on. Requests of the
@@ -196,7 +196,7 @@ class AdminRequests:
 
 
 def _targets(data: bytes | None) -> Targets:
-    """What can be read of the node."""
+    """The targets that can be read."""
     try:
         return {} if data is None else ReassignPartitionsZNode.decode(data).target_replicas
     except ZnodeFormatError:

@@ -63,13 +63,13 @@ class AssignmentStore:
             if written.ok:
                 _log_changes(effect)
                 return changed
-            self._fence.look()
+            self._fence.verify()
             is_unknown = written.status is ZkStatus.UNKNOWN
             yield from pause(self._scheduler, RETRY_MS if is_unknown else CONFLICT_PAUSE_MS)
 
 
 def with_assignment(known: TopicInfo, node: TopicZNode) -> TopicInfo:
-    """What is known of a topic, with the assignment of its node."""
+    """The topic as it is known, with the assignment of its node."""
     return replace(known, assignment=dict(node.assignment), reassignments=reassignments_of(node))
 
 

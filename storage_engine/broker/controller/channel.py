@@ -4,7 +4,7 @@ this order.
 Rule: a delivery counts as made only when the broker has answered all of its requests; otherwise it
 is reported as failed after a pause. That holds for an exception here, too: what is neither made nor
 failed would be under way for ever, and its broker would hear nothing more. A broker that answers
-STALE_CONTROLLER_EPOCH tells this controller that it has been replaced. Source: R-CTL1, R-CTL3,
+STALE_CONTROLLER_EPOCH knows a newer controller, so that this one ends. Source: R-CTL1, R-CTL3,
 R-CTL6.
 """
 
@@ -163,7 +163,7 @@ class _Outcome:
         """Requests that have no answer yet; below 0 once nobody waits for them any more."""
         self.failure: str | None = None
         self.failed_replicas: list[TopicPartition] = []
-        """What the broker can't lead, follow or delete: its folder failed."""
+        """What the broker can't lead, follow or delete: its log directory failed."""
         self.replaced = False
 
     @property
@@ -198,5 +198,5 @@ class _Outcome:
                 self.failed_replicas.append(TopicPartition(item.topic, item.partition))
             if code and isinstance(reply, stop_replica.StopReplicaResponse):
                 # Only what is deleted counts as deleted. (A replica that can't be led or followed
-                # is told again with its next change, not for ever.)
+                # is sent again with its next change, not for ever.)
                 self.failure = f"{item.topic}-{item.partition} not deleted: {code.name}"

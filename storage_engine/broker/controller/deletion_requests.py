@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 RETRY_MS = 500
 
 TOPICS_PER_MULTI = 100
-"""Of a request that names very many."""
+"""A request may name very many: they are taken in parts of this size."""
 
 
 class _JsonRequest(NamedTuple):

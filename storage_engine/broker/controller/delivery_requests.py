@@ -1,7 +1,7 @@
-"""What a delivery is on the wire: UpdateMetadata, LeaderAndIsr, StopReplica, in this order. Its one
+"""The requests of a delivery: UpdateMetadata, LeaderAndIsr, StopReplica, in this order. Its one
 rule: no request has more items than a broker reads; what has more is sent in parts.
 
-What is full stays full in parts (`full_order`). Only these need version 1, so that brokers of
+A full order stays full in parts (`full_order`). Only these need version 1, so that brokers of
 earlier releases take all that they took before.
 """
 
@@ -17,18 +17,18 @@ from storage_engine.protocol.apis.wire import MAX_ITEMS
 from storage_engine.protocol.framing import encode_request_frame
 
 PART_ITEMS = 50_000
-"""Of a part, but for the brokers: the loop makes and encodes one in some 30 ms."""
+"""Items of a part, brokers not counted: the loop makes and encodes such a part in some 30 ms."""
 
 
 class OrderSender(NamedTuple):
-    """One controller, in one epoch."""
+    """The controller that sends, in one epoch."""
 
     controller_id: BrokerId
     controller_epoch: ControllerEpoch
 
 
 class OrderRequest(NamedTuple):
-    """One message, as it is sent."""
+    """One message with its API and version."""
 
     spec: Any
     version: int
@@ -41,9 +41,9 @@ def rounds_of(sender: OrderSender, delivery: OrderDelivery) -> Iterator[list[Ord
     """
     room = MAX_ITEMS - len(delivery.brokers)
     live = {broker.broker_id for broker in delivery.brokers}
-    told = _parts(
+    metadata = _parts(
         [*delivery.removed_topics, *delivery.metadata],
-        lambda item: 1 if isinstance(item, str) else _items_told(item, live),
+        lambda item: 1 if isinstance(item, str) else _items_of_metadata(item, live),
         room,
     )
     led = _parts(delivery.leadership, _items_led, room)
@@ -51,11 +51,14 @@ def rounds_of(sender: OrderSender, delivery: OrderDelivery) -> Iterator[list[Ord
         led = []
     stopped = _parts(delivery.stop, lambda tp: 1, room) if delivery.stop else []
     makers: list[Callable[[], OrderRequest]] = [
-        *(partial(_update_metadata, sender, delivery, live, told, n) for n in range(len(told))),
+        *(
+            partial(_update_metadata, sender, delivery, live, metadata, n)
+            for n in range(len(metadata))
+        ),
         *(partial(_leader_and_isr, sender, delivery, led, n) for n in range(len(led))),
         *(partial(_stop_replica, sender, delivery, part) for part in stopped),
     ]
-    if max(len(told), len(led), len(stopped)) == 1:
+    if max(len(metadata), len(led), len(stopped)) == 1:
         yield [make() for make in makers]
         return
     for make in makers:
@@ -82,13 +85,13 @@ def _offline(item: PartitionLeadership, live: set[BrokerId]) -> list[BrokerId]:
     return [r for r in item.assigned if r not in live or r in item.failed]
 
 
-def _items_told(item: PartitionLeadership, live: set[BrokerId]) -> int:
-    """What an entry of UpdateMetadata counts for when it is read."""
+def _items_of_metadata(item: PartitionLeadership, live: set[BrokerId]) -> int:
+    """As how many items a broker counts an entry of UpdateMetadata when it reads it."""
     return 1 + len(item.state.isr) + len(item.assigned) + len(_offline(item, live))
 
 
 def _items_led(item: PartitionLeadership) -> int:
-    """What an entry of LeaderAndIsr counts for when it is read."""
+    """As how many items a broker counts an entry of LeaderAndIsr when it reads it."""
     return 1 + len(item.state.isr) + len(item.assigned) + len(item.state.joined_epochs)
 
 

@@ -1,7 +1,7 @@
-"""Elections that somebody asked for: what becomes of each.
+"""Elections that a client or an operator asked for, and how each ended.
 
-Rule: the controller decides as it always does; here it is only watched when a partition's decision
-is over, and told how it ended. Source: R-CTL7, R-TOOL3, R-REP9; KIP-460.
+Rule: the controller decides as it always does; here is only seen when a partition's decision is
+over, and answered how it ended. Source: R-CTL7, R-TOOL3, R-REP9; KIP-460.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ OnElected = Callable[[dict[TopicPartition, ErrorCode] | None], None]
 
 @dataclass(slots=True, kw_only=True)
 class _Election:
-    """One request."""
+    """One request for elections."""
 
     open: set[TopicPartition]
     unclean: bool
@@ -37,12 +37,12 @@ class Elections:
         refresh: Callable[[tuple[TopicPartition, ...], Callable[[], None]], None],
     ) -> None:
         """`refresh(partitions, then)`: their states are read, since a replica that has come back
-        into an ISR may not have been told of yet."""
+        into an ISR may not be known yet."""
         self._refresh = refresh
         self._core = core
         self._submit = submit
         self._waiting: list[OnElected] = []
-        """Who asked for elections that have not begun."""
+        """Those that wait for elections which have not begun."""
         self._under_way: list[_Election] = []
 
     def request(
@@ -69,10 +69,10 @@ class Elections:
         if wanted:
             self._submit(ElectionRequested(partitions=wanted, unclean=election.unclean))
         else:
-            self.look()
+            self.answer_settled()
 
-    def look(self) -> None:
-        """After a step of the controller: whose election is over?"""
+    def answer_settled(self) -> None:
+        """After a step of the controller: answer the requests whose elections are over."""
         over = []
         for election in self._under_way:
             for partition in [tp for tp in election.open if self._core.is_settled(tp)]:

@@ -30,7 +30,7 @@ class ControllerFence:
         )
         """For a multi that only the present controller may do."""
 
-    def look(self) -> None:
+    def verify(self) -> None:
         """After a multi that was refused: end this controller if that was because of the epoch."""
         self._flows.start(self.is_current())
 

@@ -51,7 +51,7 @@ class StateReader:
         self._core = core
         self._submit = submit
         self._unreadable: set[TopicPartition] = set()
-        """Those that were found so last, and are read again together."""
+        """Partitions whose state could not be decoded last; they are read again together."""
         self._is_to_read = False
 
     def read(

@@ -49,7 +49,7 @@ class ControllerStore:
         self._brokers: dict[BrokerId, BrokerInfo] = {}
         """As they were read last."""
         self.unreadable_brokers: list[BrokerId] = []
-        """Those of them of which nothing could be made out then."""
+        """Brokers whose nodes could not be decoded when they were read last."""
         self._no_brokers: set[tuple[BrokerId, int]] = set()
         """Nodes that no session holds, with their creation ids: they were named in the log."""
 
@@ -148,7 +148,7 @@ class ControllerStore:
             elif reply.status is ZkStatus.UNKNOWN:
                 outcome = WriteOutcome.UNKNOWN
             elif len(writes) == 1:
-                self._fence.look()
+                self._fence.verify()
         if outcome is WriteOutcome.CONFLICT and len(writes) > 1:
             for write in writes:
                 self._flows.start(self._write_part([write], done))

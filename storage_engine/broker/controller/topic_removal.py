@@ -22,7 +22,8 @@ from storage_engine.zookeeper.znodes import (
 )
 
 MAX_CLEARINGS = 10
-"""Of the nodes of one topic: whoever goes on making nodes below them is left to a later attempt."""
+"""So often one removal clears the nodes of a topic: where others go on making nodes below them, a
+later attempt has to do."""
 
 
 class TopicRemoval:
@@ -101,7 +102,7 @@ class TopicRemoval:
 
     def _refused(self, reply: ZkReply) -> bool:
         if reply.status in (ZkStatus.BAD_VERSION, ZkStatus.NO_NODE):
-            self._fence.look()
+            self._fence.verify()
         return False
 
 

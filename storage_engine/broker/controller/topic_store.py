@@ -1,6 +1,6 @@
 """The topics' nodes as one elected controller reads them, each with an id.
 
-Rule: an id belongs to a node, told by the transaction that created it, for as long as that node
+Rule: an id belongs to a node, known by the transaction that created it, for as long as that node
 is there. A program that knows no ids takes the id out when it writes the node, and it is given
 back: from what this controller has read before, or from the node of the topic's partitions, where
 it is recorded with the creation of the topic's node. Another id would make all replicas put their
@@ -27,7 +27,7 @@ from storage_engine.zookeeper.znodes import (
 log = logging.getLogger(__name__)
 
 NO_ID = uuid.UUID(int=0)
-"""Of a topic that has one which nobody remembers: replicas keep the one that they know."""
+"""Stands for an id that nobody remembers: replicas keep the one that they know."""
 
 _CREATED_HERE = 0
 """Instead of the transaction that created a node which has not been read yet."""
@@ -35,7 +35,7 @@ _CREATED_HERE = 0
 
 @dataclass(slots=True)
 class _Read:
-    """What was read of one topic."""
+    """The nodes of one topic, as they were read."""
 
     node: TopicZNode
     stat: ZkStat
@@ -141,9 +141,9 @@ class TopicStore:
     # --- ids ---
 
     def _refuse_copies(self, batch: _Batch) -> None:
-        """Of two nodes with the same id the older one is the topic, and the other somebody's copy
-        of it: told of both, clients that use ids would read or delete the one for the other. Which
-        of them is served stays so for as long as its node holds the id."""
+        """Leave copies out: of two nodes with the same id the older one is the topic, the other
+        somebody's copy of it. If they saw both, clients that use ids would read or delete the one
+        for the other. Which of them is served stays so for as long as its node holds the id."""
         claimed: dict[uuid.UUID, str] = {}
         for topic, read in sorted(batch.read.items(), key=lambda each: each[1].stat.czxid):
             topic_id = self._id_of(topic, read)
@@ -199,10 +199,10 @@ class TopicStore:
         batch.found[topic] = _topic_info(read.node, topic_id, read.config, self._unclean_default())
 
     def _id_of(self, topic: str, read: _Read) -> uuid.UUID | None:
-        """What the node was known by before somebody wrote it, or else what it says, or what was
-        recorded when it says nothing. NO_ID where these two differ: a controller of an earlier
-        version may have given the one, and a program may have written the other. It stays so when
-        the node says nothing any more."""
+        """The id that the node had before somebody wrote it, or else the one it says, or the one
+        that was recorded when it says nothing. NO_ID where these two differ: a controller of an
+        earlier version may have given the one, and a program may have written the other. It stays
+        so when the node says nothing any more."""
         created, topic_id = self._ids.get(topic, (None, None))
         if created in (read.stat.czxid, _CREATED_HERE):
             return topic_id
@@ -251,13 +251,13 @@ def _log_lost_id(topic: str) -> None:
 
 
 def _said_id(read: _Read) -> uuid.UUID | None:
-    """What the node says; zeros say nothing."""
+    """The id that stands in the node; zeros say nothing."""
     topic_id = read.node.topic_id
     return topic_id if topic_id is not None and topic_id.int else None
 
 
 def _record_of(topic: str, read: _Read) -> PartitionsZNode | None:
-    """What the partitions' node says, if it means this node of the topic."""
+    """The record in the partitions' node, if it means this node of the topic."""
     reply = read.partitions
     if not reply.ok or not reply.data:
         return None
@@ -292,7 +292,7 @@ def _topic_info(
 
 
 def reassignments_of(node: TopicZNode) -> dict[int, Reassignment]:
-    """What of a topic is on the move."""
+    """The reassignments under way: partition -> original and target."""
     return {
         partition: Reassignment(original=node.original_replicas[partition], target=target)
         for partition, target in node.target_replicas.items()

@@ -36,7 +36,7 @@ UNREADABLE_MS = 2_000
 """Before brokers are read again of which nothing could be made out."""
 
 BROKERS_WATCH_FIRED = "watch fired: brokers came or went"
-"""How the log says when ZooKeeper told of it: failovers are timed from there."""
+"""The line in the log from which failovers are timed."""
 
 
 class ControllerWatches:
@@ -76,7 +76,7 @@ class ControllerWatches:
         self._reading = 0
         """Reads under way of topics of which nothing is known yet."""
         self._states: dict[TopicPartition, PartitionState | None] = {}
-        """Of all partitions whose state was read, None where there is none that can be read."""
+        """The states that were read; None where there is none that can be read."""
         self._reading_states = False
         self._deleting: tuple[str, ...] | None = None
 
@@ -165,7 +165,7 @@ class ControllerWatches:
         self._load_states()
 
     def _submit_topics(self, topics: Iterable[str], found: dict[str, TopicInfo]) -> None:
-        """What became of reading these."""
+        """Submit what became of reading these."""
         self._known.update(found)
         missing = set(topics) - found.keys()
         unreadable = frozenset(missing & self._topic_store.unreadable)
@@ -184,7 +184,7 @@ class ControllerWatches:
 
     def learn_topics(self, topics: Iterable[str]) -> Flow[None]:
         """Wait until the controller knows each of these that exists: the watch on all may not have
-        told of one yet, or it is just being read."""
+        fired for one yet, or it is just being read."""
         while unknown := sorted(set(topics) - self._known):
             found = yield from self._topic_store.read(unknown, self._topic_watch)
             if found is not None:
@@ -214,8 +214,8 @@ class ControllerWatches:
     # --- loading ---
 
     def _load_states(self) -> None:
-        """Of all topics: with a part of them, brokers would be told to stop what is in the others.
-        What was read before something changed is not read again."""
+        """Read the states of all topics: with a part of them, brokers would be ordered to stop the
+        replicas of the others. What was read before something changed is not read again."""
         if self.loaded or self._topics is None or self._reading or self._reading_states:
             return
         missing = self._partitions_without_state()

@@ -78,7 +78,7 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionAssignment:
-    """What the topic's node says of one partition.
+    """The assignment of one partition in the topic's node.
 
     While the partition is being reassigned its replicas are original + target, and both stand
     beside them, so that any later controller can go on from what it reads.

@@ -37,7 +37,7 @@ class ControlledPartition:
 
     name: TopicPartition
     assignment: PartitionAssignment
-    """What the topic's node says."""
+    """The entry in the topic's node."""
     retired: bool = False
     """An accepted write has left out the old replicas of the reassignment under way, so that only
     its targets count. Never True without a reassignment under way."""
@@ -74,7 +74,7 @@ class ControlledPartition:
 
     @property
     def replicas(self) -> tuple[BrokerId, ...]:
-        """Those that count, the preferred one first."""
+        """The replicas that count, the preferred one first."""
         move = self.assignment.reassignment
         return move.target if self.retired and move is not None else self.assignment.replicas
 
@@ -145,7 +145,7 @@ class ControlledCluster:
     brokers: dict[BrokerId, BrokerInfo] = field(default_factory=dict)
     topics: dict[str, ControlledTopic] = field(default_factory=dict)
     unreadable_topics: set[str] = field(default_factory=set)
-    """Topics that are there, though nobody can tell what they are: requests about them wait. What
+    """Topics that are there, though their nodes can't be decoded: requests about them wait. What
     was known of one before goes on being true."""
     dirty: set[TopicPartition] = field(default_factory=set)
     """Partitions to be compared with what they should be."""

@@ -198,7 +198,7 @@ class Controller:
             else:
                 partition.learn(state)
                 partition.bounced = self._bounced_before_loading(state)
-            # Whether the former controller had told the replicas of the move is not known.
+            # Whether the former controller had sent the move to the replicas is not known.
             partition.renewing = partition.assignment.reassignment is not None
         cluster.mark_dirty(cluster.partitions())
         for broker in cluster.brokers:
@@ -266,7 +266,7 @@ class Controller:
             info = self._with_known_id(read)
             known = self._cluster.topics.get(name)
             if known is not None and _has_lost_partitions(known.info, info):
-                # Read before it grew; who read it is told of the growth, and reads again.
+                # Read before it grew; who read it hears of the growth, and reads again.
                 continue
             if known is None:
                 known = self._cluster.topics[name] = ControlledTopic(info=info)
@@ -339,7 +339,8 @@ class Controller:
             self._cluster.dirty.add(name)
 
     def _on_balance_checked(self, percentage: int) -> None:
-        """What is on the move is left alone: another replica is preferred afterwards."""
+        """A partition that is being reassigned is left alone: another replica is preferred
+        afterwards."""
         led = [
             (partition.name, partition.assignment.replicas[0], partition.state)
             for topic in self._cluster.topics.values()

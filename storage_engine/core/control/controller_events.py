@@ -1,5 +1,5 @@
-"""What happens to a controller, and what it wants done: the alphabet of `core.controller`. Values
-only."""
+"""Events that happen to a controller, and effects that it wants carried out: the alphabet of
+`controller`. Values only."""
 
 import enum
 from collections.abc import Mapping
@@ -102,7 +102,7 @@ class BrokerReportsFailures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicasFailed:
-    """This incarnation of a broker can't serve these partitions: their data folder failed."""
+    """This incarnation of a broker can't serve these partitions: their log directory failed."""
 
     broker: BrokerId
     broker_epoch: BrokerEpoch
@@ -156,14 +156,14 @@ class PartitionLeadership:
     state: PartitionState
     assigned: tuple[BrokerId, ...]
     failed: tuple[BrokerId, ...] = ()
-    """Live replicas whose data folder failed."""
+    """Live replicas whose log directory failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderDelivery:
-    """What one broker is to be told, in this order: metadata, leadership, replicas to stop.
+    """Orders to one broker, in this sequence: metadata, leadership, replicas to stop.
 
-    `number` tells deliveries to one broker apart.
+    Each delivery to a broker has another `number`.
     """
 
     number: int
@@ -201,7 +201,7 @@ Request = (
     | ReassignmentRequested
     | ElectionRequested
 )
-"""What somebody asks for."""
+"""Events that somebody asks for."""
 
 Event = (
     Loaded
@@ -264,7 +264,7 @@ class NoReplicaOnline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownProgress:
-    """What a broker in controlled shutdown still leads; nothing: it may stop."""
+    """The partitions that a broker in controlled shutdown still leads; none: it may stop."""
 
     broker: BrokerId
     remaining: tuple[TopicPartition, ...]
@@ -294,7 +294,7 @@ class DropDeletionRequests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentChange:
-    """What the topic's node shall say of a partition, if it says `expected` now."""
+    """A partition's entry in the topic's node shall be `wanted`, if it is `expected` now."""
 
     partition: int
     expected: PartitionAssignment

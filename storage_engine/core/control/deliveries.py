@@ -1,4 +1,5 @@
-"""What the controller owes each broker: an outbox per broker, one delivery under way at a time.
+"""The orders that the controller owes each broker: an outbox per broker, one delivery under way at
+a time.
 
 Rule: an outbox holds names (partitions, topics), never contents; contents are filled in when a
 delivery is made, so that the newest state is sent and repeats collapse. What was under way when a
@@ -22,7 +23,7 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 
 @dataclass(slots=True)
 class _Outbox:
-    """What one broker has to be sent."""
+    """All that one broker has to be sent."""
 
     everything: bool = False
     brokers: bool = False
@@ -51,7 +52,8 @@ class Deliveries:
         self._outboxes: dict[BrokerId, _Outbox] = {}
         self._to_stop: dict[BrokerId, set[TopicPartition]] = {}
         self._offered: dict[BrokerId, set[TopicPartition]] = {}
-        """Those of `_to_stop` that are waited for only as long as their broker lives and can."""
+        """The part of `_to_stop` that is waited for only as long as the broker lives and can
+        delete."""
         self.stopping: set[str] = set()
         """Topics in deletion that have not been taken as stopped yet."""
         self._number = 0
@@ -117,7 +119,7 @@ class Deliveries:
                 self._offered.setdefault(broker, set()).add(name)
 
     def withdraw_stop(self, broker: BrokerId, partition: TopicPartition) -> None:
-        """What was offered can't be done; nobody waits for it."""
+        """The offer can't be carried out; nobody waits for it."""
         if partition in self._offered.get(broker, ()):
             self._offered[broker].discard(partition)
             self.cancel_stop(broker, partition)
@@ -153,7 +155,7 @@ class Deliveries:
             self.cancel_stop(broker, partition)
 
     def forget_topic(self, topic: str) -> None:
-        """What was to be sent of it; its deletions stay owed."""
+        """Nothing more is sent of the topic; its deletions stay owed."""
         for outbox in self._outboxes.values():
             outbox.metadata = {tp for tp in outbox.metadata if tp.topic != topic}
             outbox.leadership = {tp for tp in outbox.leadership if tp.topic != topic}
@@ -223,7 +225,7 @@ class Deliveries:
     def _contents(
         self, partitions: Iterable[ControlledPartition]
     ) -> tuple[PartitionLeadership, ...]:
-        """Those that have a state and go on being served, sorted."""
+        """The partitions that have a state and go on being served, sorted."""
         topics = self._cluster.topics
         return tuple(
             PartitionLeadership(

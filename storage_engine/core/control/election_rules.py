@@ -50,13 +50,13 @@ class Situation:
     preferring: bool
     """The preferred replica was asked for."""
     renewing: bool
-    """Leader and followers have to hear of another assignment: a new leader epoch tells them."""
+    """Leader and followers have to hear of another assignment, by a new leader epoch."""
     move: Reassignment | None
     """The reassignment under way, as long as its old replicas count."""
 
 
 def due_election(situation: Situation) -> Elected | None:
-    """What should be written; None when leader and ISR are as they should be."""
+    """The leader and ISR to be written; None when leader and ISR are as they should be."""
     assigned, state, leaving = situation.assigned, situation.state, situation.leaving
     live = situation.running - situation.bounced - situation.suspect
     if state is None:
@@ -87,9 +87,9 @@ def due_election(situation: Situation) -> Elected | None:
 
 
 def restoring_election(situation: Situation, state: PartitionState) -> Elected:
-    """What should be written where others removed the state, or put an old one in its place. Its
-    leader may have changed the ISR since the controller read it last, so a live leader, which holds
-    all that is committed, lets the others in again one by one."""
+    """The leader and ISR to be written where others removed the state, or put an old one in its
+    place. Its leader may have changed the ISR since the controller read it last, so a live leader,
+    which holds all that is committed, lets the others in again one by one."""
     live = situation.running - situation.bounced - situation.suspect
     if state.leader in live:
         return Elected(leader=state.leader, isr=(state.leader,))
@@ -247,7 +247,7 @@ def suspects(
 def joined_epochs_of(
     elected: Elected, state: PartitionState | None, brokers: Mapping[BrokerId, BrokerInfo]
 ) -> dict[BrokerId, BrokerEpoch]:
-    """What a controller's write says of the ISR that it writes. Followers keep what was said of
+    """The joined epochs that a controller writes with an ISR. Followers keep what was said of
     them; all replicas of a partition that has just been made hold nothing, which is right."""
     joined = {}
     for member in elected.isr:

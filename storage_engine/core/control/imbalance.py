@@ -10,7 +10,8 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 def led_elsewhere(
     partitions: Iterable[tuple[TopicPartition, BrokerId, PartitionState]], percentage: int
 ) -> Iterator[TopicPartition]:
-    """Those of each broker of which more than `percentage` are led by others: Kafka's rule.
+    """The partitions of each broker of which more than `percentage` are led by others: Kafka's
+    rule.
 
     `partitions`: each with the broker that it prefers.
     """

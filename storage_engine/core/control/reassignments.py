@@ -34,7 +34,7 @@ class Reassignments:
         self._deliveries = deliveries
         self._requested: dict[TopicPartition, Target] = {}
         self._retired: list[ControlledPartition] = []
-        """Those whose `retired` is set; it may be unset since the last step."""
+        """Partitions whose `retired` is set; it may be unset since the last step."""
         self._writing: set[str] = set()
         """Topics whose assignment is being written."""
 
