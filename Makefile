@@ -19,10 +19,10 @@ checks: .venv/.set-up
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-# Three at a time on two cores: the tests of brokers wait for timeouts about as much as they compute.
+# Two at a time: the tests of brokers wait for timeouts more than they compute.
 # Which of them runs what, and when: conftest.py.
 tests: .venv/.set-up
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-all: export HEADRACE_FAULTS := full
 test-all: test

@@ -64,18 +64,24 @@ def unresolved(root: Path) -> dict[str, list[str]]:
     known = set(REQUIREMENT.findall(requirements))
     tests = {path.name for path in files if path.name.startswith("test_")}
     found: defaultdict[str, list[str]] = defaultdict(list)
+
+    def lost(text: str) -> list[str]:
+        return [
+            *OUTSIDE.findall(text),
+            *(each for each in REQUIREMENT.findall(text) if each not in known),
+            *(each for each in DOCUMENT.findall(text) if not (root / each).exists()),
+        ]
+
     for path in files:
         name = str(path.relative_to(root))
         if path.suffix == ".py":
-            text = words(path.read_text())
+            # Most files name nothing of the kind; what is no comment and no docstring may.
+            text = path.read_text()
+            found[name] += lost(words(text)) if lost(text) else []
         elif path.suffix == ".md":
             text = path.read_text()
             found[name] += [to for to in LINK.findall(text) if not (path.parent / to).exists()]
-        else:
-            continue
-        found[name] += OUTSIDE.findall(text)
-        found[name] += [each for each in REQUIREMENT.findall(text) if each not in known]
-        found[name] += [each for each in DOCUMENT.findall(text) if not (root / each).exists()]
+            found[name] += lost(text)
     found["docs/requirements.md"] += [
         each
         for each in CODE.findall(requirements)

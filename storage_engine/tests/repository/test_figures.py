@@ -1,0 +1,44 @@
+"""The repository keeps to its own habits (CONTRIBUTING.md), as `.ci/figures.py` counts them."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DESIGN_BYTES = 8 * 1024
+README_LINES = 150
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, Any]:
+    spec = importlib.util.spec_from_file_location("figures", ROOT / ".ci" / "figures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: dict[str, Any] = module.figures(ROOT)
+    return found
+
+
+def test_every_citation_leads_somewhere(figures):
+    assert figures["citations that lead nowhere, by file"] == {}
+
+
+def test_no_class_name_stands_twice_in_the_product(figures):
+    assert figures["class names twice"] == {}
+
+
+def test_no_port_has_any(figures):
+    assert figures["Any in ports"] == 0
+
+
+def test_documents_are_short(figures):
+    assert figures["README lines"] <= README_LINES
+    long = {name: size for name, size in figures["DESIGN.md bytes"].items() if size > DESIGN_BYTES}
+    assert long == {}
+
+
+def test_functions_are_short(figures):
+    assert figures["functions above 60 lines"] == {}
