@@ -117,13 +117,13 @@ class Reader:
         )
         self.member.start()
 
-    def meet(self, addresses: str) -> None:
+    def set_brokers(self, addresses: str) -> None:
         self.addresses = addresses
 
     def take(self, taken) -> None:
         self.held.update(each.tp for each in taken)
 
-    def let_go(self, partitions) -> dict[TopicPartition, int]:
+    def release(self, partitions) -> dict[TopicPartition, int]:
         self.held.difference_update(partitions)
         return {}
 

@@ -207,11 +207,11 @@ def test_damage_that_compaction_meets_is_repaired_and_compaction_goes_on(tmp_pat
     leader, follower = roles(cluster)
     good = contents(cluster, leader)
     rot(segments(cluster, follower)[1])
-    compaction = log_of(cluster, follower).compaction
-    compaction.is_left_alone = True
+    cleaning = log_of(cluster, follower).cleaning
+    cleaning.is_left_alone = True
     cluster.loop.run_until(lambda: contents(cluster, follower) == good, limit_ms=60_000)
     cluster.loop.run_for(1000)
-    assert not compaction.is_left_alone
+    assert not cleaning.is_left_alone
     cluster.close()
 
 
