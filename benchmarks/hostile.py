@@ -1,8 +1,13 @@
 """What clients that send the most expensive requests at once do to another client.
 
-Three brokers of its own over loopback. A producer with acks=all, one request after the other, and a
-client that asks the leader for nothing but its versions, which tells how long a turn of the event
-loop is at most; first alone, then beside the hostile clients, each in a process of its own.
+Three brokers of its own over loopback. First alone, then beside the hostile clients, each of them
+in a process of its own:
+
+- a client that produces with acks=all, one request after the other: how long each takes;
+- one that asks the leader for nothing but its versions, which tells how long a turn of the event
+  loop is at most;
+- then a producer that offers a batch every 5 ms, five requests in flight at most. What it measures
+  includes the queue in the producer, which grows where five take longer than 25 ms.
 
 examples:
   headrace bench hostile
@@ -14,15 +19,17 @@ import struct
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.rounds import Goal, Result
 from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import print_results, report_line
 
 if TYPE_CHECKING:
-    from benchmarks.failover_clients import TimedProducer
+    from storage_engine.tools.local.local_cluster import LocalCluster
 
 COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
@@ -30,13 +37,15 @@ PRODUCE_GOAL = Goal(most=200.0)
 WARM_UP_S = 5
 """The hostile processes start, and all that is imported on first use is."""
 
+_PAUSE_S = 0.002
+"""Between an answer and the next request."""
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench hostile`."""
     parser.add_argument(
-        "--seconds", type=positive_integer, default=20, metavar="N", help="of each round (20)"
+        "--seconds", type=positive_integer, default=20, metavar="N", help="of each measurement (20)"
     )
     add_json(parser)
 
@@ -50,7 +59,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(folder: Path, seconds: int) -> list[Result]:
-    from benchmarks.failover_clients import TimedProducer
     from benchmarks.hostile_clients import (
         COMPACTED_TOPIC,
         HELD_TOPIC,
@@ -74,46 +82,78 @@ def _measure(folder: Path, seconds: int) -> list[Result]:
             create_topic(client, COMPACTED_TOPIC, configs=compacted, assignment={0: [1, 2, 3]})
         with connected(port) as connection:
             asked(connection, large_batch(TIMED_TOPIC))
-        with TimedProducer(cluster.bootstrap_servers, HELD_TOPIC, [0]) as producer:
-            alone = _round(producer, port, seconds)
-            with HostileClients(port) as hostile:
-                time.sleep(WARM_UP_S)
-                beside = _round(producer, port, seconds)
-                for kind, answered in hostile.answered.items():
-                    report_line(f"{kind}: {answered.value} answered")
+        _round(cluster, WARM_UP_S)
+        alone = _round(cluster, seconds)
+        with HostileClients(port) as hostile:
+            time.sleep(WARM_UP_S)
+            beside = _round(cluster, seconds)
+            for kind, answered in hostile.answered.items():
+                report_line(f"{kind}: {answered.value} answered")
+                if not answered.value:
+                    raise CommandError(f"'{kind}' was refused each time, so nothing is measured")
     return [
-        _result("produce with acks=all, p99 ms", alone[0], beside[0], 99.0, PRODUCE_GOAL),
-        _result("produce with acks=all, most ms", alone[0], beside[0], 100.0, None),
-        _result("ApiVersions, p50 ms", alone[1], beside[1], 50.0, None),
-        _result("ApiVersions, p99.9 ms", alone[1], beside[1], 99.9, None),
+        _result("produce with acks=all, p50 ms", alone.produce, beside.produce, 50.0),
+        _result("produce with acks=all, p99 ms", alone.produce, beside.produce, 99.0, PRODUCE_GOAL),
+        _result("produce with acks=all, most ms", alone.produce, beside.produce, 100.0),
+        _result("200 batches a second, p99 ms", alone.stream, beside.stream, 99.0),
+        _result("ApiVersions, p50 ms", alone.versions, beside.versions, 50.0),
+        _result("ApiVersions, p99.9 ms", alone.versions, beside.versions, 99.9),
     ]
 
 
-def _round(producer: "TimedProducer", port: int, seconds: int) -> tuple[list[float], list[float]]:
-    from benchmarks.hostile_clients import asked, connected
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """Milliseconds of each request."""
 
-    turns_ms: list[float] = []
+    produce: list[float]
+    versions: list[float]
+    stream: list[float]
+
+
+def _round(cluster: "LocalCluster", seconds: int) -> _Round:
+    """Requests one after the other, then the stream."""
+    from benchmarks.failover_clients import TimedProducer
+    from benchmarks.hostile_clients import HELD_TOPIC, steady_batch
+
+    port = cluster.state.broker(1).port
+    produce_ms: list[float] = []
+    versions_ms: list[float] = []
     is_over = threading.Event()
-
-    def look() -> None:
-        with connected(port) as connection:
-            while not is_over.is_set():
-                begun_s = time.perf_counter()
-                asked(connection, _API_VERSIONS)
-                turns_ms.append((time.perf_counter() - begun_s) * 1000)
-                time.sleep(0.002)
-
-    thread = threading.Thread(target=look)
-    producer.take_latencies_ms()
-    thread.start()
+    threads = [
+        threading.Thread(target=_ask_over_and_over, args=(port, frame, into, is_over))
+        for frame, into in ((steady_batch(), produce_ms), (_API_VERSIONS, versions_ms))
+    ]
+    for thread in threads:
+        thread.start()
     time.sleep(seconds)
     is_over.set()
-    thread.join()
-    return producer.take_latencies_ms(), turns_ms
+    for thread in threads:
+        thread.join()
+    with TimedProducer(cluster.bootstrap_servers, HELD_TOPIC, [0]) as producer:
+        producer.take_latencies_ms()
+        time.sleep(seconds)
+        return _Round(produce_ms, versions_ms, producer.take_latencies_ms())
+
+
+def _ask_over_and_over(
+    port: int, frame: bytes, into: list[float], is_over: threading.Event
+) -> None:
+    from benchmarks.hostile_clients import asked, connected
+
+    with connected(port) as connection:
+        while not is_over.is_set():
+            begun_s = time.perf_counter()
+            asked(connection, frame)
+            into.append((time.perf_counter() - begun_s) * 1000)
+            time.sleep(_PAUSE_S)
 
 
 def _result(
-    what: str, alone_ms: list[float], beside_ms: list[float], percent: float, goal: Goal | None
+    what: str,
+    alone_ms: list[float],
+    beside_ms: list[float],
+    percent: float,
+    goal: Goal | None = None,
 ) -> Result:
     alone, beside = _percentile(alone_ms, percent), _percentile(beside_ms, percent)
     return Result(

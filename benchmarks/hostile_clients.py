@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.log_batches import sealed_batch
 from storage_engine.net.buffers import joined
 from storage_engine.protocol.apis import create_topics, list_offsets, metadata, produce
 from storage_engine.protocol.apis.fetch import API as FETCH
@@ -31,8 +32,12 @@ FIRST_TIME_MS = 1_000_000
 
 _NAMES = 20_000
 _MANY = 100_000
+_MANY_PARTITIONS = 99_000
+"""With its topic below the most items that a request may have."""
 _WAITING_CONNECTIONS = 10
 _PAUSE_S = 0.5
+_WAIT_MS = 2_000
+"""The fetches wait for so long, and look at each append meanwhile."""
 
 
 def _frame(spec: Any, version: int, message: Any) -> bytes:
@@ -49,6 +54,12 @@ def large_batch(topic: str) -> bytes:
     return _frame(produce.API, 8, produce.ProduceRequest(None, 1, 10_000, [item]))
 
 
+def steady_batch() -> bytes:
+    """A small produce request with acks=all."""
+    item = produce.ProducePartition(HELD_TOPIC, 0, sealed_batch(256))
+    return _frame(produce.API, 8, produce.ProduceRequest(None, -1, 10_000, [item]))
+
+
 def _without_keys() -> bytes:
     """Is refused, once it is decompressed."""
     return large_batch(COMPACTED_TOPIC)
@@ -57,12 +68,12 @@ def _without_keys() -> bytes:
 def _same_partition() -> bytes:
     """A fetch that waits for more than there ever is, and names a partition 400 times."""
     part = FetchPartition(HELD_TOPIC, 0, 1 << 40, 1 << 30)._replace(fetch_offset=0)
-    return _frame(FETCH, 11, FetchRequest(60_000, 2**31 - 1, 2**31 - 1, [part] * 400))
+    return _frame(FETCH, 11, FetchRequest(_WAIT_MS, 2**31 - 1, 2**31 - 1, [part] * 400))
 
 
 def _many_partitions() -> bytes:
-    parts = [FetchPartition(HELD_TOPIC, number, 0, 1 << 20) for number in range(_MANY)]
-    return _frame(FETCH, 11, FetchRequest(60_000, 2**31 - 1, 2**31 - 1, parts))
+    parts = [FetchPartition(HELD_TOPIC, number, 0, 1 << 20) for number in range(_MANY_PARTITIONS)]
+    return _frame(FETCH, 11, FetchRequest(_WAIT_MS, 2**31 - 1, 2**31 - 1, parts))
 
 
 def _many_topics() -> bytes:
@@ -88,14 +99,14 @@ def _times() -> bytes:
 
 
 def _names() -> bytes:
-    names = [f"unknown-{number}" for number in range(_MANY)]
+    names = [f"unknown-{number}" for number in range(_MANY_PARTITIONS)]
     request = metadata.MetadataRequest(topics=names, allow_auto_topic_creation=False)
     return _frame(metadata.API, 4, request)
 
 
 KINDS: dict[str, tuple[Callable[[], bytes], int]] = {
     "fetch, one partition 400 times": (_same_partition, _WAITING_CONNECTIONS),
-    "fetch, 100,000 partitions": (_many_partitions, 1),
+    "fetch, 99,000 partitions": (_many_partitions, 1),
     "CreateTopics, 20,000 names": (_many_topics, 1),
     "ListOffsets by time in a batch of 60 MB": (_times, 2),
     "Metadata, 100,000 names": (_names, 1),

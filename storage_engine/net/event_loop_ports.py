@@ -6,6 +6,8 @@ Rule: every callback comes back on the loop.
 import asyncio
 import concurrent.futures
 import logging
+import os
+import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -20,6 +22,14 @@ BACKGROUND_THREADS = 6
 """They do fsync, deletions of files, cold reads, preparations of appends. The kinds that may take
 long have bounds of their own, which leave a thread for the flushes that acknowledgements wait
 for."""
+
+BACKGROUND_NICE = 10
+"""How much nicer they are than the loop: four threads that decompress on two processors took from
+the loop half of its time. With it a produce beside hostile clients took 6 ms instead of 12
+(median), 39 instead of 58 (99th percentile); where other programs took both processors, too."""
+
+
+_NICEST = 19
 
 
 class SystemClock:
@@ -56,7 +66,9 @@ class ThreadBackground:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._threads = concurrent.futures.ThreadPoolExecutor(
-            BACKGROUND_THREADS, thread_name_prefix="background"
+            BACKGROUND_THREADS,
+            thread_name_prefix="background",
+            initializer=_yield_to_the_loop,
         )
 
     def submit(
@@ -81,3 +93,10 @@ class ThreadBackground:
     def close(self) -> None:
         """Wait for what is under way; begin nothing more."""
         self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def _yield_to_the_loop() -> None:
+    # Linux has a priority for each thread, although POSIX has one for a process.
+    thread = threading.get_native_id()
+    own = os.getpriority(os.PRIO_PROCESS, thread)
+    os.setpriority(os.PRIO_PROCESS, thread, min(own + BACKGROUND_NICE, _NICEST))
