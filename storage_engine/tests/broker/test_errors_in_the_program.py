@@ -23,7 +23,7 @@ from storage_engine.protocol.apis import add_partitions_to_txn, init_producer_id
 from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.network import SimulatedTransport
 from storage_engine.simulation.transactional_client import SimulatedProducer
-from storage_engine.tests.broker.test_transactions import settle
+from storage_engine.tests.broker.transactions.test_transactions import settle
 
 A = TopicPartition("a", 0)
 STATE = TopicPartition(TRANSACTION_STATE_TOPIC, 0)

@@ -25,7 +25,7 @@ from storage_engine.simulation.cluster import SimulatedCluster
 from storage_engine.simulation.network import SimulatedTransport
 from storage_engine.simulation.requests import create_topic_request
 from storage_engine.simulation.zookeeper_session import SimulatedSession
-from storage_engine.tests.broker.settings_requests import SET, TOPIC, send_alter
+from storage_engine.tests.broker.settings.settings_requests import SET, TOPIC, send_alter
 from storage_engine.zookeeper.call_window import CallWindow, PendingCall
 from storage_engine.zookeeper.znodes import ControllerEpochZNode
 
