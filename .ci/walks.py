@@ -35,15 +35,15 @@ from storage_engine.net.limits import ServerLimits  # noqa: E402
 from storage_engine.net.server import Server  # noqa: E402
 from storage_engine.protocol.apis import commit_batch, fetch, join_batch, produce  # noqa: E402
 from storage_engine.protocol.framing import encode_request_frame  # noqa: E402
-from storage_engine.simulation.broker import SimulatedBroker  # noqa: E402
-from storage_engine.simulation.clock import ProcessLoop  # noqa: E402
-from storage_engine.simulation.cluster import SimulatedCluster  # noqa: E402
-from storage_engine.simulation.requests import (  # noqa: E402
+from storage_engine.simulation.clients.transactional_client import SimulatedProducer  # noqa: E402
+from storage_engine.simulation.world.broker import SimulatedBroker  # noqa: E402
+from storage_engine.simulation.world.clock import ProcessLoop  # noqa: E402
+from storage_engine.simulation.world.cluster import SimulatedCluster  # noqa: E402
+from storage_engine.simulation.world.requests import (  # noqa: E402
     fetch_request,
     make_batch,
     produce_request,
 )
-from storage_engine.simulation.transactional_client import SimulatedProducer  # noqa: E402
 
 PRODUCT = ROOT / "storage_engine"
 OUTSIDE = (str(PRODUCT / "simulation"), str(PRODUCT / "tests"))

@@ -30,8 +30,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from storage_engine.broker import unexpected
+from storage_engine.simulation.faults.shrink import shrink
 from storage_engine.simulation.run import SeedOutcome, run_seed
-from storage_engine.simulation.shrink import shrink
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_json, print_table, write_line
