@@ -121,8 +121,12 @@ class ZookeeperFlows:
         reply: ZkReply = yield partial(self._store.exists, path, watch=watch)
         return reply
 
-    def create(self, path: str, data: bytes, *, make_parents: bool = False) -> Flow[ZkReply]:
-        reply: ZkReply = yield partial(self._store.create, path, data, make_parents=make_parents)
+    def create(
+        self, path: str, data: bytes, *, ephemeral: bool = False, make_parents: bool = False
+    ) -> Flow[ZkReply]:
+        reply: ZkReply = yield partial(
+            self._store.create, path, data, ephemeral=ephemeral, make_parents=make_parents
+        )
         return reply
 
     def set(self, path: str, data: bytes, version: int) -> Flow[ZkReply]:

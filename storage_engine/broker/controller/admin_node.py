@@ -48,7 +48,6 @@ class AdminNode:
         """`flows` end with the controller. `on_content` hears the content at the start and after
         every change."""
         self.path = path
-        self._metadata_store = metadata_store
         self._zookeeper = ZookeeperFlows(metadata_store)
         self._scheduler = scheduler
         self._flows = flows
@@ -147,7 +146,7 @@ class AdminNode:
             if deleted.status is not ZkStatus.NOT_EMPTY:
                 return deleted
             log.warning("%s has nodes below it, which ask for nothing: removed", self.path)
-            yield partial(remove_children, self._metadata_store, self.path)
+            yield from remove_children(self._zookeeper, self.path)
             # Not at once: others may make them as fast.
             yield from pause(self._scheduler, CONFLICT_PAUSE_MS)
             if self._flows.closed:

@@ -51,7 +51,6 @@ class DeletionRequests:
         on_requests: Callable[[tuple[str, ...]], None],
     ) -> None:
         """`on_requests` hears all that there are, at the start and whenever they change."""
-        self._metadata_store = metadata_store
         self._zookeeper = ZookeeperFlows(metadata_store)
         self._scheduler = scheduler
         self._flows = flows
@@ -119,7 +118,7 @@ class DeletionRequests:
         """Take a request away."""
         path = DeleteTopicsZNode.topic_path(topic)
         # One that others have made nodes below would delete a later topic of that name.
-        remove_subtree(self._metadata_store, path, lambda _reply: None)
+        self._flows.start(remove_subtree(self._zookeeper, path))
 
 
 def _json_request(reply: ZkReply) -> _JsonRequest | None:
