@@ -95,6 +95,30 @@ class _Running:
             outcome, self._early = self._early, _NOTHING
 
 
+class NewestWatches:
+    """Watches by name, of which only the newest is heard: each read of a node sets another watch,
+    and where reads overlap only one of them leads to the next."""
+
+    def __init__(self, flows: Flows) -> None:
+        self._flows = flows
+        self._numbers: dict[str, int] = {}
+
+    def newest(self, name: str, work: Callable[[], None]) -> Watch:
+        """A watch that does `work`, unless another was made under the name since."""
+        number = self._numbers.get(name, 0) + 1
+        self._numbers[name] = number
+
+        def run() -> None:
+            if not self._flows.closed and self._numbers.get(name) == number:
+                work()
+
+        return run
+
+    def forget(self, name: str) -> None:
+        """Nothing under this name is heard any more."""
+        self._numbers.pop(name, None)
+
+
 def pause(scheduler: Scheduler, delay_ms: int) -> Flow[None]:
     yield lambda resume: _call_later(scheduler, delay_ms, resume)
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from storage_engine.broker.controller.fence import ControllerFence
-from storage_engine.broker.controller.newest_watches import NewestWatches
 from storage_engine.core.ports import (
     MetadataStore,
     Scheduler,
@@ -20,7 +19,7 @@ from storage_engine.core.ports import (
     ZkStatus,
 )
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
-from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows, pause
+from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
 from storage_engine.zookeeper.subtree import remove_subtree
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
