@@ -63,7 +63,7 @@ class ProduceRuns:
     def __init__(self, produce: ProduceHandler) -> None:
         self._produce = produce
         self._replicas = produce.replicas
-        self._prepared_appends = produce.prepared_appends
+        self._producer_appends = produce.producer_appends
 
     def __call__(self, connection: Connection, view: memoryview, position: int, end: int) -> int:
         """The position after the requests that were handled; `position` itself when it is not the
@@ -117,7 +117,7 @@ class ProduceRuns:
         return (
             not partition.config.flush_before_ack
             and partition.log.leader_appends.requirement is None
-            and not self._prepared_appends.has_waiting(pattern.partition)
+            and not self._producer_appends.has_waiting(pattern.partition)
         )
 
     def _take(self, connection: Connection, run: ProduceRun) -> bool:
@@ -125,7 +125,7 @@ class ProduceRuns:
         are."""
         pattern, columns = run.pattern, run.columns
         tp = pattern.partition
-        outcome = self._prepared_appends.append_columns(tp, columns, acks=pattern.acks)
+        outcome = self._producer_appends.append_columns(tp, columns, acks=pattern.acks)
         if outcome is None:
             return False
         if isinstance(outcome, KafkaError):
