@@ -21,7 +21,7 @@ from storage_engine.net.server import Server
 from storage_engine.protocol.apis import metadata, produce
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.produce_run import ProducePattern
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.log.support import make_batch, read_all
 from storage_engine.tests.sampling import examples
 

@@ -10,8 +10,8 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import controlled_shutdown, describe_cluster, metadata
 from storage_engine.protocol.apis.describe_cluster import DescribeClusterRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
-from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import ControllerEpochZNode
 
 TP = TopicPartition("t", 0)

@@ -27,7 +27,7 @@ from storage_engine.core.ids import (
 )
 from storage_engine.protocol.apis import leader_and_isr, stop_replica, update_metadata
 from storage_engine.protocol.apis.wire import MAX_ITEMS, decode_short
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.cluster import SimulatedCluster
 
 COUNT = 30
 EVERY = [TopicPartition("t", number) for number in range(COUNT)]

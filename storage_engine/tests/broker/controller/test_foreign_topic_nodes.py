@@ -25,9 +25,9 @@ from storage_engine.protocol.apis.update_metadata import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
-from storage_engine.simulation.broker import SimulatedBroker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.zookeeper_session import SimulatedSession
+from storage_engine.simulation.world.broker import SimulatedBroker
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.zookeeper.admin_znodes import (
     DeleteTopicsZNode,
     IsrChangeZNode,

@@ -23,9 +23,9 @@ from storage_engine.protocol.records.record_batch import (
     read_header,
 )
 from storage_engine.protocol.records.records import decode_batches, encode_batches
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.requests import ANSWER_MS, produce_request
-from storage_engine.simulation.transactional_client import SimulatedProducer
+from storage_engine.simulation.clients.transactional_client import SimulatedProducer
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.requests import ANSWER_MS, produce_request
 from storage_engine.tests.broker.settings.settings_requests import DONE, SET, TOPIC, alter
 from storage_engine.tests.log.transaction_support import transactional
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from storage_engine.core.ports import ZkOp, ZkOpKind, ZkReply, ZkStat, ZkStatus
-from storage_engine.simulation.clock import SimulatedLoop
+from storage_engine.simulation.world.clock import SimulatedLoop
 
 DELAY_MS = 1
 

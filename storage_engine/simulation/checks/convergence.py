@@ -5,9 +5,9 @@ Rule: every promise here is one that the cluster keeps by itself, without help, 
 """
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.broker import SimulatedBroker
-from storage_engine.simulation.checkers import DELETIONS_PATH, Checker
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.checks.checkers import DELETIONS_PATH, Checker
+from storage_engine.simulation.world.broker import SimulatedBroker
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
 
 

@@ -13,11 +13,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import wire_load
-from benchmarks.failover_clients import TimedProducer
-from benchmarks.rounds import Goal, Result, compare, rounded
-from benchmarks.wire_frames import ProduceFrames, produce_frames
-from benchmarks.wire_load import Worker
+from benchmarks.support import wire_load
+from benchmarks.support.failover_clients import TimedProducer
+from benchmarks.support.rounds import Goal, Result, compare, rounded
+from benchmarks.support.wire_frames import ProduceFrames, produce_frames
+from benchmarks.support.wire_load import Worker
 from storage_engine.client.admin.topics import create_topic, delete_topics
 from storage_engine.client.cluster import Cluster
 from storage_engine.net.deadline import Deadline

@@ -23,7 +23,7 @@ from storage_engine.protocol.framing import (
     parse_response,
     read_correlation_id,
 )
-from storage_engine.simulation.clock import ProcessLoop, ScheduledCall, SimulatedLoop
+from storage_engine.simulation.world.clock import ProcessLoop, ScheduledCall, SimulatedLoop
 
 NETWORK_DELAY_MS = 1
 BASE_PORT = 9000

@@ -13,14 +13,14 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from storage_engine.core.ports import SessionState
 from storage_engine.protocol.apis import controlled_shutdown
-from storage_engine.simulation.administrator import WISHES, Administrator
-from storage_engine.simulation.broker import SimulatedBroker
-from storage_engine.simulation.checkers import Checker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.simulation.faults import BETWEEN_TWO, Fault, FaultKind, Profile
-from storage_engine.simulation.scripts import SCRIPTS, Condition, Scene, Script
-from storage_engine.simulation.trace import Trace
+from storage_engine.simulation.checks.checkers import Checker
+from storage_engine.simulation.checks.trace import Trace
+from storage_engine.simulation.faults.administrator import WISHES, Administrator
+from storage_engine.simulation.faults.faults import BETWEEN_TWO, Fault, FaultKind, Profile
+from storage_engine.simulation.faults.scripts import SCRIPTS, Condition, Scene, Script
+from storage_engine.simulation.world.broker import SimulatedBroker
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.zookeeper.znodes import ControllerZNode, PartitionStateZNode
 
 RESTART_PAUSE_MS = 30

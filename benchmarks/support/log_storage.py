@@ -15,8 +15,8 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from benchmarks.log_batches import append_all, evict, open_log, sealed_batches
-from benchmarks.rounds import Goal, Result, Step, compare, cpu_seconds, seconds
+from benchmarks.support.log_batches import append_all, evict, open_log, sealed_batches
+from benchmarks.support.rounds import Goal, Result, Step, compare, cpu_seconds, seconds
 from storage_engine.log.files.load_job import ColdBytesError
 from storage_engine.log.partition_log import PartitionLog
 

@@ -18,10 +18,10 @@ from storage_engine.protocol.apis import (
 )
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.simulation.broker import SimulatedBroker
-from storage_engine.simulation.clock import SimulatedLoop
-from storage_engine.simulation.network import CLIENT, SimulatedNetwork
-from storage_engine.simulation.requests import (
+from storage_engine.simulation.world.broker import SimulatedBroker
+from storage_engine.simulation.world.clock import SimulatedLoop
+from storage_engine.simulation.world.network import CLIENT, SimulatedNetwork
+from storage_engine.simulation.world.requests import (
     create_topic_request,
     delete_topic_request,
     elect_preferred_request,
@@ -30,7 +30,7 @@ from storage_engine.simulation.requests import (
     produce_request,
     reassign_request,
 )
-from storage_engine.simulation.zookeeper import SimulatedZooKeeper
+from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
 from storage_engine.zookeeper.znodes import PartitionStateZNode
 
 CLIENT_TIMEOUT_MS = 120_000

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.faults import FaultKind
+from storage_engine.simulation.faults.faults import FaultKind
+from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import ControllerZNode, PartitionStateZNode, TopicZNode
 
 Condition = Callable[[], bool]

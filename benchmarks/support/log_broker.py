@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.log_batches import sealed_batch, sealed_batches
-from benchmarks.rounds import Goal, Result, alone, rounded, seconds
+from benchmarks.support.log_batches import sealed_batch, sealed_batches
+from benchmarks.support.rounds import Goal, Result, alone, rounded, seconds
 from storage_engine.client.addresses import parse_addresses
 from storage_engine.client.admin.topics import create_topic
 from storage_engine.client.cluster import LATEST, Cluster

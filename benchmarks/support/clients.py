@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.rounds import Goal, Result, Step, compare, seconds
+from benchmarks.support.rounds import Goal, Result, Step, compare, seconds
 from storage_engine.client import Consumer, Producer, TopicPartition
 from storage_engine.client.admin.topics import create_topic
 from storage_engine.client.cluster import Cluster

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.wire_frames import CORRELATION_ID_AT, ProduceFrames
-from benchmarks.wire_load import RECEIVE_BYTES, SILENCE_TIMEOUT_S, Worker
+from benchmarks.support.wire_frames import CORRELATION_ID_AT, ProduceFrames
+from benchmarks.support.wire_load import RECEIVE_BYTES, SILENCE_TIMEOUT_S, Worker
 from storage_engine.tools.errors import CommandError
 
 _C_SOURCE = r"""

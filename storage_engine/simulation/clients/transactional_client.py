@@ -19,8 +19,8 @@ from storage_engine.protocol.apis import (
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.requests import ANSWER_MS, make_batch
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.requests import ANSWER_MS, make_batch
 
 PAUSE_MS = 50
 TRIES = 600

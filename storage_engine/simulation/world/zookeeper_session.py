@@ -19,7 +19,7 @@ from storage_engine.core.ports import (
     ZkStatus,
 )
 from storage_engine.core.printable import is_text
-from storage_engine.simulation.zookeeper import SimulatedZooKeeper, Watches
+from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper, Watches
 
 UNKNOWN = ZkReply(status=ZkStatus.UNKNOWN)
 ILLEGAL = ZkReply(status=ZkStatus.ILLEGAL)

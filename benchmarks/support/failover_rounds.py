@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.failover_clients import (
+from benchmarks.support.failover_clients import (
     Survivors,
     TimedProducer,
     watch_fired_s,
 )
-from benchmarks.rounds import Goal, Result, alone
+from benchmarks.support.rounds import Goal, Result, alone
 from storage_engine.client.admin.topics import create_topic
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.settings.settings import BY_BROKER_KEY

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from storage_engine.simulation.clock import SimulatedLoop
+from storage_engine.simulation.world.clock import SimulatedLoop
 
 KEPT_LINES = 2000
 

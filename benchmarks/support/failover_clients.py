@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.log_batches import sealed_batch
+from benchmarks.support.log_batches import sealed_batch
 from storage_engine.broker.controller.watches import BROKERS_WATCH_FIRED
 from storage_engine.client.addresses import Address
 from storage_engine.client.cluster import Cluster

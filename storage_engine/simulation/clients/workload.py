@@ -13,11 +13,11 @@ from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.records.record_batch import iter_headers, read_header
-from storage_engine.simulation.checkers import Checker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.ledger import InvariantViolation, PartitionRecord
-from storage_engine.simulation.network import BASE_PORT, CLIENT, SimulatedTransport
-from storage_engine.simulation.requests import fetch_request, make_batch, produce_request
+from storage_engine.simulation.checks.checkers import Checker
+from storage_engine.simulation.checks.ledger import InvariantViolation, PartitionRecord
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.network import BASE_PORT, CLIENT, SimulatedTransport
+from storage_engine.simulation.world.requests import fetch_request, make_batch, produce_request
 
 PRODUCE_VERSION = 8
 FETCH_VERSION = 11

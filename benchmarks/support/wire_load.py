@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from benchmarks.wire_frames import ProduceFrames, check_answers, fetch_frame
+from benchmarks.support.wire_frames import ProduceFrames, check_answers, fetch_frame
 from storage_engine.tools.errors import CommandError
 
 HOST = "127.0.0.1"

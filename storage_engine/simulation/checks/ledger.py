@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.copies import BatchNote, NotedLog
+from storage_engine.simulation.checks.copies import BatchNote, NotedLog
 from storage_engine.zookeeper.znodes import PartitionStateZNode
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from storage_engine.log.files.disk import Buffer
-from storage_engine.simulation.memory_files import MemoryFile, MemoryFolder
+from storage_engine.simulation.world.memory_files import MemoryFile, MemoryFolder
 
 LATER_THAN_EVER_MS = 1 << 62
 FREE_BYTES = 1 << 40

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from benchmarks.log_batches import append_all, open_log, sealed_batches
-from benchmarks.rounds import Result, compare, cpu_seconds
+from benchmarks.support.log_batches import append_all, open_log, sealed_batches
+from benchmarks.support.rounds import Result, compare, cpu_seconds
 from storage_engine.core.settings.settings import BY_BROKER_KEY
 from storage_engine.log.cleaning.segment_scrub import PIECE_BYTES
 from storage_engine.log.partition_log import PartitionLog

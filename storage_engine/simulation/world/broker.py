@@ -17,16 +17,16 @@ from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.ids import BrokerEpoch
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.disk import REAL_DISK, Disk
-from storage_engine.simulation.clock import ProcessLoop
-from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.simulation.network import (
+from storage_engine.simulation.world.clock import ProcessLoop
+from storage_engine.simulation.world.disk import SimulatedDisk
+from storage_engine.simulation.world.network import (
     BASE_PORT,
     SimulatedConnection,
     SimulatedNetwork,
     SimulatedTransport,
 )
-from storage_engine.simulation.zookeeper import SimulatedZooKeeper
-from storage_engine.simulation.zookeeper_session import SimulatedSession
+from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
+from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 
 SESSION_TIMEOUT_MS = 6000
 """Unless the settings of a cluster say otherwise."""

@@ -133,7 +133,7 @@ def bench_session(name: str) -> "Iterator[SparkSession]":
     """Ended after the block; knows the sources and sinks in memory."""
     from pyspark.sql import SparkSession
 
-    from benchmarks.spark_in_memory import InMemoryFormat
+    from benchmarks.support.spark_in_memory import InMemoryFormat
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (

@@ -16,12 +16,12 @@ from storage_engine.log.files.checkpoints import (
     read_offsets,
 )
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.simulation.broker import SimulatedBroker
-from storage_engine.simulation.clock import ProcessLoop
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.copies import BatchNote, noted
-from storage_engine.simulation.ledger import InvariantViolation, PartitionRecord
-from storage_engine.simulation.trace import Trace
+from storage_engine.simulation.checks.copies import BatchNote, noted
+from storage_engine.simulation.checks.ledger import InvariantViolation, PartitionRecord
+from storage_engine.simulation.checks.trace import Trace
+from storage_engine.simulation.world.broker import SimulatedBroker
+from storage_engine.simulation.world.clock import ProcessLoop
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import (
     BrokerIdZNode,
     ControllerEpochZNode,

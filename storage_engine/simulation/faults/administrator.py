@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import create_partitions, create_topics, delete_topics
-from storage_engine.simulation.checkers import Checker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.faults import Fault, FaultKind
-from storage_engine.simulation.requests import create_topic_request, delete_topic_request
-from storage_engine.simulation.trace import Trace
+from storage_engine.simulation.checks.checkers import Checker
+from storage_engine.simulation.checks.trace import Trace
+from storage_engine.simulation.faults.faults import Fault, FaultKind
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.requests import create_topic_request, delete_topic_request
 
 GROWN_PARTITIONS = 4
 """More are never asked for."""
