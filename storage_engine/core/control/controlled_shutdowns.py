@@ -67,7 +67,7 @@ class ControlledShutdowns:
         """The partitions that begin to move now; none while a wave is not over."""
         begun: list[TopicPartition] = []
         for departure in self._departures.values():
-            departure.wave = {p for p in departure.wave if not self._leader_knows(p)}
+            departure.wave = {p for p in departure.wave if not self._leadership_is_delivered(p)}
             if departure.wave:
                 continue
             while departure.waiting and len(departure.wave) < departure.wave_size:
@@ -94,7 +94,7 @@ class ControlledShutdowns:
         live = self._cluster.running(partition) - self.leaving
         return any(replica != broker and replica in live for replica in state.isr)
 
-    def _leader_knows(self, name: TopicPartition) -> bool:
+    def _leadership_is_delivered(self, name: TopicPartition) -> bool:
         """Whether nothing is decided, written or to be sent about the partition's leadership."""
         if not self._cluster.is_settled(name):
             return False

@@ -225,7 +225,7 @@ class GroupCoordinator:
         for group_id in self._deadlines.take_due(at.now_ms):
             group = self.groups.get(group_id)
             if group is not None:
-                self._rebalances.look(group, at)
+                self._rebalances.check_deadlines(group, at)
                 self._plan(group)
 
     def _plan(self, group: Group) -> None:

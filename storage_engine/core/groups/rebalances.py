@@ -182,7 +182,7 @@ class Rebalances:
         if group.leader == member_id:
             group.leader = next(iter(group.members), None)
 
-    def look(self, group: Group, at: Moment) -> None:
+    def check_deadlines(self, group: Group, at: Moment) -> None:
         """Time has passed."""
         now_ms = at.now_ms
         changed = False

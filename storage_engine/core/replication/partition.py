@@ -63,7 +63,7 @@ class IsrAccepted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsrUndecided:
+class IsrOutcomeUnknown:
     """The write was rejected, or its answer never came: the state has to be read again."""
 
 
@@ -85,7 +85,15 @@ class LagCheck:
     log_end_offset: int
 
 
-Event = Appended | Flushed | FollowerFetched | IsrAccepted | IsrUndecided | StateObserved | LagCheck
+Event = (
+    Appended
+    | Flushed
+    | FollowerFetched
+    | IsrAccepted
+    | IsrOutcomeUnknown
+    | StateObserved
+    | LagCheck
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +256,7 @@ class LeaderPartition:
                 return self._shrink(event.now_ms)
             case IsrAccepted():
                 return self._commit(event.isr, event.partition_epoch)
-            case IsrUndecided():
+            case IsrOutcomeUnknown():
                 return [] if isinstance(self.isr, CommittedIsr) else [ReadState()]
             case StateObserved():
                 return self._on_observed(event)

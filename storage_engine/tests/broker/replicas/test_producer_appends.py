@@ -1,5 +1,5 @@
-"""Batches that are decompressed or compressed anew wait for a thread: who waits, in which order
-they are appended, and what is looked at again when they are."""
+"""Producers' batches that are decompressed or compressed anew wait for a thread: which of them
+wait, in which order they are appended, and what is checked again when they are."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from storage_engine.broker.replicas import prepared_appends
+from storage_engine.broker.replicas import producer_appends
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
@@ -368,7 +368,7 @@ def test_what_decompresses_to_too_much_is_refused_as_too_large(cluster):
 
 
 def test_an_error_of_our_own_ends_one_append_only(cluster, monkeypatch, caplog):
-    monkeypatch.setattr(prepared_appends, "prepare", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(producer_appends, "prepare", lambda *_, **__: 1 / 0)
     hold(leader(cluster, COMPACTED))
     # The simulated threads pass on what disks and logs raise; this is what a real one passes on.
     broker = leader(cluster, COMPACTED)
@@ -379,7 +379,7 @@ def test_an_error_of_our_own_ends_one_append_only(cluster, monkeypatch, caplog):
         except ZeroDivisionError as error:
             on_error(error)
 
-    monkeypatch.setattr(broker.parts.replicas.prepared_appends._background, "submit", submit)
+    monkeypatch.setattr(broker.parts.replicas.producer_appends._background, "submit", submit)
     refused = cluster.answer(send(cluster, COMPACTED, batch_of(b"x")))
     assert code_of([refused]) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "ZeroDivisionError" in caplog.text
@@ -390,7 +390,7 @@ def test_an_error_of_our_own_ends_one_append_only(cluster, monkeypatch, caplog):
 
 def test_more_than_the_limit_does_not_wait_and_is_to_be_sent_again(cluster, monkeypatch):
     batch = batch_of(b"x")
-    monkeypatch.setattr(prepared_appends, "WAITING_MAX_BYTES", 2 * len(batch))
+    monkeypatch.setattr(producer_appends, "WAITING_MAX_BYTES", 2 * len(batch))
     broker = leader(cluster, COMPACTED)
     hold(broker)
     sent = [send(cluster, COMPACTED, batch) for _ in range(3)]

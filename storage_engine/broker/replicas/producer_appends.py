@@ -1,13 +1,12 @@
-"""Appends whose batches are decompressed, checked or compressed anew first: they wait for a
-thread, and nobody else does.
+"""Producers' batches on their way into the logs of one broker.
 
-    append -> nothing to prepare, nobody before it -> appended at once
-           -> copied, behind those of its partition -> prepared by a thread -> appended in its turn
+    append -> nothing to prepare, none queued -> appended at once
+           -> copied, queued behind those of its partition -> prepared by a thread -> appended
 
 Rule: appends to a partition are made in the order in which they came, however long each of them is
-prepared. What was checked before the wait counts for nothing after it: leader epoch, lease,
-replicas in sync, the producer's sequence and its transaction are looked at when the batch is
-appended, and a topic's settings that have changed are met, too. Source: R-NET1, R-LOG7, R-LOG10.
+prepared (decompressed, checked or compressed anew). Nothing that was checked before the wait counts
+after it: leader epoch, lease, replicas in sync, the producer's sequence, its transaction and the
+topic's settings are checked when the batch is appended. Source: R-NET1, R-LOG7, R-LOG10.
 """
 
 import logging
@@ -24,11 +23,12 @@ from storage_engine.log.appending.append_result import AppendOutcome
 from storage_engine.protocol.records.batch_columns import BatchColumns
 
 PREPARED_AT_ONCE = 2
-"""A third of the background threads. Each holds what one append decompresses to."""
+"""The number of appends that are prepared at a time: a third of the background threads. Each holds
+in memory what one append decompresses to."""
 
 WAITING_MAX_BYTES = 128 << 20
-"""Of all appends that wait, as they came: beyond it producers are told to send again. One is always
-let in, however large."""
+"""The limit for the bytes of all waiting appends, as they were sent: beyond it producers get a
+retriable error. A single append may be larger."""
 
 log = logging.getLogger(__name__)
 
@@ -70,17 +70,17 @@ class _Waiting:
         """The requirement that the records are, or were, prepared for."""
         self.keys_checked = False
         self.prepared: memoryview | KafkaError | None = None
-        """None as long as it is not."""
+        """The batches to append or the reason to refuse them; None until a thread is done."""
 
 
-class PreparedAppends:
-    """The way in for producers' batches, for one broker."""
+class ProducerAppends:
+    """All appends of producers to the partitions of one broker."""
 
     def __init__(self, replicas: ReplicaManager, background: Background) -> None:
         self._replicas = replicas
         self._background = background
         self._queues: dict[TopicPartition, deque[_Waiting]] = {}
-        """By partition where something waits, all appends that came since, in that order."""
+        """The waiting appends of each partition that has any, in the order in which they came."""
         self._to_prepare: deque[_Waiting] = deque()
         self._under_way = 0
         self._waiting_bytes = 0

@@ -1,7 +1,6 @@
-"""The way to one leader: its connection, and the Produce requests in flight on it.
+"""The connection to one leader, with the Produce requests in flight on it.
 
-Rule: answers come in the order of the requests, so the oldest request is the one that is answered
-next.
+Rule: answers come in the order of the requests, so each answer is that of the oldest request.
 """
 
 from collections import deque
@@ -18,13 +17,13 @@ class ProduceInFlight:
     __slots__ = ("batches", "deadline")
 
     def __init__(self, batches: dict[TopicPartition, PendingBatch], deadline: Deadline) -> None:
-        # Those that are not settled yet.
+        # The batches without an outcome so far.
         self.batches = batches
         self.deadline = deadline
 
 
-class Lane:
-    """`requests` in flight, oldest first."""
+class LeaderConnection:
+    """`requests` holds those in flight, oldest first."""
 
     __slots__ = ("broker_id", "connection", "requests")
 
