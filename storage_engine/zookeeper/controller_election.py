@@ -103,7 +103,7 @@ class ControllerElection:
         """Begin to run; once."""
         self._running = True
         self._metadata_store.add_state_listener(self._on_session_state)
-        self._look()
+        self._check_node()
 
     def stop(self) -> None:
         """Resign and run no more, so that another broker takes over at once."""
@@ -125,7 +125,7 @@ class ControllerElection:
     def _give_node_away(self, version: int) -> None:
         attempt = self._begin_attempt()
         self._remove_node(version)
-        self._scheduler.call_later(GIVEN_UP_DELAY_MS, partial(self._look_again, attempt))
+        self._scheduler.call_later(GIVEN_UP_DELAY_MS, partial(self._check_again, attempt))
 
     def _remove_node(self, version: int) -> None:
         # Guarded by the epoch: should another have taken over already, its node stays.
@@ -140,7 +140,7 @@ class ControllerElection:
     def reconsider(self) -> None:
         """A broker or ZooKeeper has named a newer epoch: resign, and look who is there."""
         self._resign("a newer epoch was seen")
-        self._look()
+        self._check_node()
 
     def _on_session_state(self, state: SessionState) -> None:
         match state:
@@ -149,19 +149,19 @@ class ControllerElection:
                 self._controller_id = None
                 self._resign("session lost")
             case SessionState.CONNECTED:
-                self._look()
+                self._check_node()
             case SessionState.SUSPENDED:
                 # The node is still ours; writes are fenced by the epoch, acks by the lease.
                 pass
 
     # ---- attempts ----
 
-    def _look(self) -> None:
+    def _check_node(self) -> None:
         """Begin another attempt."""
         if self._running:
             attempt = self._begin_attempt()
-            again = partial(self._look_again, attempt)
-            attempt.start(self._run(again), partial(self._look_after, again))
+            again = partial(self._check_again, attempt)
+            attempt.start(self._run(again), partial(self._check_after, again))
 
     def _begin_attempt(self) -> Flows:
         """Answers and watches of the one before are dropped from here on."""
@@ -169,11 +169,11 @@ class ControllerElection:
         self._attempt = Flows()
         return self._attempt
 
-    def _look_again(self, attempt: Flows) -> None:
+    def _check_again(self, attempt: Flows) -> None:
         if not attempt.closed:
-            self._look()
+            self._check_node()
 
-    def _look_after(self, again: Callable[[], None], delay_ms: int | None) -> None:
+    def _check_after(self, again: Callable[[], None], delay_ms: int | None) -> None:
         if delay_ms == AT_ONCE:
             again()
         elif delay_ms is not None:

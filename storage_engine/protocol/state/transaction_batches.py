@@ -1,5 +1,5 @@
-"""The transaction coordinator's log as record batches, and the whole log back as its newest record
-of each key. Its one rule: reading in pieces, in order, is the same as reading at once, whether
+"""The transaction coordinator's log as record batches, and the newest record of each key of the
+whole log. Its one rule: reading in pieces, in order, is the same as reading at once, whether
 compaction has been there or not.
 
 Keys of later versions are skipped. Source: KIP-98.
@@ -23,7 +23,7 @@ LOG = "transaction state log"
 
 
 def new_content() -> StateContent:
-    """Of an empty log."""
+    """Return the content of an empty log."""
     return {}
 
 
@@ -32,7 +32,8 @@ encode_entries = partial(encode_records, encode_key, encode_record)
 
 
 def replay(batches: BytesLike, content: StateContent) -> list[str]:
-    """Take up whole batches of the log into `content`; what of them can't be read, and why."""
+    """Apply whole batches of the log to `content`; return why records among them can't be
+    decoded."""
     troubles: list[str] = []
     for offset, raw_key, raw in readable(batches, LOG, troubles):
         try:

@@ -72,7 +72,7 @@ class SimulatedSession:
         self._arrives = arrives
         self._connection += 1
         self._fall_silent()
-        self._tell(SessionState.SUSPENDED)
+        self._report_state(SessionState.SUSPENDED)
         self._fire_watches()
 
     def reconnect(self) -> None:
@@ -84,9 +84,9 @@ class SimulatedSession:
             backlog, self._backlog = self._backlog, []
             for _, refuse in backlog:
                 self._scheduler.call_soon(refuse)
-            self._tell(SessionState.LOST)
+            self._report_state(SessionState.LOST)
             self._connect()
-        self._tell(SessionState.CONNECTED)
+        self._report_state(SessionState.CONNECTED)
         backlog, self._backlog = self._backlog, []
         for send, _ in backlog:
             send()
@@ -152,7 +152,7 @@ class SimulatedSession:
         self._silent_since_ms = None
         self._silences += 1
 
-    def _tell(self, state: SessionState) -> None:
+    def _report_state(self, state: SessionState) -> None:
         self.state = state
         if state is SessionState.LOST:
             self.session_id = 0

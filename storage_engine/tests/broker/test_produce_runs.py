@@ -255,7 +255,7 @@ def test_runs_are_answered_and_stored_like_single_requests(data, cuts):
 @pytest.mark.parametrize("payloads", [[40], [40, 41, 90]])
 def test_good_requests_in_a_row_are_appended_in_columns(cluster, version, payloads, monkeypatch):
     columns = []
-    ways_in = cluster[1].parts.replicas.prepared_appends
+    ways_in = cluster[1].parts.replicas.producer_appends
     original = ways_in.append_columns
 
     def counted(tp, batches, *, acks):

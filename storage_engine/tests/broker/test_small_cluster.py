@@ -113,7 +113,7 @@ def test_a_broker_that_has_just_started_names_the_cluster_once_it_knows_it(
     topic[restarted].kill(session_ends_at_once=True)
     topic[restarted].start()
     topic.loop.run_until(lambda: topic[restarted].serving)
-    assert not topic[restarted].metadata.told
+    assert not topic[restarted].metadata.is_initialized
     response = topic.answer(topic.ask(restarted, api, 0, request_type()))
     assert sorted(b.broker_id for b in response.brokers) == [1, 2, 3]
 

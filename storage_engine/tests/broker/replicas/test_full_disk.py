@@ -12,7 +12,7 @@ from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.simulation.world.requests import produce_request
-from storage_engine.tests.broker.replicas.test_prepared_appends import batch_of
+from storage_engine.tests.broker.replicas.test_producer_appends import batch_of
 from storage_engine.tests.broker.settings.settings_requests import DONE, SET, TOPIC, alter
 from storage_engine.tests.log.support import read_all
 
