@@ -28,7 +28,7 @@ _STATUS: tuple[tuple[type[Exception], ZkStatus], ...] = (
     (NodeExistsError, ZkStatus.NODE_EXISTS),
     (BadVersionError, ZkStatus.BAD_VERSION),
     (NotEmptyError, ZkStatus.NOT_EMPTY),
-    # Of a creation whose path has characters that ZooKeeper takes for none.
+    # The path of a creation has characters that ZooKeeper refuses.
     (BadArgumentsError, ZkStatus.ILLEGAL),
 )
 _NO_ANSWER = (

@@ -24,7 +24,7 @@ PORTS = range(1, 2**16)
 
 MAX_NAME_BYTES = 2**15 - 1
 """The longest string whose length fits its field in a request."""
-MAX_TOLD = 5
+MAX_REPORTED = 5
 """The most problems of one znode that are named."""
 
 _MAX_ERROR_CHARACTERS = 400
@@ -134,9 +134,9 @@ def broker_ids(path: str, key: str, value: object) -> tuple[int, ...]:
 
 def reported(problems: Sequence[str]) -> tuple[str, ...]:
     """Return as many of the problems as the log has room for."""
-    if len(problems) <= MAX_TOLD:
+    if len(problems) <= MAX_REPORTED:
         return tuple(problems)
-    return (*problems[:MAX_TOLD], f"and {len(problems) - MAX_TOLD} more of that znode")
+    return (*problems[:MAX_REPORTED], f"and {len(problems) - MAX_REPORTED} more of that znode")
 
 
 def entries(path: str, fields: dict[str, Any], key: str) -> list[Any]:
