@@ -44,7 +44,7 @@ class Compaction:
         log, cleaning = self._log, self._log.cleaning
         log.segments.check_whole()
         config = log.config
-        if not config.compacts or cleaning.is_left_alone:
+        if not config.compacts or cleaning.is_uncleanable:
             return None
         rules = _rules(config)
         with storage_errors("read", log.directory):

@@ -83,7 +83,7 @@ class LeaderAppends:
         if (
             log.is_closed
             or log.segments.is_cut_short
-            or (rules.requirement is not None and not rules.requirement.is_met_by_columns(columns))
+            or (rules.requirement is not None and not rules.requirement.accepts_columns(columns))
             or rules.stamps_append_time
             or leader_epoch != log.leader_epochs.latest_epoch
             or not segment.size

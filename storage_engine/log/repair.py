@@ -61,7 +61,7 @@ class Repair:
         aborted = tuple(each for each in found if each.last_offset < segment.next_offset)
 
         def repaired() -> None:
-            log.cleaning.is_left_alone = False
+            log.cleaning.is_uncleanable = False
             log.damaged = tuple(self._damage_elsewhere(scrub))
 
         patch = SegmentPatch(log.disk, scrub, replacements, aborted)

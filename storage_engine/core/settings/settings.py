@@ -1,7 +1,7 @@
-"""The table of all settings. Nothing else in the project names a setting's default or range.
+"""The table of all settings. No other module names a setting's default or range.
 
 Rule: Kafka's names, types and defaults; a row whose default differs says so in its comment, and
-what we do not do is not in the table.
+settings without an effect are not in the table.
 """
 
 from storage_engine.core.settings.group_settings import GROUP_SETTINGS
@@ -20,7 +20,7 @@ RACK_AWARE_SELECTORS = ("RackAwareReplicaSelector", f"{_SELECTORS}RackAwareRepli
 LEADER_SELECTORS = ("LeaderSelector", f"{_SELECTORS}LeaderSelector")
 
 BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
-    # ---- who and where ----
+    # ---- identity and listeners ----
     Setting(
         name="broker.id",
         type=SettingType.INT,
@@ -481,10 +481,10 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
 SETTINGS: tuple[Setting, ...] = BROKER_ONLY_SETTINGS + GROUP_SETTINGS + TOPIC_SETTINGS
 
 BY_TOPIC_KEY: dict[str, Setting] = {row.name: row for row in SETTINGS if row.for_topics}
-"""What a topic may set."""
+"""The settings that a topic may have."""
 
 BY_BROKER_KEY: dict[str, Setting] = {row.broker_key: row for row in SETTINGS if row.for_brokers}
-"""What `server.properties` may set, aliases aside."""
+"""The settings that `server.properties` may have, without aliases."""
 
 ALIASES: dict[str, tuple[Setting, Alias]] = {
     alias.name: (row, alias) for row in SETTINGS for alias in row.aliases

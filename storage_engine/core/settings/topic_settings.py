@@ -1,6 +1,6 @@
 """The settings that a topic may override, with their names in `server.properties`.
 
-Rule: Kafka's names, types and defaults; what we do not do is not in the table.
+Rule: Kafka's names, types and defaults; settings without an effect are not in the table.
 
 Source: R-TOOL1, the settings of Kafka's topics.
 """
@@ -282,4 +282,4 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         "power failures.",
     ),
 )
-"""Every row is of scope BOTH: a broker has a value of it for topics that have none."""
+"""Every row has the scope BOTH: topics without a value of their own have the broker's."""

@@ -46,7 +46,7 @@ class Requirement(NamedTuple):
     codec: Codec | None
     """None: any."""
 
-    def is_met_by_columns(self, columns: BatchColumns) -> bool:
+    def accepts_columns(self, columns: BatchColumns) -> bool:
         """Whether batches outside of transactions can be appended as they are."""
         codec = self.codec
         if self.keys or codec is None:

@@ -26,7 +26,7 @@ class CleaningState:
     records without a key.
     """
 
-    __slots__ = ("_checkpoints", "_job", "_segments", "first_dirty_offset", "is_left_alone")
+    __slots__ = ("_checkpoints", "_job", "_segments", "first_dirty_offset", "is_uncleanable")
 
     def __init__(
         self, segments: SegmentList, *, first_dirty_offset: int, checkpoints: LogCheckpoints
@@ -38,7 +38,7 @@ class CleaningState:
         end_offset = segments.active.next_offset
         is_known = first_dirty_offset <= end_offset
         self.first_dirty_offset = first_dirty_offset if is_known else min(1, end_offset)
-        self.is_left_alone = False
+        self.is_uncleanable = False
         """A pass met a damaged batch: the log is not compacted any more."""
 
     @property
@@ -118,7 +118,7 @@ class CleaningState:
                 return storage_error("replace segments of", folder, error)
             return LogStorageError(f"can't replace segments of {folder}: {error}")
         if isinstance(error, CorruptRecordError):
-            self.is_left_alone = True
+            self.is_uncleanable = True
             logger.error("not compacted any more, it is damaged folder=%s error=%s", folder, error)
         else:
             logger.error("not compacted this time folder=%s error=%s", folder, error)
@@ -139,7 +139,7 @@ class CleaningState:
     def log_is_cut_to(self, end_offset: int) -> None:
         """Lowers the first dirty offset: records that follow above `end_offset` are not those that
         were cleaned. OSError when that can't be brought to the medium."""
-        self.is_left_alone = False
+        self.is_uncleanable = False
         known = self.first_dirty_offset
         if known > end_offset:
             self.first_dirty_offset = end_offset

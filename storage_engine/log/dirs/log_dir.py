@@ -58,7 +58,8 @@ MOVED_FOLDER_SUFFIX = "-moved"
 FILE_NAME_MAX_BYTES = 255
 
 GAPS_KEY = "gaps.below.recovery.points"
-"""Its line says that no release wrote to the log dir that ignores `LogLoading._make_gaps_tell`."""
+"""Its line says that every release that wrote to the log dir did so after
+`LogLoading._make_gaps_prove_crash`."""
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ class BrokerLogDir:
         saved_points = self._saved(RECOVERY_POINTS_FILE)
         self.recovery_points = saved_points.offsets
         """The recovery points on the medium."""
-        self.tells_gaps = (
+        self.gaps_prove_crash = (
             GAPS_KEY in self._meta
             and not saved_points.is_damaged
             and self._disk.exists(self.path / RECOVERY_POINTS_FILE)
@@ -177,9 +178,9 @@ class BrokerLogDir:
         self.tail_lost_epoch = epoch
         self._write_tail_lost()
 
-    def keep_that_gaps_tell(self) -> None:
+    def record_gaps_prove_crash(self) -> None:
         """All gaps that are in order lie below the recovery points on the medium."""
-        self.tells_gaps = True
+        self.gaps_prove_crash = True
         if GAPS_KEY not in self._meta:
             self._meta[GAPS_KEY] = "true"
             self._write_meta()

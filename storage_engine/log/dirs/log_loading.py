@@ -58,7 +58,7 @@ class LogLoading:
             ) from error
         self.load_logs(self._find_partitions())
         self._in_each_dir(self._checkpoints.lower_recovery_points)
-        self._in_each_dir(self._make_gaps_tell)
+        self._in_each_dir(self._make_gaps_prove_crash)
 
     def load_logs(self, found: dict[TopicPartition, BrokerLogDir]) -> None:
         progress = {log_dir: self._progress(log_dir, found) for log_dir in self._dirs.working}
@@ -136,10 +136,10 @@ class LogLoading:
             clean=log_dir.was_clean_shutdown,
         )
 
-    def _make_gaps_tell(self, log_dir: BrokerLogDir) -> None:
+    def _make_gaps_prove_crash(self, log_dir: BrokerLogDir) -> None:
         """From here on every gap between two segments lies below the recovery point on the medium,
         but for those that crashes leave. Earlier releases did not see to that."""
-        if log_dir.tells_gaps:
+        if log_dir.gaps_prove_crash:
             return
         try:
             for _, log in self._open_logs.of_dir(log_dir):
@@ -152,4 +152,4 @@ class LogLoading:
             logger.warning("gaps are not told apart before the next start: %s", error)
             return
         self._checkpoints.write_recovery_points(log_dir)
-        log_dir.keep_that_gaps_tell()
+        log_dir.record_gaps_prove_crash()

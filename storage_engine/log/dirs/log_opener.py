@@ -57,7 +57,7 @@ class LogOpener:
                 topic_partition, log_dir.least_cleaner_offset
             ),
             clean=clean,
-            no_gap_above=recovery_point if log_dir.tells_gaps else None,
+            no_gap_above=recovery_point if log_dir.gaps_prove_crash else None,
         )
         return PartitionLog(
             self._log_folder(

@@ -25,7 +25,7 @@ from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.records import decode_batches, encode_batches
-from storage_engine.tests.client.ranges import read_ranges
+from storage_engine.tests.client.fetching.ranges import read_ranges
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 

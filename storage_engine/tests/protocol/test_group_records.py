@@ -27,7 +27,7 @@ from storage_engine.protocol.state.group_records import (
     encode_key,
     encode_record,
 )
-from storage_engine.tests.core.group_bench import content_of, subscription
+from storage_engine.tests.core.groups.group_bench import content_of, subscription
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -1,0 +1,1 @@
+"""The controller of whole clusters, and what others write into ZooKeeper."""

@@ -1,0 +1,1 @@
+"""The state logs of coordinators: loaded, damaged, not understood."""

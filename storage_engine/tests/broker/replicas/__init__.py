@@ -1,0 +1,1 @@
+"""Replicas: appends, fetching followers, and folders that move, fill up and fail."""

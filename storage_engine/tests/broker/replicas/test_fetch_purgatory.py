@@ -1,0 +1,145 @@
+"""When a fetch is answered at once: the four conditions of R-NET2, and what else ends its
+wait (R-NET2)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from storage_engine.broker.requests.fetch_reads import PartitionReader
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import FetchRequest
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.requests import fetch_request
+
+TP = TopicPartition("t", 0)
+WAIT_MS = 20_000
+AT_ONCE_MS = 20
+"""A few hops of the simulated network."""
+
+
+class Fetches:
+    """Sends fetches to the leader of a partition with one record."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        assert cluster.create_topic("t").error_code == 0
+        assert cluster.produced(TP, b"record") == 0
+        cluster.wait_in_sync(TP, 1, 2, 3)
+        cluster.loop.run_for(1000)
+        self.leader = cluster.state(TP).leader
+
+    def request(self, offset: int, *, partition: int = 0, wait_ms: int = WAIT_MS) -> FetchRequest:
+        return fetch_request(TP.topic, partition, offset, wait_ms=wait_ms)
+
+    def send(self, request: FetchRequest) -> list[Any]:
+        return self.cluster.ask(self.leader, FETCH, 11, request)
+
+    def answered_after_ms(self, answers: list[Any]) -> int:
+        loop = self.cluster.loop
+        started_ms = loop.now_ms
+        self.cluster.answer(answers)
+        return loop.now_ms - started_ms
+
+    def takes_ms(self, request: FetchRequest) -> int:
+        return self.answered_after_ms(self.send(request))
+
+
+@pytest.fixture
+def fetches(tmp_path) -> Iterator[Fetches]:
+    cluster = SimulatedCluster(tmp_path)
+    yield Fetches(cluster)
+    cluster.close()
+
+
+def test_condition_1_a_fetch_that_wants_no_wait_is_answered_at_once(fetches):
+    assert fetches.takes_ms(fetches.request(1, wait_ms=0)) < AT_ONCE_MS
+
+
+def test_condition_2_a_fetch_that_asks_for_no_partition_is_answered_at_once(fetches):
+    assert fetches.takes_ms(fetches.request(1)._replace(partitions=[])) < AT_ONCE_MS
+
+
+def test_condition_3_a_fetch_with_enough_bytes_is_answered_at_once(fetches):
+    assert fetches.takes_ms(fetches.request(0)) < AT_ONCE_MS
+
+
+def test_condition_4_a_fetch_that_fails_is_answered_at_once(fetches):
+    answers = fetches.send(fetches.request(0, partition=7))
+    assert fetches.answered_after_ms(answers) < AT_ONCE_MS
+    code = ErrorCode.of(answers[0].partitions[0].error_code)
+    assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_any_other_fetch_waits_for_its_time_to_be_over(fetches):
+    took_ms = fetches.takes_ms(fetches.request(1))
+    assert WAIT_MS <= took_ms < WAIT_MS + AT_ONCE_MS
+
+
+def test_too_few_bytes_are_waited_for_until_there_are_enough(fetches):
+    least = len(fetches.cluster.answer(fetches.send(fetches.request(0))).partitions[0].records) + 1
+    answers = fetches.send(fetches.request(0)._replace(min_bytes=least))
+    fetches.cluster.loop.run_for(1000)
+    assert not answers
+    fetches.cluster.produced(TP, b"another")
+    assert fetches.answered_after_ms(answers) < AT_ONCE_MS
+    assert b"another" in bytes(answers[0].partitions[0].records)
+
+
+def test_a_leader_that_is_replaced_ends_the_wait(fetches):
+    answers = fetches.send(fetches.request(1)._replace(max_wait_ms=60_000))
+    fetches.cluster.loop.run_for(100)
+    fetches.cluster[fetches.leader].session.cut_off()
+    epoch = fetches.cluster.state(TP).leader_epoch
+    fetches.cluster.loop.run_until(lambda: fetches.cluster.state(TP).leader_epoch > epoch)
+    fetches.cluster[fetches.leader].session.reconnect()
+    assert fetches.answered_after_ms(answers) < 10_000
+    code = ErrorCode.of(answers[0].partitions[0].error_code)
+    assert code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def as_follower(fetches: Fetches, offset: int) -> FetchRequest:
+    """Of a broker that is no replica: the real ones are not disturbed."""
+    request = fetches.request(offset)
+    epoch = fetches.cluster.state(TP).leader_epoch
+    partitions = [each._replace(current_leader_epoch=epoch) for each in request.partitions]
+    return request._replace(replica_id=9, partitions=partitions)
+
+
+def test_a_followers_fetch_from_the_end_is_answered_by_the_next_record(fetches):
+    answers = fetches.send(as_follower(fetches, 1))
+    fetches.cluster.loop.run_for(1000)
+    assert not answers
+    fetches.cluster.produced(TP, b"another")
+    assert fetches.answered_after_ms(answers) < AT_ONCE_MS
+    assert b"another" in bytes(answers[0].partitions[0].records)
+
+
+def test_a_followers_fetch_ends_when_the_leader_goes_on_under_another_epoch(fetches):
+    answers = fetches.send(as_follower(fetches, 1)._replace(max_wait_ms=60_000))
+    fetches.cluster.loop.run_for(100)
+    other = next(b for b in (1, 2, 3) if b != fetches.leader)
+    fetches.cluster[other].kill(session_ends_at_once=True)
+    assert fetches.answered_after_ms(answers) < 10_000
+    assert ErrorCode.of(answers[0].partitions[0].error_code) is ErrorCode.FENCED_LEADER_EPOCH
+    assert fetches.cluster.state(TP).leader == fetches.leader
+
+
+def test_a_high_watermark_that_moves_costs_waiting_followers_no_read(fetches, monkeypatch):
+    reads: list[int] = []
+    read = PartitionReader.read
+
+    def watched(reader: Any, request: FetchRequest, **options: Any) -> Any:
+        reads.append(request.replica_id)
+        return read(reader, request, **options)
+
+    monkeypatch.setattr(PartitionReader, "read", watched)
+    # So that no long poll ends meanwhile.
+    fetches.cluster.loop.run_for(100)
+    reads.clear()
+    fetches.cluster.produced(TP, b"another")
+    # When the record comes, and when each asks for the next.
+    followers = [b for b in (1, 2, 3) if b != fetches.leader]
+    assert sorted(each for each in reads if each >= 0) == sorted(followers * 2)

@@ -1,0 +1,1 @@
+"""Requests that take long or wait: fetches, sessions, reads from disk."""

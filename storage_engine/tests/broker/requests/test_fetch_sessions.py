@@ -1,0 +1,356 @@
+"""Fetch sessions (KIP-227): what a client may leave out, what the broker may, and which sessions
+make room."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage_engine.broker.requests.fetch_sessions import EVICTION_MS, FetchSessions, SessionFetch
+from storage_engine.core.errors import ErrorCode
+from storage_engine.protocol.apis.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+from storage_engine.protocol.fetch_session import ClientFetchSession, epoch_after
+from storage_engine.simulation.world.clock import SimulatedLoop
+from storage_engine.tests.sampling import examples
+
+
+def wanted(*partitions: int, offset: int = 0) -> list[FetchPartition]:
+    return [FetchPartition("t", partition, offset, 100) for partition in partitions]
+
+
+def request(partitions, session_id=0, epoch=0, replica_id=-1, forgotten=()) -> FetchRequest:
+    return FetchRequest(
+        max_wait_ms=0, min_bytes=1, max_bytes=100, partitions=partitions, replica_id=replica_id,
+        session_id=session_id, session_epoch=epoch, forgotten=forgotten,
+    )  # fmt: skip
+
+
+def answer(partition: int, watermark: int = 0, **fields) -> FetchPartitionResponse:
+    return FetchPartitionResponse(
+        "t", partition, high_watermark=watermark, last_stable_offset=watermark, log_start_offset=0
+    )._replace(**fields)
+
+
+class Broker:
+    """Sessions, and answers that tests set."""
+
+    def __init__(self, slots: int = 10, partitions_max: int = 1000) -> None:
+        self.clock = SimulatedLoop()
+        self.sessions = FetchSessions(
+            slots, self.clock, ids=Random(1), partitions_max=partitions_max
+        )
+        self.state: dict[int, FetchPartitionResponse] = {}
+
+    def fetch(self, asked: FetchRequest) -> FetchResponse:
+        begun = self.sessions.begin(asked)
+        return begun if isinstance(begun, FetchResponse) else self.finish(begun)
+
+    def finish(self, begun: SessionFetch) -> FetchResponse:
+        return begun.response(
+            [
+                self.state.get(each.partition, answer(each.partition))
+                for each in begun.request.partitions
+            ]
+        )
+
+    def open(self, *partitions: int, replica_id: int = -1) -> int:
+        return self.fetch(request(wanted(*partitions), replica_id=replica_id)).session_id
+
+
+def indexes(response: FetchResponse) -> list[int]:
+    assert response.error_code == 0
+    return [each.partition for each in response.partitions]
+
+
+def test_without_a_session_everything_is_answered_and_nothing_remembered():
+    broker = Broker()
+    response = broker.fetch(request(wanted(1, 2), epoch=-1))
+    assert indexes(response) == [1, 2]
+    assert response.session_id == 0
+    assert len(broker.sessions) == 0
+
+
+def test_the_first_answer_is_whole_and_later_ones_tell_what_changed():
+    broker = Broker()
+    first = broker.fetch(request(wanted(0, 1, 2)))
+    assert indexes(first) == [0, 1, 2]
+    assert indexes(broker.fetch(request([], first.session_id, 1))) == []
+    broker.state[1] = answer(1, watermark=7)
+    assert indexes(broker.fetch(request([], first.session_id, 2))) == [1]
+    assert indexes(broker.fetch(request([], first.session_id, 3))) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"records": b"batch"},
+        {"high_watermark": 1},
+        {"last_stable_offset": 1},
+        {"log_start_offset": 1},
+        {"error_code": int(ErrorCode.NOT_LEADER_OR_FOLLOWER)},
+        {"diverging_epoch": (1, 2)},
+        {"preferred_read_replica": 2},
+    ],
+)
+def test_each_kind_of_news_is_told(change):
+    broker = Broker()
+    session_id = broker.open(0, 1)
+    broker.state[1] = answer(1, **change)
+    assert indexes(broker.fetch(request([], session_id, 1))) == [1]
+
+
+def test_an_error_is_told_as_long_as_it_lasts_and_its_end_once():
+    broker = Broker()
+    session_id = broker.open(0)
+    broker.state[0] = answer(0, error_code=int(ErrorCode.UNKNOWN_LEADER_EPOCH))
+    assert indexes(broker.fetch(request([], session_id, 1))) == [0]
+    assert indexes(broker.fetch(request([], session_id, 2))) == [0]
+    del broker.state[0]
+    assert indexes(broker.fetch(request([], session_id, 3))) == [0]
+    assert indexes(broker.fetch(request([], session_id, 4))) == []
+
+
+def test_a_partition_that_is_named_is_answered_whatever_was_told():
+    broker = Broker()
+    session_id = broker.open(0, 1)
+    assert indexes(broker.fetch(request(wanted(1), session_id, 1))) == [1]
+
+
+def test_partitions_are_added_changed_and_forgotten():
+    broker = Broker()
+    session_id = broker.open(0, 1)
+    begun = broker.sessions.begin(
+        request(wanted(1, offset=5) + wanted(2), session_id, 1, forgotten=[("t", [0, 9])])
+    )
+    assert isinstance(begun, SessionFetch)
+    assert begun.request.partitions == wanted(1, offset=5) + wanted(2)
+    assert broker.sessions.remembered == 2
+
+
+def test_a_partition_with_records_is_served_last_next_time():
+    broker = Broker()
+    session_id = broker.open(0, 1, 2)
+    broker.state[0] = answer(0, records=b"batch")
+    broker.fetch(request([], session_id, 1))
+    begun = broker.sessions.begin(request([], session_id, 2))
+    assert isinstance(begun, SessionFetch)
+    assert [each.partition for each in begun.request.partitions] == [1, 2, 0]
+
+
+def test_a_session_whose_last_partition_is_forgotten_ends():
+    broker = Broker()
+    session_id = broker.open(0)
+    response = broker.fetch(request([], session_id, 1, forgotten=[("t", [0])]))
+    assert (response.session_id, indexes(response)) == (0, [])
+    assert (len(broker.sessions), broker.sessions.remembered) == (0, 0)
+
+
+def test_an_unknown_session_and_a_wrong_epoch_are_refused_and_change_nothing():
+    broker = Broker()
+    session_id = broker.open(0)
+    unknown = broker.fetch(request([], session_id + 1, 1))
+    assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    for epoch in (2, 5):
+        wrong = broker.fetch(request(wanted(3), session_id, epoch))
+        assert wrong.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert indexes(broker.fetch(request([], session_id, 1))) == []
+
+
+def test_a_request_that_waits_while_a_later_one_is_taken_is_refused():
+    broker = Broker()
+    session_id = broker.open(0)
+    waiting = broker.sessions.begin(request([], session_id, 1))
+    assert isinstance(waiting, SessionFetch)
+    broker.fetch(request([], session_id, 2))
+    assert broker.finish(waiting).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_request_that_waits_while_a_later_one_ends_the_session_is_refused():
+    broker = Broker()
+    session_id = broker.open(0, 1)
+    waiting = broker.sessions.begin(request([], session_id, 1))
+    assert isinstance(waiting, SessionFetch)
+    broker.fetch(request([], session_id, 2, forgotten=[("t", [0, 1])]))
+    assert broker.finish(waiting).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_a_full_request_ends_the_session_that_it_names(epoch):
+    broker = Broker()
+    session_id = broker.open(0)
+    response = broker.fetch(request(wanted(0), session_id, epoch))
+    assert response.session_id != session_id
+    assert len(broker.sessions) == (1 if epoch == 0 else 0)
+
+
+def test_without_a_free_slot_a_request_is_answered_without_a_session():
+    broker = Broker(slots=1)
+    first = broker.open(0)
+    broker.clock.run_for(EVICTION_MS)
+    response = broker.fetch(request(wanted(1)))
+    assert (response.session_id, indexes(response)) == (0, [1])
+    assert indexes(broker.fetch(request([], first, 1))) == []
+
+
+def test_no_slots_are_no_sessions():
+    assert Broker(slots=0).open(0) == 0
+
+
+def test_the_session_that_is_unused_for_longest_makes_room():
+    broker = Broker(slots=2)
+    old, used = broker.open(0), broker.open(0, 1)
+    broker.clock.run_for(EVICTION_MS)
+    broker.fetch(request([], used, 1))
+    broker.clock.run_for(1)
+    assert broker.open(5) > 0
+    assert broker.fetch(request([], old, 1)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert indexes(broker.fetch(request([], used, 2))) == []
+
+
+def kept_in_use(broker: Broker, session_id: int) -> None:
+    """Until it is old enough to make room for a larger one."""
+    for epoch in (1, 2):
+        broker.clock.run_for(EVICTION_MS - 1)
+        assert broker.fetch(request([], session_id, epoch)).error_code == 0
+
+
+def test_an_old_session_in_use_makes_room_for_a_larger_one_only():
+    broker = Broker(slots=1)
+    kept_in_use(broker, broker.open(0, 1))
+    assert broker.open(0) == 0
+    assert broker.open(2, 3) == 0
+    assert broker.open(0, 1, 2) > 0
+
+
+def test_a_followers_session_makes_room_for_no_clients_but_takes_theirs():
+    broker = Broker(slots=1)
+    broker.open(0, 1, 2)
+    follower = broker.open(0, replica_id=2)
+    assert follower > 0
+    kept_in_use(broker, follower)
+    assert broker.open(0, 1, 2, 3) == 0
+    assert broker.open(0, 1, replica_id=3) > 0
+
+
+def test_memory_is_bounded_besides_the_slots():
+    broker = Broker(partitions_max=5)
+    first = broker.open(0, 1, 2)
+    assert broker.open(0, 1, 2) == 0
+    assert broker.open(*range(6)) == 0
+    grown = broker.fetch(request(wanted(*range(10)), first, 1))
+    assert grown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(broker.sessions), broker.sessions.remembered) == (0, 0)
+
+
+def test_epochs_go_on_from_one_after_the_last():
+    assert epoch_after(1) == 2
+    assert epoch_after(2**31 - 1) == 1
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(0, 4)),
+        st.tuples(st.just("fail"), st.integers(0, 4)),
+        st.tuples(st.just("heal"), st.integers(0, 4)),
+        st.tuples(st.just("want"), st.sets(st.integers(0, 4), min_size=1)),
+        st.tuples(st.just("drop"), st.integers(0, 4)),
+        st.tuples(st.sampled_from(["lose request", "lose answer", "restart"]), st.just(0)),
+        st.tuples(st.just("fetch"), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+class Pair:
+    """A client with a session, and a broker, over a network that loses what the test says."""
+
+    def __init__(self) -> None:
+        self.broker = Broker()
+        self.client = ClientFetchSession()
+        self.ends = dict.fromkeys(range(5), 0)
+        self.failing: set[int] = set()
+        self.wants = {0}
+        self.known: dict[int, int] = {}
+        """The client's position by partition, as it took it from answers."""
+
+    def do(self, kind: str, partition: int) -> None:
+        match kind:
+            case "append":
+                self.ends[partition] += 1
+            case "fail":
+                self.failing.add(partition)
+            case "heal":
+                self.failing.discard(partition)
+            case "drop":
+                # The client throws away what it was told.
+                self.known.pop(partition, None)
+                self.client.name_again("t", partition)
+            case "restart":
+                self.broker = Broker()
+            case _:
+                self.fetch(kind)
+
+    def want(self, partitions: set[int]) -> None:
+        for new in partitions - self.wants:
+            # What it knew of one that comes back, it has given up.
+            self.known.pop(new, None)
+            self.client.name_again("t", new)
+        self.wants = set(partitions)
+
+    def fetch(self, fate: str = "") -> bool:
+        """Whether it arrived both ways, and was no refusal."""
+        positions = [wanted(at, offset=self.known.get(at, 0))[0] for at in sorted(self.wants)]
+        part = self.client.next(positions)
+        asked = request(
+            part.partitions, part.session_id, part.session_epoch, forgotten=part.forgotten
+        )
+        if fate == "lose request":
+            self.client.lost()
+            return False
+        begun = self.broker.sessions.begin(asked)
+        response = begun if isinstance(begun, FetchResponse) else self._read(begun)
+        if fate == "lose answer":
+            self.client.lost()
+            return False
+        self.client.took(response)
+        for each in response.partitions:
+            assert each.partition in self.wants
+            if not each.error_code:
+                self.known[each.partition] = each.high_watermark
+        return response.error_code == 0
+
+    def _read(self, begun: SessionFetch) -> FetchResponse:
+        answers = []
+        for each in begun.request.partitions:
+            at = each.partition
+            if at in self.failing:
+                code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                answers.append(FetchPartitionResponse("t", at, code))
+            else:
+                behind = each.fetch_offset < self.ends[at]
+                answers.append(answer(at, self.ends[at], records=b"batch" if behind else None))
+        return begun.response(answers)
+
+
+@given(steps=STEPS)
+@settings(max_examples=examples(200), deadline=None)
+def test_a_client_with_a_session_learns_all_that_one_without_would(steps):
+    """Whatever is appended, fails, is wanted, lost or forgotten: after two fetches that arrive, the
+    client knows the end of each partition that it wants and that has no error."""
+    pair = Pair()
+    for kind, argument in steps:
+        if kind == "want":
+            pair.want(argument)
+        else:
+            pair.do(kind, argument)
+    while not pair.fetch():
+        pass
+    pair.fetch()
+    for at in pair.wants - pair.failing:
+        assert pair.known.get(at) == pair.ends[at]

@@ -1,0 +1,1 @@
+"""Settings, as files and at run time."""

@@ -1,0 +1,291 @@
+"""A broker's configuration: files, overrides, listeners, topics' settings."""
+
+from pathlib import Path
+
+import pytest
+
+from storage_engine.broker.settings.config import BrokerConfig, check_broker_setting
+from storage_engine.broker.settings.listener import Listener
+from storage_engine.broker.settings.topic_config import TopicConfig, validate_topic_config
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.settings import BY_BROKER_KEY, BY_TOPIC_KEY
+from storage_engine.log.log_config import LogConfig
+
+NEEDED = {"broker.id": "7", "log.dirs": "/data", "zookeeper.connect": "zk:2181"}
+
+
+def config(**settings: str) -> BrokerConfig:
+    """Settings by their names with underscores, beside the needed ones."""
+    return BrokerConfig.from_mapping(
+        NEEDED | {key.replace("_", "."): value for key, value in settings.items()}
+    )
+
+
+def refusal(given: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.from_mapping(given)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_three_settings_are_enough() -> None:
+    broker = config()
+    assert broker.broker_id == 7
+    assert broker.log_dirs == (Path("/data"),)
+    assert broker.zookeeper_connect == "zk:2181"
+    assert broker.listener == Listener(host="", port=9092)
+    assert broker.advertised_listener.port == 9092
+    assert broker.advertised_listener.host
+    assert broker.rack is None
+    assert broker.get("replica.fetch.max.bytes") == 1 << 20
+
+
+@pytest.mark.parametrize("key", sorted(NEEDED))
+def test_each_of_the_three_is_missed(key: str) -> None:
+    given = {name: value for name, value in NEEDED.items() if name != key}
+    assert refusal(given).startswith(f"the setting '{key}' is missing: ")
+    assert refusal(given | {key: " "})
+
+
+def test_an_unknown_key_names_the_nearest() -> None:
+    assert refusal(NEEDED | {"num.partition": "3"}) == (
+        "there is no setting 'num.partition', did you mean 'num.partitions'?"
+    )
+
+
+def test_a_topics_name_for_a_setting_is_not_the_brokers() -> None:
+    assert "did you mean 'log.retention.ms'" in refusal(NEEDED | {"retention.ms": "1"})
+
+
+def test_older_names_in_larger_units_count_when_the_own_is_absent() -> None:
+    assert config(log_retention_hours="2").integer("log.retention.ms") == 7_200_000
+    both = config(log_retention_hours="2", log_retention_minutes="3")
+    assert both.integer("log.retention.ms") == 180_000
+    assert config(log_retention_hours="2", log_retention_ms="5").integer("log.retention.ms") == 5
+    assert config(log_retention_hours="-1").integer("log.retention.ms") == -1
+    assert config(log_retention_hours=str(2**62)).integer("log.retention.ms") == 2**63 - 1
+    assert config(log_retention_hours="2").is_given("log.retention.ms")
+    assert not config().is_given("log.retention.ms")
+
+
+def test_log_dir_is_log_dirs() -> None:
+    given = {key: value for key, value in NEEDED.items() if key != "log.dirs"}
+    assert BrokerConfig.from_mapping(given | {"log.dir": "/one"}).log_dirs == (Path("/one"),)
+
+
+def test_several_folders_are_taken_but_none_twice() -> None:
+    assert config(log_dirs="/a, /b").log_dirs == (Path("/a"), Path("/b"))
+    assert "twice" in refusal(NEEDED | {"log.dirs": "/a,/a"})
+
+
+def test_an_empty_value_is_absent_where_that_is_possible() -> None:
+    assert config(broker_rack="").rack is None
+    assert config(listeners="").listener.port == 9092
+    assert config(replica_lag_max_messages="").optional_integer("replica.lag.max.messages") is None
+    assert refusal(NEEDED | {"num.partitions": ""}).startswith("num.partitions=: must be")
+
+
+def test_the_connection_timeout_is_the_sessions_unless_given() -> None:
+    assert config().zookeeper_connection_timeout_ms == 6000
+    assert config(zookeeper_connection_timeout_ms="9").zookeeper_connection_timeout_ms == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("PLAINTEXT://:9092", "", 9092),
+        ("plaintext://127.0.0.1:0", "127.0.0.1", 0),
+        ("PLAINTEXT://node-1.example.com:65535", "node-1.example.com", 65535),
+        ("PLAINTEXT://[::1]:9092", "::1", 9092),
+    ],
+)
+def test_listeners(text: str, host: str, port: int) -> None:
+    listener = config(listeners=text).listener
+    assert (listener.host, listener.port) == (host, port)
+    assert str(listener) == text.replace("plaintext", "PLAINTEXT")
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "reason"),
+    [
+        ("listeners", "localhost:9092", "must be PLAINTEXT://host:port"),
+        ("listeners", "PLAINTEXT://localhost", "must be PLAINTEXT://host:port"),
+        ("listeners", "PLAINTEXT://a b:1", "must be PLAINTEXT://host:port"),
+        ("listeners", "PLAINTEXT://:70000", "the port must be from 0 to 65535"),
+        ("listeners", "SSL://:9092", "the protocol must be PLAINTEXT, no other is served"),
+        ("listeners", "PLAINTEXT://:1,PLAINTEXT://:2", "more than one are not served"),
+        ("advertised.listeners", "PLAINTEXT://:9092", "nobody can connect to that host"),
+        ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092", "nobody can connect to that host"),
+        ("advertised.listeners", "PLAINTEXT://a:0", "nobody can connect to port 0"),
+    ],
+)
+def test_an_impossible_listener_is_told(key: str, text: str, reason: str) -> None:
+    message = refusal(NEEDED | {key: text})
+    assert message.startswith(f"{key}=")
+    assert reason in message
+
+
+def test_what_is_advertised_is_the_listener_unless_given() -> None:
+    assert str(config(listeners="PLAINTEXT://h:1").advertised_listener) == "PLAINTEXT://h:1"
+    both = config(listeners="PLAINTEXT://:1", advertised_listeners="PLAINTEXT://out:2")
+    assert str(both.advertised_listener) == "PLAINTEXT://out:2"
+
+
+def test_settings_that_contradict_each_other_are_told() -> None:
+    assert refusal(NEEDED | {"replica.lag.time.max.ms": "400"}) == (
+        "replica.fetch.wait.max.ms=500 must not be above replica.lag.time.max.ms=400"
+    )
+    assert "message.max.bytes=" in refusal(NEEDED | {"socket.request.max.bytes": "1000"})
+
+
+def test_a_wrong_zookeeper_connect_is_told() -> None:
+    assert refusal(NEEDED | {"zookeeper.connect": "zk:port"}).startswith("zookeeper.connect=")
+
+
+def test_a_file_is_loaded_and_overrides_win_by_any_name(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "# a broker\nbroker.id = 1\nlog.dirs=/a,\\\n    /b\nzookeeper.connect: zk\n"
+        "log.retention.ms=5\n",
+        encoding="utf-8",
+    )
+    broker = BrokerConfig.load(file, {"log.retention.hours": "1", "broker.id": "2"})
+    assert broker.broker_id == 2
+    assert broker.log_dirs == (Path("/a"), Path("/b"))
+    assert broker.integer("log.retention.ms") == 3_600_000
+
+
+def test_a_mistake_in_a_file_names_the_file_and_one_of_an_override_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=x\nlog.dirs=/a\nzookeeper.connect=zk\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(file)
+    assert str(caught.value) == f"{file}: broker.id=x: must be a whole number, 0 or more"
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(file, {"broker.id": "1", "num.partitons": "1"})
+    assert str(caught.value) == (
+        "there is no setting 'num.partitons', did you mean 'num.partitions'?"
+    )
+
+
+def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="can't be read"):
+        BrokerConfig.load(tmp_path / "none.properties")
+    with pytest.raises(ConfigError, match="can't be read"):
+        BrokerConfig.load(tmp_path)
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        BrokerConfig.load(binary)
+
+
+def test_one_setting_is_checked_alone() -> None:
+    assert check_broker_setting("num.partitions", "3") == 3
+    assert check_broker_setting("log.roll.hours", "1") == 3_600_000
+    with pytest.raises(ConfigError, match=r"\(hours\)"):
+        check_broker_setting("log.roll.hours", "x")
+
+
+def test_a_topic_overrides_its_broker() -> None:
+    broker = config(log_retention_hours="1", message_max_bytes="5000", min_insync_replicas="2")
+    plain = TopicConfig.of(broker, {})
+    assert plain.log.retention_ms == 3_600_000
+    assert plain.log.max_message_bytes == 5000
+    assert plain.min_insync_replicas == 2
+    special = TopicConfig.of(
+        broker, {"retention.ms": "9", "unclean.leader.election.enable": "true"}
+    )
+    assert special.log.retention_ms == 9
+    assert special.log.max_message_bytes == 5000
+    assert special.unclean_leader_election_enable
+
+
+def test_the_table_and_the_log_have_the_same_defaults() -> None:
+    assert TopicConfig.of(config(), {}).log == LogConfig()
+
+
+def test_every_topic_setting_reaches_its_user() -> None:
+    """A setting that is taken has an effect."""
+    changed = {
+        "min.insync.replicas": "2",
+        "unclean.leader.election.enable": "true",
+        "max.message.bytes": "77",
+        "message.timestamp.type": "LogAppendTime",
+        "message.timestamp.before.max.ms": "77",
+        "message.timestamp.after.max.ms": "77",
+        "segment.bytes": "77",
+        "segment.ms": "77",
+        "segment.jitter.ms": "77",
+        "segment.index.bytes": "77",
+        "index.interval.bytes": "77",
+        "retention.ms": "77",
+        "retention.bytes": "77",
+        "file.delete.delay.ms": "77",
+        "delete.retention.ms": "77",
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.25",
+        "min.compaction.lag.ms": "77",
+        "max.compaction.lag.ms": "77",
+        "flush.messages": "77",
+        "flush.ms": "77",
+        "flush.before.ack": "true",
+        "leader.replication.throttled.replicas": "0:1",
+        "follower.replication.throttled.replicas": "*",
+    }
+    only_one_value = {"compression.type"}
+    assert set(changed) | only_one_value == set(BY_TOPIC_KEY)
+    for name, text in changed.items():
+        assert TopicConfig.of(config(), {name: text}) != TopicConfig.of(config(), {}), name
+
+
+def test_overrides_are_validated_into_their_usual_form() -> None:
+    given = {"unclean.leader.election.enable": "TRUE", "retention.ms": " 5 "}
+    assert validate_topic_config(given) == {
+        "unclean.leader.election.enable": "true",
+        "retention.ms": "5",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("retention", "1", "there is no topic setting 'retention', did you mean 'retention.ms'?"),
+        ("num.partitions", "1", "there is no topic setting 'num.partitions'"),
+        ("segment.bytes", "1", "segment.bytes=1: must be a whole number, 14 or more (bytes)"),
+        (
+            "cleanup.policy",
+            "shrink",
+            "cleanup.policy=shrink: must be a comma-separated list of: delete, compact",
+        ),
+    ],
+)
+def test_an_impossible_override_is_told(name: str, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        validate_topic_config({name: text})
+    assert str(caught.value) == message
+
+
+def test_a_minimum_lag_above_the_maximum_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"^min.compaction.lag.ms=9: must not be larger than max"):
+        validate_topic_config({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"})
+
+
+CONF = Path(__file__).parents[4] / "conf"
+SAMPLES = sorted(file for file in CONF.rglob("*.properties") if file.name != "zookeeper.properties")
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda file: file.name)
+def test_the_samples_are_valid(sample: Path) -> None:
+    BrokerConfig.load(sample)
+
+
+def test_the_commented_sample_has_every_setting_at_its_default() -> None:
+    shown = {}
+    for line in (CONF / "server.properties").read_text(encoding="utf-8").splitlines():
+        key, equals, value = line.removeprefix("#").partition("=")
+        if equals and key in BY_BROKER_KEY:
+            shown[key] = value
+    assert set(shown) == set(BY_BROKER_KEY)
+    for key, row in BY_BROKER_KEY.items():
+        if not row.required:
+            assert shown[key] == (row.format(row.default) or ""), key

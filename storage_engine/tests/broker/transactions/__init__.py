@@ -1,0 +1,1 @@
+"""Transactions and micro-batches in simulated clusters."""

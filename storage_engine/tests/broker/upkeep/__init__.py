@@ -1,0 +1,1 @@
+"""What brokers do to logs in the background."""

@@ -1,0 +1,1 @@
+"""Reading ranges and following partitions."""

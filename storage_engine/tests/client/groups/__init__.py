@@ -1,0 +1,1 @@
+"""Offsets that are stored without membership."""

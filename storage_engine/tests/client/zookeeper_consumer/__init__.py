@@ -1,0 +1,1 @@
+"""Groups that meet in ZooKeeper."""

@@ -1,0 +1,1 @@
+"""What logs keep, and what is known of producers."""

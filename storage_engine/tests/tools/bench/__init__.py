@@ -1,0 +1,1 @@
+"""`headrace bench`: what it prints and leaves behind."""

@@ -1,0 +1,59 @@
+"""The echo servers that stand for the wire's limit answer as a broker would."""
+
+import shutil
+
+import pytest
+
+from benchmarks.support.wire_echo import compiled_echo, python_echo
+from benchmarks.support.wire_frames import check_answers, produce_frames
+from benchmarks.support.wire_load import Worker, produce
+from storage_engine.protocol.apis import produce as produce_api
+from storage_engine.protocol.framing import parse_request_header, parse_response
+from storage_engine.protocol.records.record_batch import validate_for_append
+from storage_engine.tools.errors import CommandError
+
+FRAMES = produce_frames("topic", 1024, 8, seed=3)
+
+
+def test_frames_are_requests_with_one_batch_of_the_size_asked_for():
+    assert len(FRAMES.ring) == 8 * FRAMES.frame_bytes
+    for number in range(FRAMES.count):
+        begin = number * FRAMES.frame_bytes
+        frame = memoryview(FRAMES.ring)[begin + 4 : begin + FRAMES.frame_bytes]
+        header, body = parse_request_header(frame)
+        assert header.correlation_id == number
+        (item,) = produce_api.API.decode_request(header.api_version, body).partitions
+        ((_, batch),) = validate_for_append(item.records, max_message_bytes=1 << 20)
+        assert batch.size_in_bytes == 1024
+        assert batch.records_count == FRAMES.records_per_batch
+
+
+def test_a_wrong_answer_is_found():
+    good = bytearray(FRAMES.answer * 3)
+    for number in range(3):
+        good[number * len(FRAMES.answer) + 7] = number
+    assert check_answers(good, FRAMES, first=0) is None
+    assert "correlation id" in str(check_answers(good, FRAMES, first=1))
+    assert parse_response(produce_api.API, 9, memoryview(FRAMES.answer)[4:]).partitions
+    failed = bytearray(good)
+    failed[FRAMES.base_offset_at - 1] = 2
+    assert "answer 0" in str(check_answers(failed, FRAMES, first=0))
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+def test_the_echo_in_c_answers_every_request(tmp_path, connections):
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    with compiled_echo(tmp_path, FRAMES.answer) as echo:
+        assert echo is not None
+        assert produce(None, echo.port, FRAMES, connections, 4, 500) > 0
+
+
+def test_the_echo_in_python_answers_every_request():
+    with Worker() as worker, python_echo(worker, FRAMES) as echo:
+        assert produce(None, echo.port, FRAMES, 1, 4, 500) > 0
+
+
+def test_what_fails_in_a_worker_is_told_here():
+    with Worker() as worker, pytest.raises(CommandError, match="failed"):
+        worker.run(produce, 1, FRAMES, 1, 1, 1)

@@ -1,0 +1,70 @@
+"""`headrace broker`: its log rotates, its limit of open files is raised, its mistakes are told."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage_engine.tools.cli import main
+from storage_engine.tools.commands.broker import LOG_FILE_COUNT, raise_descriptor_limit
+
+SETTINGS = (
+    "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs=/nowhere\n"
+    "zookeeper.connect=127.0.0.1:1\n"
+)
+
+
+def test_a_log_file_rotates_and_old_ones_go(tmp_path: Path) -> None:
+    code = (
+        "import logging, pathlib, sys\n"
+        "from storage_engine.tools.commands.broker import set_up_logging\n"
+        "set_up_logging(pathlib.Path(sys.argv[1]), file_bytes=1000, level='info')\n"
+        "for i in range(200): logging.getLogger('x').info('line %d of the log', i)\n"
+    )
+    file = tmp_path / "logs" / "broker.log"
+    subprocess.run([sys.executable, "-c", code, file], check=True, cwd=Path(__file__).parents[4])
+    assert len(list(file.parent.iterdir())) == 1 + LOG_FILE_COUNT
+    assert all(path.stat().st_size <= 1000 for path in file.parent.iterdir())
+    assert "line 199 of the log" in file.read_text()
+
+
+def test_the_limit_of_open_files_is_raised_to_the_hard_one() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 512), hard))
+    try:
+        assert raise_descriptor_limit() == hard
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ("min.insync.replica=2\n", "min.insync.replicas"),
+        ("num.partitions=none\n", "num.partitions"),
+        ("broker.id=-5\n", "broker.id"),
+        ("listeners=9092\n", "listeners"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_that_names_file_and_key(
+    change: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(SETTINGS + change)
+    assert main(["broker", str(config)]) == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"headrace: {config}: ")
+    assert text in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_setting_of_the_command_line_wins_over_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(SETTINGS)
+    assert main(["broker", str(config), "--set", "listeners=nonsense"]) == 1
+    assert "listeners=nonsense" in capsys.readouterr().err
