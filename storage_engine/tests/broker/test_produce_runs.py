@@ -299,7 +299,7 @@ def large_requests(sizes):
 def runs_taken(cluster, monkeypatch):
     """How many requests each run had that was appended in columns; None: it was refused."""
     taken = []
-    ways_in = cluster[1].parts.replicas.prepared_appends
+    ways_in = cluster[1].parts.replicas.producer_appends
     original = ways_in.append_columns
 
     def noted(tp, batches, *, acks):

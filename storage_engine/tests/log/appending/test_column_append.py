@@ -19,7 +19,7 @@ from storage_engine.log.files.disk import RealDisk
 from storage_engine.log.files.free_space import FreeSpace
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.records.record_batch import read_header, seal
-from storage_engine.simulation.disk import CrashError, SimulatedDisk
+from storage_engine.simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log.support import (
     columns_of,
     join,
@@ -283,12 +283,14 @@ def test_a_process_killed_between_the_writes_of_a_run_leaves_whole_batches(kept)
 
 
 def test_a_run_for_which_there_is_no_room_is_refused_batch_by_batch(tmp_path):
-    disk = RealDisk()
-    room = FreeSpace(disk, tmp_path, reserve_bytes=1000)
-    log = open_log(tmp_path, LogConfig(), disk=disk, room=room)
-    one_by_one(log, [make_batch()])
-    most = log.size_in_bytes + 3 * len(make_batch(payload=bytes(100)))
-    disk.free_bytes = lambda path: 1000 + most - log.size_in_bytes
+    class NearlyFull(RealDisk):
+        def free_bytes(self, path):
+            return 1000 + most - log.size_in_bytes
+
+    most = 4 * len(make_batch(payload=bytes(100)))
+    room = FreeSpace(NearlyFull(), tmp_path, reserve_bytes=1000)
+    log = open_log(tmp_path, LogConfig(), room=room)
+    one_by_one(log, [make_batch(payload=bytes(100))])
     room.refresh()
     outcomes = columns_or_one_by_one(
         log, [make_batch(payload=bytes(100)) for _ in range(5)], in_place=True
