@@ -68,7 +68,7 @@ def assign_replicas(
         )
     if not 1 <= replication_factor <= count:
         raise KafkaError(
-            f"replication factor {replication_factor} is not possible: {count} brokers are alive",
+            f"replication factor {replication_factor} is not possible with {count} brokers",
             ErrorCode.INVALID_REPLICATION_FACTOR,
         )
     order = _alternating(racks)
