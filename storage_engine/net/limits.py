@@ -73,8 +73,8 @@ file, ZooKeeper, other brokers, flushes and checkpoints."""
 
 
 def most_connections(descriptor_limit: int, descriptors_of_logs: int) -> int:
-    """The most client connections for a process that may open `descriptors` files, such that its
-    logs always find descriptors; at least one in eight."""
+    """The most client connections with which the logs of this process always find descriptors; at
+    least an eighth of `descriptor_limit`."""
     reserved = min(DESCRIPTORS_RESERVED, descriptor_limit // 4)
     return max(descriptor_limit // 8, descriptor_limit - descriptors_of_logs - reserved, 1)
 
