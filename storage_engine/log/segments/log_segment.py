@@ -137,12 +137,12 @@ class LogSegment:
 
     # -- append ------------------------------------------------------------------------------------
 
-    def write(self, data: Buffer) -> None:
+    def write(self, *pieces: Buffer) -> None:
         """Appends whole batches to the file; they count once `note` was called for each.
 
         After a failure the file is cut back, and LogStorageError raised.
         """
-        self.file.append(data, self.size)
+        self.file.append(pieces, self.size)
 
     def note(self, size: int, last_offset: int, max_timestamp: int) -> None:
         """Counts the next batch in the file, and indexes it when that is due."""
