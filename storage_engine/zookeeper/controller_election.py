@@ -48,15 +48,18 @@ log = logging.getLogger(__name__)
 AT_ONCE = 0
 """Instead of a pause: what was read is no longer so."""
 RETRY_DELAY_MS = 100
-"""After an answer that says nothing: long enough to spin on nothing, short against a failover."""
+"""The delay after an answer without content: long enough to avoid a busy loop, short compared with
+a failover."""
 UNREADABLE_DELAY_MS = 5_000
-"""Before an epoch is read again that could not be made out: only a person can mend it."""
+"""The delay before an epoch that could not be decoded is read again: only a person can repair
+it."""
 GIVEN_UP_DELAY_MS = 1_000
-"""Before a broker runs again that has given the node away: others come first."""
+"""The delay before a broker that has given the node away takes part again: others come first."""
 
 
 class ControllerElection:
-    """Runs for controller as long as the broker lives. All calls and callbacks are on the loop."""
+    """Takes part in elections as long as the broker lives. All calls and callbacks are on the
+    loop."""
 
     def __init__(
         self,
@@ -69,9 +72,9 @@ class ControllerElection:
         on_resigned: Callable[[], None],
         known_epoch: Callable[[], ControllerEpoch] = lambda: INITIAL_CONTROLLER_EPOCH,
     ) -> None:
-        """`on_elected(controller_epoch, epoch_znode_version)`: the version of /controller_epoch is
-        what every write of this controller checks. `on_resigned` follows each `on_elected` once.
-        `known_epoch`: the highest of which this broker has taken orders."""
+        """`on_elected(controller_epoch, epoch_znode_version)`: the version of /controller_epoch
+        that every write of this controller checks. `on_resigned` follows each `on_elected` once.
+        `known_epoch` returns the highest epoch whose orders this broker has accepted."""
         self._metadata_store = metadata_store
         self._zookeeper = ZookeeperFlows(metadata_store)
         self._broker_id = broker_id
@@ -84,7 +87,7 @@ class ControllerElection:
         self._epoch_version = -1
         self._known_epoch = known_epoch
         self._own_epoch = INITIAL_CONTROLLER_EPOCH
-        """The highest that this broker has acted under."""
+        """The highest epoch under which this broker has acted."""
         self._own_node = -1
         """The creation id of the node by which it was elected last."""
         self._controller_id: BrokerId | None = None
@@ -96,17 +99,17 @@ class ControllerElection:
 
     @property
     def controller_id(self) -> BrokerId | None:
-        """Who is the controller, as last seen; None when nobody is or it is not known."""
+        """The controller's id as last seen; None when there is none or it is not known."""
         return self._controller_id
 
     def start(self) -> None:
-        """Begin to run; once."""
+        """Begin to take part; called once."""
         self._running = True
         self._metadata_store.add_state_listener(self._on_session_state)
         self._check_node()
 
     def stop(self) -> None:
-        """Resign and run no more, so that another broker takes over at once."""
+        """Resign and take part no more, so that another broker takes over at once."""
         self._running = False
         self._attempt.close()
         if not self._elected:
@@ -115,7 +118,8 @@ class ControllerElection:
         self._resign("stopped")
 
     def give_up(self) -> None:
-        """Resign, so that another broker takes over; run again only after it had its chance."""
+        """Resign, so that another broker takes over; take part again only after others had the
+        chance."""
         if not self._elected:
             return
         version = self._epoch_version
@@ -128,7 +132,8 @@ class ControllerElection:
         self._scheduler.call_later(GIVEN_UP_DELAY_MS, partial(self._check_again, attempt))
 
     def _remove_node(self, version: int) -> None:
-        # Guarded by the epoch: should another have taken over already, its node stays.
+        # The deletion depends on the epoch: if another broker has taken over already, its node
+        # stays.
         self._metadata_store.multi(
             [
                 ZkOp(kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=version),
@@ -138,7 +143,7 @@ class ControllerElection:
         )
 
     def reconsider(self) -> None:
-        """A broker or ZooKeeper has named a newer epoch: resign, and look who is there."""
+        """Resign because a broker or ZooKeeper has named a newer epoch, and read the node again."""
         self._resign("a newer epoch was seen")
         self._check_node()
 
@@ -157,14 +162,14 @@ class ControllerElection:
     # ---- attempts ----
 
     def _check_node(self) -> None:
-        """Begin another attempt."""
+        """Begin another attempt: read who the controller is."""
         if self._running:
             attempt = self._begin_attempt()
             again = partial(self._check_again, attempt)
             attempt.start(self._run(again), partial(self._check_after, again))
 
     def _begin_attempt(self) -> Flows:
-        """Answers and watches of the one before are dropped from here on."""
+        """Drop what answers and watches of the one before may still bring."""
         self._attempt.close()
         self._attempt = Flows()
         return self._attempt
@@ -180,8 +185,8 @@ class ControllerElection:
             self._scheduler.call_later(delay_ms, again)
 
     def _run(self, watch: Watch) -> Flow[int | None]:
-        """Who is the controller? The watch is set on the node; returns the pause before the next
-        look, or None where the watch is enough."""
+        """Read who the controller is, with the watch on its node, and do what follows. The pause
+        before the next reading; None where the watch is enough."""
         found = yield from self._zookeeper.get(ControllerZNode.PATH, watch)
         if not found.ok and found.status is not ZkStatus.NO_NODE:
             return RETRY_DELAY_MS
@@ -219,14 +224,15 @@ class ControllerElection:
         return None
 
     def _create_epoch(self) -> Flow[int]:
-        """The cluster's first election."""
+        """Create the epoch's node, before the first election of a cluster."""
         initial = ControllerEpochZNode.encode(INITIAL_CONTROLLER_EPOCH)
         created = yield from self._zookeeper.create(ControllerEpochZNode.PATH, initial)
         is_there = created.status in (ZkStatus.OK, ZkStatus.NODE_EXISTS)
         return AT_ONCE if is_there else RETRY_DELAY_MS
 
     def _set_right(self, found: ZkReply) -> None:
-        """Others may have written into the node; brokers take orders of whom it names only."""
+        """Correct the node where others wrote into it; brokers take orders only of the controller
+        that it names."""
         try:
             if ControllerZNode.decode(found.data).broker_id == self._broker_id:
                 return
@@ -246,8 +252,8 @@ class ControllerElection:
         self._resign("another has the node")
 
     def _remove_foreign_node(self, epoch_version: int) -> Flow[int]:
-        """Seen once more after the epoch was read: an election since then raises the epoch, so that
-        it keeps its node."""
+        """Remove the node that no session owns. It is read once more after the epoch: an election
+        since then raises the epoch, so that its node stays."""
         found = yield from self._zookeeper.get(ControllerZNode.PATH)
         if not found.ok or found.stat is None or found.stat.ephemeral_owner != 0:
             return AT_ONCE
@@ -286,12 +292,12 @@ class ControllerElection:
                 ),
             ]
         )
-        # Won or lost, the node tells; reading it sets the watch as well.
+        # Whether it was won or lost, the node says; reading it sets the watch as well.
         return RETRY_DELAY_MS if voted.status is ZkStatus.UNKNOWN else AT_ONCE
 
     def _become_controller(self, node: int, epoch: ControllerEpoch, version: int) -> None:
         # No broker can have raised the epoch since: that takes the node, which this session has.
-        # Others may have written there all the same.
+        # Others may have written to it all the same.
         if node == self._own_node or epoch <= max(self._own_epoch, self._known_epoch()):
             self._give_node_away(version)
             return

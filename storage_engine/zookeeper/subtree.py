@@ -11,17 +11,18 @@ from storage_engine.core.ports import ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.zookeeper.flow import Flow, ZookeeperFlows
 
 MAX_LISTINGS = 10
-"""Of one node: whoever makes children as fast as they are removed is left to a later attempt."""
+"""The most listings of one node: children that others create as fast as they are removed are left
+to a later attempt."""
 
 
 def remove_subtree(
     zookeeper: ZookeeperFlows, path: str, *, guard: Sequence[ZkOp] = (), version: int = -1
 ) -> Flow[ZkReply]:
-    """Remove `path`, which must be of this version, and all below it. OK when it is gone, or was
-    not there, else the reply to what was refused: of the guard or of the node."""
+    """Remove `path`, which must be of this version, and all below it. Returns OK when it is gone,
+    or was not there, else the reply that refused the guard or a node."""
+    # Each node stands before those that were found below it, with its version and how often its
+    # children were listed.
     stack = [(path, version, 0)]
-    """Nodes, each above those that were found below it: path, version, how often its children were
-    listed."""
     while stack:
         path, version, listings = stack[-1]
         deletion = ZkOp(kind=ZkOpKind.DELETE, path=path, version=version)
@@ -43,7 +44,7 @@ def remove_subtree(
 def remove_children(
     zookeeper: ZookeeperFlows, path: str, *, guard: Sequence[ZkOp] = ()
 ) -> Flow[ZkReply]:
-    """Remove all below `path`; as `remove_subtree`."""
+    """Remove all below `path`, as `remove_subtree` does."""
     listed = yield from zookeeper.children(path)
     if not listed.ok and not listed.is_absent:
         return listed

@@ -156,7 +156,7 @@ class AdminNode:
         return (yield from self._zookeeper.set(self.path, wanted, present.version))
 
     def _delete(self, version: int) -> Flow[ZkReply | None]:
-        """With what others have made below the node. None: the controller's end has come."""
+        """Deletes the znode and the nodes below it. Returns None when this controller has ended."""
         while True:
             deleted = yield from self._zookeeper.delete(self.path, version)
             if deleted.status is not ZkStatus.NOT_EMPTY:
