@@ -20,7 +20,7 @@ MAX_WAIT_MS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterForClients:
-    """Its id, brokers and topics."""
+    """The cluster's id, brokers and topics."""
 
     cluster_id: str
     broker_id: BrokerId
@@ -46,7 +46,7 @@ class ClusterForClients:
     def when_known(self, answer: Callable[[], None]) -> None:
         """Call `answer` as soon as there is metadata, or without any when MAX_WAIT_MS are over."""
         metadata = self.metadata
-        if metadata.told:
+        if metadata.is_initialized:
             answer()
             return
 

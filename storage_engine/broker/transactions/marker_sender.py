@@ -1,5 +1,4 @@
-"""Has the leaders of partitions write the markers of one coordinator. Its one rule: a marker is
-sent until it is written, or its partition is no more.
+"""Makes the leaders of partitions write the markers of one coordinator.
 
 Each turn of the event loop everything that is not under way goes to where it belongs now, in one
 request a broker. Whether a topic is gone is asked of ZooKeeper: this broker's view may be behind,
@@ -203,7 +202,7 @@ class MarkerSender:
     # --- topics that this broker does not know ---
 
     def _look_up(self, topic: str) -> None:
-        if self._metadata.told and topic not in self._looking_up:
+        if self._metadata.is_initialized and topic not in self._looking_up:
             self._looking_up.add(topic)
             self._topics.look_up(topic, lambda found: self._looked_up(topic, found))
 
