@@ -90,9 +90,6 @@ def as_buffer(piece: Piece) -> Buffer:
 class PieceRest:
     """The unsent part of a piece, whose first `skip` bytes are sent. Each send takes a new view of
     a log's slice: reading a view that was kept while the file was truncated would end the process.
-
-    A slice of a log is looked at anew for each send: a view that is kept while the file is
-    truncated would end the process when it is read.
     """
 
     __slots__ = ("_piece", "_skip")

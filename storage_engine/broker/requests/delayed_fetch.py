@@ -202,9 +202,6 @@ class WaitingPartitions:
     """Counts the partitions of all waiting fetches of all clients. A waiting fetch keeps some 400
     bytes for each partition. When the count is high, a fetch of many partitions is answered at once
     with the records there are, as if its time were over; fetches of few partitions always wait.
-
-    A waiting fetch keeps some 400 bytes for each partition. When many are kept, a fetch of many is
-    answered at once with what there is, as if its time were over; fetches of few always wait.
     """
 
     def __init__(self, most: int = WAITING_PARTITIONS_MAX) -> None:

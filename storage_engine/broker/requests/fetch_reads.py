@@ -73,8 +73,7 @@ class PartitionReader:
     def read(self, request: FetchRequest, *, wait: bool = False) -> FetchRead:
         """Reads each partition once; the first one with data gets a batch even if it is over the
         limit. Reads that would wait for a disk are left to `FetchRead.cold`, unless `wait`.
-
-        What can't be found without a wait for a disk is left to `FetchRead.cold`, unless `wait`."""
+        """
         result = FetchRead(request.max_bytes)
         self.read_more(request, request.partitions, result, wait=wait)
         return result

@@ -176,10 +176,6 @@ class BatchFetcher:
         read. Raises OffsetOutOfRangeError with the valid range, LogTruncatedError when records that
         were read are not in the log any more, KafkaError when no retry helps, and
         DeadlineExceededError when a partition has failed for the reader's timeout.
-
-        Raises OffsetOutOfRangeError with the valid range, LogTruncatedError where what was read is
-        not in the log any more, KafkaError for what no retry helps, and
-        DeadlineExceededError when a partition has failed for the reader's timeout.
         """
         deadline = Deadline.after(timeout_ms)
         while True:

@@ -157,9 +157,6 @@ class _FetchesAhead:
     them in order. They are sent only to a leader, in an epoch, that has answered an ordinary fetch:
     that fetch made sure that the leader has the batches read before, which a fetch sent ahead can't
     check.
-
-    They are sent only to the leader, of an epoch, that a fetch in its turn was answered by: that
-    one has the batches that were read before, which a fetch ahead can't tell it of.
     """
 
     def __init__(self, asking: _Asking, window: FetchWindow) -> None:
