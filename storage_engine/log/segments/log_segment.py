@@ -161,8 +161,7 @@ class LogSegment:
         self, sizes: Sequence[int], offsets: Sequence[int], max_timestamps: Sequence[int]
     ) -> None:
         """Does the same as `note` for each of several batches, with `offsets` as
-        `BatchColumns.offsets_from` returns them, in time that grows with the index entries that are
-        due."""
+        `BatchColumns.offsets_from` returns them; the cost grows with the index entries."""
         count = len(sizes)
         starts = list(accumulate(sizes, initial=self.size))
         begin = 0
@@ -211,9 +210,8 @@ class LogSegment:
         """Yields position and header of every batch from the one at `position` to byte `stop` (the
         segment's end).
 
-        Reads a bounded number of bytes at a time; CorruptRecordError where there is no valid
-        header. ColdBytesError instead of a wait for the medium, unless `wait`, as in the methods
-        below.
+        Reads a bounded number of bytes at a time; CorruptRecordError for an invalid header.
+        ColdBytesError instead of a wait for the medium, unless `wait`, as in the methods below.
         """
         stop = self.size if stop is None else stop
         chunk: bytes | bytearray = b""
@@ -397,8 +395,7 @@ class LogSegment:
             if not is_known:
                 self.max_timestamp, self.max_timestamp_offset, self.first_timestamp = latest
         self.seal_sparse_indexes()
-        # The indexes must not wait for a flush: none would bring those of an older segment to the
-        # medium.
+        # No flush would bring the indexes of an older segment to the medium.
         self.offset_index.file.sync()
         self.time_index.file.sync()
 
@@ -453,8 +450,7 @@ class LogSegment:
         return renamed
 
     def _index_batch(self, last_offset: int) -> None:
-        """Adds index entries. Never fails, since the batch is stored already: an index may lack
-        entries."""
+        """Never fails, since the batch is stored already: an index may lack entries."""
         try:
             timestamp = self.max_timestamp
             if timestamp is not None and timestamp > self._indexed_timestamp:
