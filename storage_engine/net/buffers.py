@@ -60,7 +60,7 @@ class BufferPool:
         return memoryview(fresh)[:size]
 
     def _drop_free(self) -> None:
-        """Give back what is free: it was too small for the frame at hand."""
+        """Frees unused buffers, which were too small for the present frame."""
         kept = [
             index
             for index in range(len(self._buffers))

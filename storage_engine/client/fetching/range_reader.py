@@ -275,7 +275,7 @@ class _FetchesAhead:
         return Deadline.after(min(longest_ms, asking.timeout_ms))
 
     def _drop(self) -> None:
-        """All that is in flight."""
+        """Drops all fetches in flight."""
         self._sent.clear()
         self._work_began_s = None
         if self._connection is not None:
@@ -283,7 +283,7 @@ class _FetchesAhead:
             self._connection = None
 
     def close(self) -> None:
-        """Give back the connection; with a fetch in flight it is closed."""
+        """Returns the connection to the pool; with a fetch in flight it is closed."""
         if self._connection is not None:
             self._asking.cluster.give_back(self._connection)
             self._connection = None
