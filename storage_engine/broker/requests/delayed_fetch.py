@@ -22,8 +22,7 @@ FEW_PARTITIONS = 20
 """A fetch of at most so many is read at once, and may always wait."""
 
 WAITING_PARTITIONS_MAX = 200_000
-"""All waiting fetches that name more than a few may name so many partitions together: some 80
-MB."""
+"""The most partitions that all waiting fetches of many partitions may name together: some 80 MB."""
 
 
 def must_answer(request: FetchRequest, read: FetchRead) -> bool:
