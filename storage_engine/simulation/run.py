@@ -55,7 +55,7 @@ SETTINGS = {
     "leader.imbalance.check.interval.seconds": "2",
     "default.replication.factor": "3",
 }
-STORY_SETTINGS = {"auto.leader.rebalance.enable": "false"}
+SCRIPT_SETTINGS = {"auto.leader.rebalance.enable": "false"}
 """The settings of a seed with one script alone: leaders stay where the script wants them."""
 CONVERGE_MS = 45_000
 """A session's timeout, a lag time, the longest back-off and the longest request that nobody
@@ -128,7 +128,7 @@ class SeedRun:
             self.profile.brokers,
             disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
             **SETTINGS  # type: ignore[arg-type]
-            | (STORY_SETTINGS if seed < 0 else {})
+            | (SCRIPT_SETTINGS if seed < 0 else {})
             | (settings_of(self.profile) if transactions else {}),
         )
         self.trace = Trace(self.cluster.loop)

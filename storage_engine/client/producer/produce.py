@@ -366,9 +366,8 @@ class BatchWriter(Closing):
             sleep_ms(wait_ms)
         for leader in list(self._leaders.values()):
             if leader.requests and leader.requests[0].deadline.passed:
-                self._drop(
-                    leader, f"{leader.connection.name}: no answer to a Produce request in time"
-                )
+                name = leader.connection.name
+                self._drop(leader, f"{name}: no answer to a Produce request in time")
 
     def _next_timer_ms(self, now_ms: int) -> int:
         """The time until the first retry or metadata request is due."""

@@ -54,7 +54,7 @@ class _Seen:
 class _Life:
     """The checker's view of one life of a broker's process."""
 
-    __slots__ = ("broker", "brokers_known", "logs", "replicas", "saved", "told")
+    __slots__ = ("announced_epochs", "broker", "brokers_known", "logs", "replicas", "saved")
 
     def __init__(self, broker: SimulatedBroker) -> None:
         self.broker = broker
@@ -63,7 +63,7 @@ class _Life:
         self.replicas: dict[TopicPartition, _Seen] = {}
         self.brokers_known: object = None
         """The metadata's brokers, an object that each UpdateMetadata replaces."""
-        self.told: dict[tuple[str, int], int] = {}
+        self.announced_epochs: dict[tuple[str, int], int] = {}
         """The leader epoch in the broker's answers to clients, by partition."""
         self.saved: dict[TopicPartition, int] = {}
         """The high watermarks on the disk at the start."""
@@ -83,7 +83,7 @@ class Checker:
         self._registered_since: dict[int, int] = {}
         """For brokers that lost their power and have registered since, the incarnation that they
         give as the first since then."""
-        self._knows_itself: set[int] = set()
+        self._knows_registration: set[int] = set()
         """The brokers among these that have received their registration, and so have kept its
         number."""
         self._lives: dict[ProcessLoop, _Life] = {}
@@ -137,7 +137,7 @@ class Checker:
         """Record that the broker's logs may end earlier from now on."""
         self._lost_power.add(broker.id)
         self._registered_since.pop(broker.id, None)
-        self._knows_itself.discard(broker.id)
+        self._knows_registration.discard(broker.id)
         for record in self.records.values():
             if record.partition.topic not in self._durable:
                 record.lose_power(broker.id)
@@ -166,7 +166,7 @@ class Checker:
             return
         broker = life.broker
         if broker.id in self._registered_since and broker.broker_epoch >= 0:
-            self._knows_itself.add(broker.id)
+            self._knows_registration.add(broker.id)
         brokers = broker.metadata.brokers
         if brokers is not life.brokers_known:
             life.brokers_known = brokers
@@ -209,14 +209,14 @@ class Checker:
         metadata = life.broker.metadata
         for topic in metadata.topics():
             for number, item in (metadata.partitions(topic) or {}).items():
-                before = life.told.get((topic, number), -1)
+                before = life.announced_epochs.get((topic, number), -1)
                 if item.leader_epoch < before:
                     raise InvariantViolation(
                         "what brokers tell clients of leaders never goes back",
                         f"{topic}-{number} on broker {life.broker.id}: epoch {item.leader_epoch},"
                         f" after {before}",
                     )
-                life.told[topic, number] = item.leader_epoch
+                life.announced_epochs[topic, number] = item.leader_epoch
 
     def _changed(self, life: _Life, partition: HostedPartition, seen: _Seen) -> None:
         record = self.record(partition.topic_partition)
@@ -377,7 +377,11 @@ class Checker:
         if broker in self._lost_power and self._lives_in(broker, node.owner):
             epoch = BrokerIdZNode.decode(broker, data).tail_lost_epoch
             is_first = epoch == TAIL_LOST_NOW
-            if is_first and broker in self._registered_since and broker not in self._knows_itself:
+            if (
+                is_first
+                and broker in self._registered_since
+                and broker not in self._knows_registration
+            ):
                 # It was killed before it received that registration: it has held nothing since.
                 for record in self.records.values():
                     if broker in record.assigned and record.partition.topic not in self._durable:

@@ -50,7 +50,7 @@ class Administrator:
         """The topics that it has created and not deleted."""
         self._partitions = 1
 
-    def wish(self, fault: Fault) -> bool:
+    def request(self, fault: Fault) -> bool:
         """Make the request of a fault; return False when it is impossible now."""
         controller = self._cluster.controller
         if controller is None:

@@ -105,15 +105,15 @@ BETWEEN_TWO = frozenset(
     }
 )
 
-STORIES = (
+SCRIPT_KINDS = (
     FaultKind.STALE_FETCHES,
     FaultKind.MISSED_LEADERSHIP,
     FaultKind.STALE_ANSWERS,
     FaultKind.UNNOTICED_RESTART,
 )
 """The kinds that are scripts."""
-SCRIPTED = frozenset(STORIES)
-STORY_AT_MS = 1000
+SCRIPTED = frozenset(SCRIPT_KINDS)
+SCRIPT_AT_MS = 1000
 """When a script begins that is the only fault of its seed."""
 
 _WEIGHTS = {
@@ -236,10 +236,17 @@ def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
     profile = profile_of(seed)
     choose = random.Random(f"faults {seed}")
     if seed < 0:
-        kind = STORIES[-seed % len(STORIES)]
-        told = choose.getrandbits(32)
+        kind = SCRIPT_KINDS[-seed % len(SCRIPT_KINDS)]
+        script_seed = choose.getrandbits(32)
         return [
-            Fault(number=1, at_ms=STORY_AT_MS, kind=kind, broker=1, for_ms=SCRIPT_MS, seed=told)
+            Fault(
+                number=1,
+                at_ms=SCRIPT_AT_MS,
+                kind=kind,
+                broker=1,
+                for_ms=SCRIPT_MS,
+                seed=script_seed,
+            )
         ]
     weights = dict(_WEIGHTS)
     if profile.power_fails:

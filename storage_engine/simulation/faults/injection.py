@@ -89,7 +89,7 @@ class Injector:
             FaultKind.SLOW_LOAD: self._slow_load,
             FaultKind.SLOW_NETWORK: self._slow_down_network,
             FaultKind.SLOW_ZOOKEEPER: self._slow_down_zookeeper,
-            **dict.fromkeys(WISHES, self._wish),
+            **dict.fromkeys(WISHES, self._request),
             **dict.fromkeys(SCRIPTS, self._run_script),
             **dict.fromkeys(BETWEEN_TWO, self._between_two),
         }
@@ -303,13 +303,13 @@ class Injector:
         others = [b for b in self._cluster.brokers if b is not controller]
         if controller is None or len(others) < 2:
             return None
-        told, restarted = random.Random(fault.seed).sample(others, 2)
-        direction = (controller.id, told.id)
+        receiver, restarted = random.Random(fault.seed).sample(others, 2)
+        direction = (controller.id, receiver.id)
         network, zookeeper = self._cluster.network, self._cluster.zookeeper
         network.held_up.add(direction)
         self._trace.note(
-            f"orders from broker {controller.id} to {told.id} are held up, broker {restarted.id}"
-            " restarts twice"
+            f"orders from broker {controller.id} to {receiver.id} are held up,"
+            f" broker {restarted.id} restarts twice"
         )
 
         def restart() -> None:
@@ -427,8 +427,8 @@ class Injector:
 
     # --- requests at bad moments, which are no faults ---
 
-    def _wish(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
-        return _nothing if self._administrator.wish(fault) else None
+    def _request(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+        return _nothing if self._administrator.request(fault) else None
 
     # --- scripts ---
 
@@ -463,9 +463,7 @@ class Injector:
             while condition():
                 step = next(script, None)
                 if step is None:
-                    self._trace.note(
-                        f"fault {fault.number} ({fault.kind.value}) is told to its end"
-                    )
+                    self._trace.note(f"fault {fault.number} ({fault.kind.value}) is at its end")
                     self._scripts.remove(script)
                     return
                 condition = step

@@ -79,16 +79,16 @@ class Scene:
     def leads(self, leader: int, *in_sync: int) -> Condition:
         """Return the condition that ZooKeeper names this leader and ISR."""
 
-        def look() -> bool:
+        def check() -> bool:
             state = self.state()
             return state is not None and state.leader == leader and {*in_sync} <= {*state.isr}
 
-        return look
+        return check
 
-    def knows(self, broker: int) -> Condition:
+    def has_leadership(self, broker: int) -> Condition:
         """Return the condition that the broker has received the newest leadership."""
 
-        def look() -> bool:
+        def check() -> bool:
             state, partition = self.state(), self._hosted(broker)
             return (
                 state is not None
@@ -96,7 +96,7 @@ class Scene:
                 and partition.leader_epoch == state.leader_epoch
             )
 
-        return look
+        return check
 
     def end(self, broker: int) -> int:
         """Return the end of the broker's log; -1 when it has none now."""
@@ -152,7 +152,7 @@ class Scene:
                 yield self.leads(cast.preferred, *cast)
             self.restart(cast.preferred)
         yield self.leads(cast.leader, *cast)
-        yield self.knows(cast.leader)
+        yield self.has_leadership(cast.leader)
 
     def leave_control(self, *brokers: int) -> Script:
         """Have another broker become the controller: these hear too late that the node has gone."""
@@ -160,13 +160,13 @@ class Scene:
             return
         with ExitStack() as late:
             for broker in brokers:
-                late.enter_context(self.heard_late(broker, NOTICED_MS))
+                late.enter_context(self.delayed_watches(broker, NOTICED_MS))
             if self.cluster.zookeeper.data(ControllerZNode.PATH) is not None:
                 self.cluster.zookeeper.drop(ControllerZNode.PATH)
             yield lambda: not self.acts(*brokers)
 
     @contextmanager
-    def heard_late(self, broker: int, delay_ms: int) -> Iterator[None]:
+    def delayed_watches(self, broker: int, delay_ms: int) -> Iterator[None]:
         """Delay what ZooKeeper sends to the broker from now on, within a `with` block."""
         session = self.cluster[broker].session
         usual = session.hear_delay_ms
@@ -191,11 +191,11 @@ def stale_fetches(scene: Scene, cast: Cast) -> Script:
             claimed = scene.end(other)
             scene.elect_preferred()
             yield scene.leads(preferred)
-            yield scene.knows(leader)
+            yield scene.has_leadership(leader)
             yield scene.after(SETTLE_MS)
             scene.restart(preferred)
             yield scene.leads(leader)
-            yield scene.knows(leader)
+            yield scene.has_leadership(leader)
             yield lambda: scene.end(leader) >= claimed
     yield scene.after(SETTLE_MS)
 
@@ -217,7 +217,7 @@ def missed_leadership(scene: Scene, cast: Cast) -> Script:
             yield scene.waits((controller.id, leader))
             scene.elect_preferred()
             yield scene.leads(preferred)
-            yield scene.knows(other)
+            yield scene.has_leadership(other)
             yield scene.after(SETTLE_MS)
             scene.restart(preferred)
             yield scene.leads(leader)
@@ -235,7 +235,7 @@ def stale_answers(scene: Scene, cast: Cast) -> Script:
     session = scene.cluster[leader].session
     with scene.held_up((other, leader)):
         # The delay is long, but not so long that the session ends.
-        with scene.heard_late(leader, session.timeout_ms * 3 // 4):
+        with scene.delayed_watches(leader, session.timeout_ms * 3 // 4):
             yield lambda: not scene.leads(leader, other)()
             if not scene.leads(leader)():
                 return
@@ -243,7 +243,7 @@ def stale_answers(scene: Scene, cast: Cast) -> Script:
         yield scene.leads(preferred, other)
         scene.restart(preferred)
         yield scene.leads(leader, other)
-        yield scene.knows(leader)
+        yield scene.has_leadership(leader)
         yield scene.after(session.timeout_ms)
 
 
@@ -262,7 +262,7 @@ def unnoticed_restart(scene: Scene, cast: Cast) -> Script:
     if controller is None or controller.id in (leader, other):
         return
     with scene.held_up((other, leader)):
-        with scene.heard_late(controller.id, UNNOTICED_MS):
+        with scene.delayed_watches(controller.id, UNNOTICED_MS):
             scene.restart(leader)
             yield scene.after(UNNOTICED_MS)
         yield scene.after(SESSION_TIMEOUT_MS // 4)

@@ -17,7 +17,7 @@ from storage_engine.simulation.checks.checkers import Checker
 from storage_engine.simulation.checks.trace import Trace
 from storage_engine.simulation.clients.workload import WorkloadClient
 from storage_engine.simulation.transactions.group_ledger import GroupLedger
-from storage_engine.simulation.transactions.ledger import TransactionLedger, Word
+from storage_engine.simulation.transactions.ledger import AnswerTimes, TransactionLedger
 from storage_engine.simulation.transactions.state_log import CommittedDecisions
 from storage_engine.simulation.world.cluster import SimulatedCluster
 
@@ -81,7 +81,7 @@ class Asker(WorkloadClient):
         self.world = world
         self.is_doubtful = False
         """True while something that it has sent may arrive late."""
-        self.word = Word(0, 0, False)
+        self.answer_times = AnswerTimes(0, 0, False)
         """The details of the newest answer."""
 
     def ask(
@@ -131,7 +131,7 @@ class Asker(WorkloadClient):
                 world.waiting.discard(token)
                 if is_wanted():
                     leads = self._has_led(broker, way.state, epoch)
-                    self.word = Word(sent_ms, self.cluster.loop.now_ms, leads)
+                    self.answer_times = AnswerTimes(sent_ms, self.cluster.loop.now_ms, leads)
                     then(answer, final[0] if final else ErrorCode.NONE)
 
             self.request(broker, spec, version, request, on_reply)

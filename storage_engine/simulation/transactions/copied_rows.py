@@ -52,7 +52,7 @@ class CopiedRows:
                         )
 
     def claims(self, query: str, until: dict[TopicPartition, int]) -> None:
-        """Check a query's checkpoint, which says that everything below these offsets is
+        """Record a query's checkpoint, which says that everything below these offsets is
         committed."""
         self._claims.append((query, until))
 

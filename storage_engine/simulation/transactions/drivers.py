@@ -175,7 +175,7 @@ class Driver(Asker):
 
         def on_answer(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
-                self._batch.touched(self.word)
+                self._batch.touched(self.answer_times)
             self.world.later(self._keep_alive, within_ms=HEARTBEAT_MS)
 
         self._asks(sink_requests.heartbeat(self._name), on_answer)
@@ -223,14 +223,18 @@ class Driver(Asker):
             if code is ErrorCode.NONE:
                 if was_known:
                     world.ledger.check_replay(self._winners[0].transaction, "CommitBatch")
-                world.ledger.batch_told(batch, members)
+                world.ledger.record_batch_answer(batch, members)
             is_committed = code in (ErrorCode.NONE, ErrorCode.ALREADY_COMMITTED)
             if is_committed:
                 world.ledger.note_known(self._winners[0].transaction)
                 world.decisions.check_batch(SINK, batch.query, batch.number)
             elif code is ErrorCode.MEMBER_LOST:
                 world.ledger.check_loss(
-                    batch, members, self.word, timeout_ms=TIMEOUT_MS, has_origins=bool(origins)
+                    batch,
+                    members,
+                    self.answer_times,
+                    timeout_ms=TIMEOUT_MS,
+                    has_origins=bool(origins),
                 )
             if not dies:
                 self._heard(is_committed=is_committed)
@@ -274,10 +278,10 @@ class Driver(Asker):
 
         def on_answer(code: ErrorCode) -> None:
             self.world.trace.note(f"members of driver {self._number} given up: {code.name}")
-            if code is ErrorCode.NONE and self.word.is_of_leader:
+            if code is ErrorCode.NONE and self.answer_times.is_of_leader:
                 for transaction in not_asked:
                     if not transaction.asked:
-                        self.world.ledger.told(transaction, commits=False)
+                        self.world.ledger.record_answer(transaction, commits=False)
             then(code)
 
         request = sink_requests.abort(self._name, frozenset(each.member for each in named))

@@ -80,7 +80,7 @@ class GroupLedger:
         """Record a commit that is about to be sent for the first time."""
         self._commits[commit.name] = commit
 
-    def told(self, commit: OffsetCommit) -> None:
+    def record_answer(self, commit: OffsetCommit) -> None:
         """Record that its client got a successful answer."""
         commit.is_told = True
         if not self.is_void and not commit.is_logged:

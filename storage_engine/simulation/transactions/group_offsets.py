@@ -119,7 +119,7 @@ class OffsetSender:
         def on_answer(_answer: Any, code: ErrorCode) -> None:
             self._waiting = None
             if code is ErrorCode.NONE:
-                world.groups.told(commit)
+                world.groups.record_answer(commit)
             then(code)
 
         actor.ask(
@@ -171,7 +171,7 @@ class OffsetReader(Asker):
 
         def on_answer(_answer: Any, code: ErrorCode) -> None:
             assert code is ErrorCode.NONE, "nobody is in the group"
-            world.groups.told(commit)
+            world.groups.record_answer(commit)
             self._later()
 
         self.ask(self._way, offset_commit.API, 8, request, _codes, on_answer)
@@ -205,7 +205,7 @@ class OffsetReader(Asker):
                     row.committed_offset,
                     row.metadata or "",
                     places.get(tp, -1),
-                    is_fresh=self.word.is_of_leader,
+                    is_fresh=self.answer_times.is_of_leader,
                 )
             if is_last:
                 world.groups.check_stable(places, found)

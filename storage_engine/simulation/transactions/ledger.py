@@ -26,7 +26,7 @@ them."""
 OnWon = Callable[["MicroBatch", "frozenset[ObservedTransaction]"], None]
 
 
-class Word(NamedTuple):
+class AnswerTimes(NamedTuple):
     """The times of a request and of its answer, and whether the answering broker led the
     coordinator's partition all the time."""
 
@@ -50,9 +50,9 @@ class MicroBatch:
     """The times of requests, and of their answers from the valid coordinator, that keep its members
     alive."""
 
-    def touched(self, word: Word) -> None:
-        if word.is_of_leader:
-            self.touches.append((word.sent_ms, word.answered_ms))
+    def touched(self, times: AnswerTimes) -> None:
+        if times.is_of_leader:
+            self.touches.append((times.sent_ms, times.answered_ms))
 
     def alive_until(self, since_ms: int, timeout_ms: int) -> int:
         """Return the time before which a member, alive then, can't have timed out."""
@@ -183,7 +183,7 @@ class TransactionLedger:
         """Return True when its coordinator's log may have lost committed records."""
         return self._record(transaction.state_partition).unclean
 
-    def told(self, transaction: ObservedTransaction, *, commits: bool) -> None:
+    def record_answer(self, transaction: ObservedTransaction, *, commits: bool) -> None:
         """Record the outcome that its client was answered."""
         self._decide(transaction, commits, "its producer was told so")
 
@@ -200,24 +200,25 @@ class TransactionLedger:
         self,
         batch: MicroBatch,
         members: frozenset[ObservedTransaction],
-        word: Word,
+        times: AnswerTimes,
         *,
         timeout_ms: int,
         has_origins: bool,
     ) -> None:
         """Check a driver's answer that a member is lost. It may be, if it has timed out, if it was
         given up, or if another query may have copied the same rows."""
-        if not word.is_of_leader or any(self.is_void(each) for each in members):
+        if not times.is_of_leader or any(self.is_void(each) for each in members):
             return
         if any(each.is_given_up for each in members):
             return
         if has_origins and any(query != batch.query for query in self._moving):
             return
         until_ms = min(batch.alive_until(each.joined_ms, timeout_ms) for each in members)
-        if word.answered_ms < until_ms:
+        if times.answered_ms < until_ms:
             raise InvariantViolation(
                 "a member is lost to its timeout, or because somebody gives it up",
-                f"{batch} by {_names(members)}: lost at {word.answered_ms}, alive until {until_ms}",
+                f"{batch} by {_names(members)}: lost at {times.answered_ms},"
+                f" alive until {until_ms}",
             )
 
     def note_known(self, transaction: ObservedTransaction) -> None:
@@ -225,7 +226,9 @@ class TransactionLedger:
         if transaction.batch is not None and not self.is_void(transaction):
             transaction.batch.is_known = True
 
-    def batch_told(self, batch: MicroBatch, members: frozenset[ObservedTransaction]) -> None:
+    def record_batch_answer(
+        self, batch: MicroBatch, members: frozenset[ObservedTransaction]
+    ) -> None:
         """Record a driver's answer that these members are committed as this batch."""
         if any(self.is_void(member) for member in members):
             return
@@ -433,8 +436,8 @@ class TransactionLedger:
                         )
 
     def _should_have(self, batch: MicroBatch) -> bool:
-        """Return True when all members that could be in its commit wrote to partitions that keep
-        their records."""
+        """Return True when all members that could be in its commit wrote to one partition at least
+        that keeps its records."""
         return all(
             not self.is_void(member) and any(not self._record(tp).unclean for tp in member.sent)
             for members in batch.requests

@@ -66,7 +66,7 @@ class Attempt(Actor):
             if code:
                 then(code)
                 return
-            self._batch.touched(self.word)
+            self._batch.touched(self.answer_times)
             self.write(self.transaction, partitions, then)
 
         self._join(joined)
@@ -92,8 +92,8 @@ class Attempt(Actor):
     def _joined(self, answer: Any, *, was_known: bool) -> None:
         if was_known:
             self.world.ledger.check_replay(self.transaction, "JoinBatch")
-        self.transaction.joined_ms = self.word.sent_ms
-        self._batch.touched(self.word)
+        self.transaction.joined_ms = self.answer_times.sent_ms
+        self._batch.touched(self.answer_times)
         fresh = {
             source: range(max(offsets.start, answer.origins.get(source, -1) + 1), offsets.stop)
             for source, offsets in self._rows.items()

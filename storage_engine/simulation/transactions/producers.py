@@ -200,7 +200,7 @@ class TransactionalProducer(Actor):
     def _ended(self, transaction: ObservedTransaction, _answer: Any, *, commits: bool) -> None:
         world = self.world
         world.trace.note(f"{transaction.name} was told: {'committed' if commits else 'aborted'}")
-        world.ledger.told(transaction, commits=commits)
+        world.ledger.record_answer(transaction, commits=commits)
         if commits:
             world.decisions.check_commit(self.transactional_id)
 

@@ -24,7 +24,7 @@ class BatchName(NamedTuple):
 
 
 class SinkRequest(NamedTuple):
-    """A request and its coordinator's name."""
+    """A request with its spec and version."""
 
     spec: Any
     version: int

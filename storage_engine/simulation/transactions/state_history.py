@@ -92,11 +92,11 @@ class StateHistory:
             codec.replay(bytes(piece.view()), found)
             offset = piece.end_offset
         wanted = self.content(tp)
-        if _said(found) != _said(wanted):
+        if _state_of(found) != _state_of(wanted):
             raise InvariantViolation(
                 "a compacted log says what was written",
                 f"{tp} on broker {broker}, clean up to {log.cleaning.first_dirty_offset}, says"
-                f" up to {end}: {_difference(_said(found), _said(wanted))}",
+                f" up to {end}: {_difference(_state_of(found), _state_of(wanted))}",
             )
 
     @staticmethod
@@ -104,7 +104,7 @@ class StateHistory:
         return importlib.import_module(CODECS[tp.topic])
 
 
-def _said(content: Any) -> dict[Any, Any]:
+def _state_of(content: Any) -> dict[Any, Any]:
     """Return the state with which a coordinator would begin, without the places of offsets: records
     that are gone have none."""
     if isinstance(content, dict):

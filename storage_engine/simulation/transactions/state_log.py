@@ -43,7 +43,7 @@ class CommittedDecisions:
         self._commits: Counter[str] = Counter()
         """The number of transactions that a coordinator has decided to commit, by transactional
         id."""
-        self._told: Counter[str] = Counter()
+        self._answered: Counter[str] = Counter()
         """The number of them that a producer was answered."""
         self._last: dict[LedgerKey, int] = {}
 
@@ -53,16 +53,16 @@ class CommittedDecisions:
 
     def check_commit(self, transactional_id: str) -> None:
         """Check the first answer to a producer that one of its transactions is committed."""
-        self._told[transactional_id] += 1
+        self._answered[transactional_id] += 1
         if self._checker.record(state_partition_of(transactional_id)).unclean:
             return
         self._read()
         decided = self._commits[transactional_id]
-        if self._told[transactional_id] > decided:
+        if self._answered[transactional_id] > decided:
             raise InvariantViolation(
                 "what a coordinator acknowledges is committed",
-                f"{transactional_id} was told of {self._told[transactional_id]} commits, the log"
-                f" has {decided}",
+                f"{transactional_id} was told of {self._answered[transactional_id]} commits,"
+                f" the log has {decided}",
             )
 
     def check_batch(self, sink: str, query: str, number: int) -> None:

@@ -130,7 +130,7 @@ class TransactionalWorld:
         self.later(self.offset_reader.run, within_ms=BEGIN_MS)
         for topic in COMPACTED:
             self.later(lambda topic=topic: self._make_segments_small(topic))  # type: ignore[misc]
-        self.cluster.loop.call_later(LOOK_MS, self._look)
+        self.cluster.loop.call_later(LOOK_MS, self._compare_replicas)
 
     def finish(self) -> None:
         """Begin nothing new; transactions without a living client time out."""
@@ -232,9 +232,9 @@ class TransactionalWorld:
                     found.append(f"{tp} is stable up to {stable}, and ends at {end}")
         return found
 
-    def _look(self) -> None:
+    def _compare_replicas(self) -> None:
         self.history.check_compacted()
-        self.cluster.loop.call_later(LOOK_MS, self._look)
+        self.cluster.loop.call_later(LOOK_MS, self._compare_replicas)
 
     def _make_segments_small(self, topic: str) -> None:
         """Alter the topic's settings, as an administrator does, with retries."""

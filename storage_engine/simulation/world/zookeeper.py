@@ -119,9 +119,9 @@ class SimulatedZooKeeper:
     def apply(self, op: ZkOp, session_id: int) -> str:
         """Carry out an operation that was checked; return the path."""
         fired: list[tuple[Watches, str]] = []
-        told: list[tuple[str, bytes | None, bytes | None]] = []
-        path = self._change(op, session_id, self.zxid + 1, fired, told)
-        self._publish(fired, told)
+        changes: list[tuple[str, bytes | None, bytes | None]] = []
+        path = self._change(op, session_id, self.zxid + 1, fired, changes)
+        self._publish(fired, changes)
         return path
 
     def one(self, op: ZkOp, session_id: int) -> ZkReply:
@@ -137,7 +137,7 @@ class SimulatedZooKeeper:
     def multi(self, operations: Sequence[ZkOp], session_id: int) -> ZkReply:
         """Carry out operations one after another, under one zxid; undo all when one is refused."""
         fired: list[tuple[Watches, str]] = []
-        told: list[tuple[str, bytes | None, bytes | None]] = []
+        changes: list[tuple[str, bytes | None, bytes | None]] = []
         before: dict[str, Node | None] = {}
         for index, op in enumerate(operations):
             status = self.check(op)
@@ -149,9 +149,9 @@ class SimulatedZooKeeper:
                     if path not in before:
                         node = self.nodes.get(path)
                         before[path] = None if node is None else replace(node)
-                made = self._change(op, session_id, self.zxid + 1, fired, told)
+                made = self._change(op, session_id, self.zxid + 1, fired, changes)
                 before.setdefault(made, None)
-        self._publish(fired, told)
+        self._publish(fired, changes)
         return ZkReply(status=ZkStatus.OK)
 
     def make_parents(self, path: str) -> None:
@@ -173,7 +173,7 @@ class SimulatedZooKeeper:
         session_id: int,
         zxid: int,
         fired: list[tuple[Watches, str]],
-        told: list[tuple[str, bytes | None, bytes | None]],
+        changes: list[tuple[str, bytes | None, bytes | None]],
     ) -> str:
         path = op.path
         parent, _, _ = path.rpartition("/")
@@ -185,14 +185,14 @@ class SimulatedZooKeeper:
             owner = session_id if op.ephemeral else 0
             self._add(path, Node(op.data, zxid, zxid, owner))
             fired += [(self.data_watches, path), (self.child_watches, parent)]
-            told.append((path, None, op.data))
+            changes.append((path, None, op.data))
         elif op.kind is ZkOpKind.SET:
             node = self.nodes[path]
-            told.append((path, node.data, op.data))
+            changes.append((path, node.data, op.data))
             node.data, node.version, node.mzxid = op.data, node.version + 1, zxid
             fired.append((self.data_watches, path))
         elif op.kind is ZkOpKind.DELETE:
-            told.append((path, self.nodes[path].data, None))
+            changes.append((path, self.nodes[path].data, None))
             self._remove(path)
             fired += [
                 (self.data_watches, path),
@@ -204,11 +204,11 @@ class SimulatedZooKeeper:
     def _publish(
         self,
         fired: list[tuple[Watches, str]],
-        told: list[tuple[str, bytes | None, bytes | None]],
+        changes: list[tuple[str, bytes | None, bytes | None]],
     ) -> None:
         self.zxid += 1
         if self.on_write is not None:
-            for path, old, new in told:
+            for path, old, new in changes:
                 self.on_write(path, old, new)
         for watches, path in fired:
             for session, fire in watches.pop(path, ()):

@@ -177,7 +177,7 @@ class SimulatedSession:
         if self.state is not SessionState.CONNECTED or self._closed:
             return
         # If the connection broke on the way, its owner would read again just the same.
-        self._hear(self._guarded(fire))
+        self._receive(self._guarded(fire))
 
     # --- the port ---
 
@@ -259,7 +259,7 @@ class SimulatedSession:
         if watch is not None:
             watches.setdefault(path, []).append((self, watch))
 
-    def _hear(self, callback: Callable[[], None]) -> None:
+    def _receive(self, callback: Callable[[], None]) -> None:
         """Receive something from the server, after what it sent before."""
         now_ms = self._loop.now_ms
         delay_ms = self.hear_delay_ms or self.delay_ms
@@ -303,7 +303,7 @@ class SimulatedSession:
                 if writes and self.lose_answers:
                     self.lose_answers -= 1
                     reply = UNKNOWN
-                self._hear(lambda: answer(reply if connection == self._connection else UNKNOWN))
+                self._receive(lambda: answer(reply if connection == self._connection else UNKNOWN))
 
             now_ms = self._loop.now_ms
             self._sent_due_ms = max(self._sent_due_ms, now_ms + self.delay_ms())
