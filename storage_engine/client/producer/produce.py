@@ -356,8 +356,7 @@ class BatchWriter(Closing):
 
     def _collect(self, wait_ms: int) -> None:
         """Take the answers that are there; wait up to `wait_ms` for the first."""
-        leaders = [leader for leader in self._leaders.values() if leader.requests]
-        busy = {leader.connection.socket: leader for leader in leaders}
+        busy = {each.connection.socket: each for each in self._leaders.values() if each.requests}
         wait_ms = min(wait_ms, self._next_timer_ms(monotonic_ms()))
         if busy:
             for socket in wait_readable(busy, wait_ms):
