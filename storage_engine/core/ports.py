@@ -120,8 +120,6 @@ class ZkReply:
     """Names, in order: of `children`."""
     path: str = ""
     """The path of the node that was made: of `create`."""
-    replies: Sequence["ZkReply"] = ()
-    """One for each operation: of a `multi` that was carried out."""
     failed: int | None = None
     """The number of the operation that failed: of a `multi` that was refused."""
     stat: ZkStat | None = None

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from storage_engine.core.ids import (
-    NO_LEADER,
     NO_TAIL_LOST,
     BrokerEpoch,
     BrokerId,
@@ -45,10 +44,6 @@ class PartitionState:
     joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
     """With which incarnation a member of the ISR was last known to hold all that is committed; no
     entry where nobody has said."""
-
-    @property
-    def has_leader(self) -> bool:
-        return self.leader != NO_LEADER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ later counts, and one of a transaction only once that is committed.
 Source: KIP-98, KIP-211, KIP-447.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.groups.records import (
@@ -78,9 +78,6 @@ class CommittedOffsets:
     def partitions(self) -> set[TopicPartition]:
         """All, committed or pending."""
         return {*self._committed, *(tp for pending in self._pending.values() for tp in pending)}
-
-    def pending_of(self, producer_id: int) -> Iterable[TopicPartition]:
-        return self._pending.get(producer_id, ())
 
     def unstable(self) -> set[TopicPartition]:
         """Those of which an open transaction will tell more."""

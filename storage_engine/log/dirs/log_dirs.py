@@ -52,7 +52,6 @@ class LogDirs:
         except StorageError:
             self.unlock()
             raise
-        self.are_new = all(log_dir.is_new for log_dir in self._all)
         """None of them held anything of a broker before."""
         self.were_shut_down_clean = all(log_dir.was_clean_shutdown for log_dir in self._all)
         """The last stop was in order on all of them; False when one is new."""
