@@ -21,8 +21,13 @@ ROOT = Path(__file__).parent
 
 SPARK_CONF = ROOT / "integration_tests" / "spark_conf"
 
-OWN_SPARK = "integration_tests/test_spark_exactly_once.py"
-WITH_SPARK = ("integration_tests/test_spark_", "examples/usage/", "examples/flights/tests/test_job")
+OWN_SPARK = "integration_tests/exactly_once/test_spark_exactly_once.py"
+SPARK_TESTS = (
+    "integration_tests/spark/test_spark_",
+    "integration_tests/exactly_once/test_spark_",
+    "integration_tests/keyed_sink/test_spark_",
+)
+WITH_SPARK = (*SPARK_TESTS, "examples/usage/", "examples/flights/tests/test_job")
 """One piece, without OWN_SPARK."""
 
 FIRST = (
@@ -54,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 SHOWN_FILES = 25
 BUDGET_S = {
-    "integration_tests/test_spark_": 90,
+    **dict.fromkeys(SPARK_TESTS, 90),
     "integration_tests/": 60,
     "examples/": 90,
     "storage_engine/": 20,

@@ -4,9 +4,18 @@
 
 A cluster of three real brokers runs over simulated ports. Every function that the broker of
 interest calls is traced, from the frame's arrival until the answer has left, or until a failover is
-over; its file counts once. The client, the other brokers and the simulation do not count, nor do
-fetches that followers send meanwhile, but for what these tell the leader: how far they are.
-Produce and fetch come over a real `net.connection` that has no socket, after requests alike.
+over. Produce and fetch come over a real `net.connection` that has no socket, after requests alike.
+
+Rule: a file counts once, when one of its functions was at work: any function, method, lambda or
+generator, however short, also one that only passes on or answers a question. These are no work:
+
+- a constructor, with what is written in it: that a part is made for later is no step of the walk;
+- a property, a constant, a NamedTuple, and a setting of the broker: values that are looked up;
+- what merely goes on at the same time: the client, the other brokers, the simulation, the broker's
+  own fetches as a follower, and fetches of its followers, but for what these say: how far they are.
+
+A commit of a micro-batch ends as a transaction does. So it is printed, too, which of its files a
+plain transactional produce (enlist, produce, commit) does not touch on any of the brokers.
 """
 
 import argparse
@@ -15,8 +24,8 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
+from functools import cache, partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -26,8 +35,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from storage_engine.broker.handlers.records.fetch import FetchHandler  # noqa: E402
+from storage_engine.broker.replicas.fetcher import PeerFetcher  # noqa: E402
 from storage_engine.broker.replicas.hosted_partition import HostedPartition  # noqa: E402
 from storage_engine.broker.requests.delayed_fetch import DelayedFetch  # noqa: E402
+from storage_engine.broker.settings.dynamic_config import DynamicConfig  # noqa: E402
 from storage_engine.core.ids import TopicPartition  # noqa: E402
 from storage_engine.core.transactions.sink_names import member_transactional_id  # noqa: E402
 from storage_engine.net.connection import Connection  # noqa: E402
@@ -35,15 +46,15 @@ from storage_engine.net.limits import ServerLimits  # noqa: E402
 from storage_engine.net.server import Server  # noqa: E402
 from storage_engine.protocol.apis import commit_batch, fetch, join_batch, produce  # noqa: E402
 from storage_engine.protocol.framing import encode_request_frame  # noqa: E402
-from storage_engine.simulation.broker import SimulatedBroker  # noqa: E402
-from storage_engine.simulation.clock import ProcessLoop  # noqa: E402
-from storage_engine.simulation.cluster import SimulatedCluster  # noqa: E402
-from storage_engine.simulation.requests import (  # noqa: E402
+from storage_engine.simulation.clients.transactional_client import SimulatedProducer  # noqa: E402
+from storage_engine.simulation.world.broker import SimulatedBroker  # noqa: E402
+from storage_engine.simulation.world.clock import ProcessLoop, SimulatedLoop  # noqa: E402
+from storage_engine.simulation.world.cluster import SimulatedCluster  # noqa: E402
+from storage_engine.simulation.world.requests import (  # noqa: E402
     fetch_request,
     make_batch,
     produce_request,
 )
-from storage_engine.simulation.transactional_client import SimulatedProducer  # noqa: E402
 
 PRODUCT = ROOT / "storage_engine"
 OUTSIDE = (str(PRODUCT / "simulation"), str(PRODUCT / "tests"))
@@ -56,28 +67,35 @@ COUNTS_WITHIN: dict[CodeType, bool] = {
     DelayedFetch.try_complete.__code__: False,
     DelayedFetch.look.__code__: False,
     HostedPartition.follower_fetched.__code__: True,
+    DynamicConfig.get.__code__: False,
+    DynamicConfig.flag.__code__: False,
 }
 """Whether what these call counts, of a walk that is no fetch."""
 
+OWN_FETCHES = PeerFetcher._on_reply.__code__.co_filename
+
+
+CONSTRUCTORS = {"__init__", "__post_init__", "__new__"}
+
 
 class Walk:
-    """Collects the files of one broker."""
+    """Collects the functions that some brokers enter."""
 
     def __init__(
-        self, cluster: SimulatedCluster, broker: SimulatedBroker, *, is_fetch: bool = False
+        self, cluster: SimulatedCluster, *brokers: SimulatedBroker, is_fetch: bool = False
     ) -> None:
         self.cluster = cluster
-        self.broker = broker
-        self.files: set[str] = set()
-        self._of_event: set[str] = set()
+        self.brokers = brokers
+        self._entered: dict[ProcessLoop | None, set[CodeType]] = {}
+        self._of_event: set[CodeType] = set()
         self._counts_within = {} if is_fetch else COUNTS_WITHIN
         self._counts = [True]
 
     @contextmanager
     def traced(self) -> Iterator[None]:
-        """What is called directly counts, and the events of the broker's process."""
+        """The events of the brokers' processes count."""
         loop = self.cluster.loop
-        loop.after_event = self._after_event
+        loop.after_event = self.take
         sys.setprofile(self._note)
         try:
             yield
@@ -85,32 +103,53 @@ class Walk:
             sys.setprofile(None)
             loop.after_event = None
 
-    def take(self) -> None:
-        """What was called since the last event was the broker's work."""
-        self.files |= self._of_event
-        self._of_event = set()
+    def take(self, process: ProcessLoop | None) -> None:
+        """What was entered since the last event was the work of this process."""
+        self._entered.setdefault(process, set()).update(self._of_event)
+        self._of_event.clear()
 
     def _note(self, frame: FrameType, event: str, _argument: object) -> None:
-        counts = self._counts_within.get(frame.f_code)
+        code = frame.f_code
+        counts = False if code.co_filename == OWN_FETCHES else self._counts_within.get(code)
         if event == "call":
+            if code is SimulatedLoop._run_one.__code__:
+                self._of_event.clear()  # what a client did between two events
             if counts is not None:
                 self._counts.append(counts)
             if self._counts[-1]:
-                self._of_event.add(frame.f_code.co_filename)
+                self._of_event.add(code)
         elif event == "return" and counts is not None:
             self._counts.pop()
 
-    def _after_event(self, process: ProcessLoop | None) -> None:
-        if process is self.broker.loop:
-            self.take()
-        self._of_event = set()
-
     def product_files(self) -> list[str]:
+        entered: set[CodeType] = set()
+        for broker in self.brokers:
+            entered |= self._entered.get(broker.loop, set())
         return sorted(
-            str(Path(name).relative_to(PRODUCT))
-            for name in self.files
-            if name.startswith(str(PRODUCT)) and not name.startswith(OUTSIDE)
+            {
+                str(Path(code.co_filename).relative_to(PRODUCT))
+                for code in entered
+                if code.co_filename.startswith(str(PRODUCT))
+                and not code.co_filename.startswith(OUTSIDE)
+                and _is_work(code)
+            }
         )
+
+
+def _is_work(code: CodeType) -> bool:
+    """Whether it is neither part of a constructor nor a property."""
+    path = code.co_qualname.split(".")
+    if CONSTRUCTORS.intersection(path):
+        return False
+    found: object = _modules().get(code.co_filename)
+    for name in path:
+        found = getattr(found, "__dict__", {}).get(name)
+    return not isinstance(found, property)
+
+
+@cache
+def _modules() -> dict[str, object]:
+    return {file: m for m in list(sys.modules.values()) if (file := getattr(m, "__file__", None))}
 
 
 class Wire:
@@ -161,7 +200,8 @@ class Client:
 
 def _ask(walk: Walk, spec: Any, version: int, request: Any) -> None:
     """Send a request three times, each until its answer has left; the last one is traced."""
-    client = Client(walk.broker)
+    (broker,) = walk.brokers
+    client = Client(broker)
     frame = b"".join(encode_request_frame(spec, version, 1, "walks", request))
     for _ in range(2):
         answered = len(client.wire.sent)
@@ -172,7 +212,7 @@ def _ask(walk: Walk, spec: Any, version: int, request: Any) -> None:
     answered = len(client.wire.sent)
     with walk.traced():
         client.receive(frame)
-        walk.take()
+        walk.take(broker.loop)
         walk.cluster.loop.run_until(lambda: len(client.wire.sent) > answered)
 
 
@@ -189,6 +229,20 @@ def walk_fetch(cluster: SimulatedCluster) -> Walk:
     return walk
 
 
+def walk_transaction(cluster: SimulatedCluster) -> Walk:
+    """A transactional produce to one partition: enlisted, written, committed."""
+    walk = Walk(cluster, *cluster.brokers)
+    producer = SimulatedProducer(cluster, "plain")
+    producer.init()
+    for number in range(3):
+        cluster.loop.run_for(2_000)
+        with walk.traced() if number else nullcontext():
+            producer.add(TOPIC)
+            producer.write(TOPIC, b"row")
+            producer.end(commits=True)
+    return walk
+
+
 def walk_commit(cluster: SimulatedCluster) -> Walk:
     """CommitBatch of a micro-batch of one member, at its coordinator."""
     first = _member(cluster, 0)
@@ -196,12 +250,13 @@ def walk_commit(cluster: SimulatedCluster) -> Walk:
     members = frozenset([(first.producer_id, first.epoch)])
     first.ask_coordinator(commit_batch.API, 0, commit(batch=0, members=members), _code)
     second = _member(cluster, 1)
-    walk = Walk(cluster, cluster[second.coordinator()])
+    coordinator = cluster[second.coordinator()]
+    walk = Walk(cluster, coordinator)
     members = frozenset([(second.producer_id, second.epoch)])
     request = commit(batch=1, members=members)
     cluster.loop.run_for(2_000)
     with walk.traced():
-        answers = cluster.ask(walk.broker.id, commit_batch.API, 0, request)
+        answers = cluster.ask(coordinator.id, commit_batch.API, 0, request)
         cluster.loop.run_until(lambda: bool(answers))
     assert not answers[0].error_code
     return walk
@@ -232,33 +287,26 @@ def walk_failover(cluster: SimulatedCluster) -> Walk:
     cluster.elect_preferred(TOPIC)
     cluster.loop.run_until(lambda: cluster.state(TOPIC).leader == old.id)
     cluster.loop.run_for(2_000)
-    walks = [Walk(cluster, broker) for broker in cluster.brokers if broker is not old]
     old.kill(session_ends_at_once=True)
 
     def is_over() -> bool:
         return cluster.controller is not None and cluster.state(TOPIC).leader not in (-1, old.id)
 
-    first, second = walks
-    with first.traced():
-        after_first = cluster.loop.after_event
-
-        def after_event(process: ProcessLoop | None) -> None:
-            seen = set(first._of_event)
-            assert after_first is not None
-            after_first(process)
-            if process is second.broker.loop:
-                second.files |= seen
-
-        cluster.loop.after_event = after_event
+    walk = Walk(cluster)
+    with walk.traced():
         cluster.loop.run_until(is_over)
-    new = cluster.controller
-    return next(walk for walk in walks if walk.broker is new)
+    assert cluster.controller is not None
+    walk.brokers = (cluster.controller,)
+    return walk
 
+
+COMMIT, TRANSACTION = "commit of a micro-batch", "transactional produce"
 
 WALKS: dict[str, Callable[[SimulatedCluster], Walk]] = {
     "produce, acks=all": walk_produce,
     "fetch": walk_fetch,
-    "commit of a micro-batch": walk_commit,
+    TRANSACTION: walk_transaction,
+    COMMIT: walk_commit,
     "controller failover": walk_failover,
 }
 
@@ -273,6 +321,8 @@ def walks() -> dict[str, list[str]]:
         for name, walk in WALKS.items():
             found[name] = walk(cluster).product_files()
         cluster.close()
+    beyond = set(found[COMMIT]) - set(found[TRANSACTION])
+    found[f"{COMMIT}, beyond a {TRANSACTION}"] = sorted(beyond)
     return found
 
 

@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def _walk(folder: Path) -> dict[str, dict[str, list[str]]]:
-    from integration_tests.cluster_support import create_topic, running_cluster
+    from integration_tests.support.cluster_support import create_topic, running_cluster
 
     settings = (
         ("transaction.state.log.num.partitions", "1"),

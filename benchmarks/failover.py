@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace bench failover`."""
     if args.dir is not None and not args.dir.is_dir():
         raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
-    from benchmarks import failover_rounds as bench_failover_rounds
+    from benchmarks.support import failover_rounds as bench_failover_rounds
 
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
         plan = bench_failover_rounds.Plan(

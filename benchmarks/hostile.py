@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.rounds import Goal, Result
+from benchmarks.support.rounds import Goal, Result
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import print_results, report_line
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(folder: Path, seconds: int) -> list[Result]:
-    from benchmarks.hostile_clients import (
+    from benchmarks.support.hostile_clients import (
         COMPACTED_TOPIC,
         HELD_TOPIC,
         TIMED_TOPIC,
@@ -112,8 +112,8 @@ class _Round:
 
 def _round(cluster: "LocalCluster", seconds: int) -> _Round:
     """Requests one after the other, then the stream."""
-    from benchmarks.failover_clients import TimedProducer
-    from benchmarks.hostile_clients import HELD_TOPIC, steady_batch
+    from benchmarks.support.failover_clients import TimedProducer
+    from benchmarks.support.hostile_clients import HELD_TOPIC, steady_batch
 
     port = cluster.state.broker(1).port
     produce_ms: list[float] = []
@@ -138,7 +138,7 @@ def _round(cluster: "LocalCluster", seconds: int) -> _Round:
 def _ask_over_and_over(
     port: int, frame: bytes, into: list[float], is_over: threading.Event
 ) -> None:
-    from benchmarks.hostile_clients import asked, connected
+    from benchmarks.support.hostile_clients import asked, connected
 
     with connected(port) as connection:
         while not is_over.is_set():

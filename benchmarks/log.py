@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.rounds import Result
+from benchmarks.support.rounds import Result
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_results
@@ -64,9 +64,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace, folder: Path) -> Iterator[Result]:
-    from benchmarks import log_broker as bench_log_broker
-    from benchmarks import log_scrub as bench_log_scrub
-    from benchmarks import log_storage as bench_log_storage
+    from benchmarks.support import log_broker as bench_log_broker
+    from benchmarks.support import log_scrub as bench_log_scrub
+    from benchmarks.support import log_storage as bench_log_storage
 
     yield from bench_log_storage.measure(
         bench_log_storage.Plan(

@@ -12,9 +12,9 @@ examples:
 import argparse
 from collections.abc import Iterable
 
-from benchmarks import clients as bench_clients
-from benchmarks.clients import HAS_CONFLUENT, Clients, Comparison
-from benchmarks.rounds import Goal
+from benchmarks.support import clients as bench_clients
+from benchmarks.support.clients import HAS_CONFLUENT, Clients, Comparison
+from benchmarks.support.rounds import Goal
 
 add_arguments = bench_clients.add_arguments
 

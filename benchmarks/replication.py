@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--bytes and --cold-bytes must be {LEAST_BYTES} at least")
     if args.dir is not None and not args.dir.is_dir():
         raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
-    from benchmarks import replication_rounds as bench_replication_rounds
+    from benchmarks.support import replication_rounds as bench_replication_rounds
 
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
         plan = bench_replication_rounds.Plan(

@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.largest_requests import TOPIC, largest_requests
+from benchmarks.support.largest_requests import TOPIC, largest_requests
 from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.protocol.apis.wire import MAX_ITEMS
 from storage_engine.simulation.request_costs import CostMeter

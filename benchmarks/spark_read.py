@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.spark_session import (
+from benchmarks.support.spark_session import (
     Say,
     add_numbers,
     bench_cluster,
@@ -196,7 +196,7 @@ def _headrace(reader: Any, servers: str, topic: str) -> Any:
 
 
 def _in_memory(reader: Any, args: argparse.Namespace, records: int, trigger_rows: int) -> Any:
-    from benchmarks.spark_in_memory import FORMAT
+    from benchmarks.support.spark_in_memory import FORMAT
 
     return (
         reader.format(FORMAT)
@@ -210,7 +210,7 @@ def _in_memory(reader: Any, args: argparse.Namespace, records: int, trigger_rows
 
 def _load(servers: str, topic: str, records: int, args: argparse.Namespace, say: Say) -> None:
     """Batches of random values, encoded once and sent over and over."""
-    from benchmarks.spark_in_memory import random_values
+    from benchmarks.support.spark_in_memory import random_values
     from storage_engine.client.admin.topics import create_topic
     from storage_engine.client.cluster import Cluster
     from storage_engine.client.producer.produce import BatchWriter

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.spark_session import (
+from benchmarks.support.spark_session import (
     Say,
     add_numbers,
     bench_cluster,
@@ -173,7 +173,7 @@ class _Bench:
     def _sink(self, sink: str) -> Iterator[tuple[str, dict[str, str]]]:
         """Format and options; a topic lasts as long as its measurement, so that disks don't fill
         up."""
-        from benchmarks.spark_in_memory import FORMAT
+        from benchmarks.support.spark_in_memory import FORMAT
         from storage_engine.client.admin.topics import create_topic, delete_topics
         from storage_engine.client.cluster import Cluster
 

@@ -33,10 +33,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import wire_load
-from benchmarks.wire_echo import Echo, compiled_echo, python_echo
-from benchmarks.wire_frames import ProduceFrames, produce_frames
-from benchmarks.wire_load import Worker
+from benchmarks.support import wire_load
+from benchmarks.support.wire_echo import Echo, compiled_echo, python_echo
+from benchmarks.support.wire_frames import ProduceFrames, produce_frames
+from benchmarks.support.wire_load import Worker
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import print_json, print_table, report_line

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from integration_tests.cluster_support import running_cluster
-from integration_tests.loop_disk import LoopDisk
+from integration_tests.support.cluster_support import running_cluster
+from integration_tests.support.loop_disk import LoopDisk
 
 
 def pytest_configure() -> None:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from integration_tests.cluster_support import create_topic, running_cluster
+from integration_tests.support.cluster_support import create_topic, running_cluster
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.consumer import member_requests

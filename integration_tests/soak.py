@@ -25,9 +25,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from integration_tests.broken_sinks import BROKEN
-from integration_tests.soak_faults import Soak
-from integration_tests.spark_support import IdProducer
+from integration_tests.exactly_once.broken_sinks import BROKEN
+from integration_tests.exactly_once.soak_faults import Soak
+from integration_tests.support.spark_support import IdProducer
 from storage_engine.core.errors import HeadraceError
 
 REPORT_S = 10.0

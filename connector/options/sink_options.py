@@ -128,8 +128,8 @@ def _sink_part(given: GivenOptions, topic: str | None) -> str:
     if given.text("batchId") is None:
         raise OptionError(
             "MISSING_OPTION",
-            "'sinkPart' needs 'batchId', since a part counts numbers of batch writes: set that, or "
-            "leave 'sinkPart' out",
+            "'sinkPart' needs 'batchId', because the numbers of batch writes are counted in each "
+            "part: set that, or leave 'sinkPart' out",
         )
     return part
 
@@ -138,6 +138,7 @@ def _batch_id(given: GivenOptions) -> int | None:
     batch_id = given.integer("batchId", low=0, high=INT64_MAX)
     if batch_id is not None and given.text("sinkId") is None:
         raise OptionError(
-            "MISSING_OPTION", "'batchId' needs 'sinkId', which says whose batches are counted"
+            "MISSING_OPTION",
+            "'batchId' needs 'sinkId', the name of the sink in which batches are counted",
         )
     return batch_id

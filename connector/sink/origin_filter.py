@@ -93,8 +93,8 @@ class OriginFilter:
                     "CHECKPOINT_REWOUND",
                     "the micro-batch is committed, but not with its row from "
                     f"{topic}-{source.partition} at offset {offset}: the checkpoint was put back "
-                    "and counts batches anew; start with a new checkpoint, what is written already "
-                    "is dropped by its origin",
+                    "and counts batches from an older number; start with a new checkpoint, rows "
+                    "that are written already are dropped by their origin",
                 )
 
     def _origin_columns(self, rows: pa.RecordBatch) -> list[int]:

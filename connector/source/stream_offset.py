@@ -121,7 +121,7 @@ def _ids_from_json(encoded: Any) -> dict[str, UUID]:
     except (AttributeError, TypeError, ValueError):
         raise ConnectorError(
             "BAD_CHECKPOINT",
-            f"the checkpoint has topic ids that are none: {encoded!r:.200}",
+            f"the checkpoint has topic ids that are not valid: {encoded!r:.200}",
         ) from None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from integration_tests.cluster_support import running_cluster
+from integration_tests.support.cluster_support import running_cluster
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 HERE = Path(__file__).parent

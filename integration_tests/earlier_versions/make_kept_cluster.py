@@ -30,8 +30,13 @@ from typing import Any
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from integration_tests.cluster_support import DEADLINE_S, create_topic, running_cluster, wait_until
-from integration_tests.spark_support import consume, new_session, produce
+from integration_tests.support.cluster_support import (
+    DEADLINE_S,
+    create_topic,
+    running_cluster,
+    wait_until,
+)
+from integration_tests.support.spark_support import consume, new_session, produce
 from storage_engine.client.admin.active_producers import describe_producers
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.ids import TopicPartition

@@ -39,7 +39,7 @@ _API_KEY_AT = SIZE_BYTES + 1
 """The low byte of the api key; no key needs the high one."""
 
 
-class _Habit:
+class _LearnedPattern:
     """The pattern of a connection's produce requests, and how useful it was."""
 
     __slots__ = ("misses", "pattern", "rest")
@@ -50,8 +50,9 @@ class _Habit:
         self.rest = 0
         """Requests that go the general way before a run is looked for again."""
 
-    def note(self, is_of_use: bool) -> None:
-        """A pattern is wanted (of no use so far), or it has found a run that was taken or not."""
+    def record_use(self, is_of_use: bool) -> None:
+        """Count a miss: a pattern had to be learned, or its run could not be taken; or, when
+        `is_of_use`, begin to count anew."""
         self.misses = 0 if is_of_use else self.misses + 1
         if self.misses > PATIENCE:
             self.misses, self.rest = 0, REST
@@ -63,33 +64,33 @@ class ProduceRuns:
     def __init__(self, produce: ProduceHandler) -> None:
         self._produce = produce
         self._replicas = produce.replicas
-        self._prepared_appends = produce.prepared_appends
+        self._producer_appends = produce.producer_appends
 
     def __call__(self, connection: Connection, view: memoryview, position: int, end: int) -> int:
         """The position after the requests that were handled; `position` itself when it is not the
         beginning of a run."""
         if end - position < _LEAST_BYTES or view[position + _API_KEY_AT] != _PRODUCE_KEY:
             return position
-        habit = connection.memo
-        if habit is None:
-            connection.memo = habit = _Habit()
-        assert isinstance(habit, _Habit)
-        if habit.rest:
-            habit.rest -= 1
+        learned = connection.memo
+        if learned is None:
+            connection.memo = learned = _LearnedPattern()
+        assert isinstance(learned, _LearnedPattern)
+        if learned.rest:
+            learned.rest -= 1
             return position
-        is_known = habit.pattern is not None
-        run = self._match(habit.pattern, connection, view, position, end)
+        is_known = learned.pattern is not None
+        run = self._match(learned.pattern, connection, view, position, end)
         if run is None:
             is_known = False
-            self._learn(habit, connection, view, position)
-            run = self._match(habit.pattern, connection, view, position, end)
+            self._learn(learned, connection, view, position)
+            run = self._match(learned.pattern, connection, view, position, end)
             if run is None:
                 return position
         is_taken = self._take(connection, run)
         if not is_taken:
-            habit.rest = len(run.correlation_ids) - 1
+            learned.rest = len(run.correlation_ids) - 1
         if is_known:
-            habit.note(is_taken)
+            learned.record_use(is_taken)
         return run.end if is_taken else position
 
     def _match(
@@ -117,7 +118,7 @@ class ProduceRuns:
         return (
             not partition.config.flush_before_ack
             and partition.log.leader_appends.requirement is None
-            and not self._prepared_appends.has_waiting(pattern.partition)
+            and not self._producer_appends.has_waiting(pattern.partition)
         )
 
     def _take(self, connection: Connection, run: ProduceRun) -> bool:
@@ -125,7 +126,7 @@ class ProduceRuns:
         are."""
         pattern, columns = run.pattern, run.columns
         tp = pattern.partition
-        outcome = self._prepared_appends.append_columns(tp, columns, acks=pattern.acks)
+        outcome = self._producer_appends.append_columns(tp, columns, acks=pattern.acks)
         if outcome is None:
             return False
         if isinstance(outcome, KafkaError):
@@ -161,12 +162,12 @@ class ProduceRuns:
         self._produce.answer(call, request, [outcome])
 
     def _learn(
-        self, habit: _Habit, connection: Connection, view: memoryview, position: int
+        self, learned: _LearnedPattern, connection: Connection, view: memoryview, position: int
     ) -> None:
         """Make the pattern of the frame at `position`, if it has one."""
-        habit.pattern = None
-        habit.note(False)
-        if habit.rest:
+        learned.pattern = None
+        learned.record_use(False)
+        if learned.rest:
             return
         start = position + SIZE_BYTES
         frame = view[start : start + int.from_bytes(view[position:start], "big")]
@@ -177,6 +178,6 @@ class ProduceRuns:
             # The general way closes the connection with the reason.
             return
         if header.api_key == _PRODUCE_KEY:
-            habit.pattern = ProducePattern.of(
+            learned.pattern = ProducePattern.of(
                 frame, header.api_version, request, frame_max_bytes=connection.frame_max_bytes
             )

@@ -61,7 +61,9 @@ def find_coordinator(cluster: Cluster, kind: int, key: str, what: str, deadline:
     answer = cluster.ask_any(spec, message, deadline, version=_FIND_VERSION)
     code = ErrorCode.of(answer.error_code)
     if code is not ErrorCode.NONE:
-        raise KafkaError(f"no coordinator for {what}: {answer.error_message or code.meaning}", code)
+        raise KafkaError(
+            f"there is no coordinator for {what}: {answer.error_message or code.meaning}", code
+        )
     return int(answer.node_id)
 
 

@@ -19,29 +19,18 @@ costs no other connection anything. Source: R-NET1, R-NET3.
 
 import asyncio
 import enum
-import errno
 import itertools
 import logging
-import os
 import socket
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from storage_engine.core.errors import HeadraceError, LogStorageError
-from storage_engine.net.buffers import (
-    Piece,
-    ResponseBuffers,
-    after,
-    gather,
-    joined,
-)
+from storage_engine.core.errors import HeadraceError
+from storage_engine.net.buffers import ResponseBuffers
 from storage_engine.net.frames import FrameProtocol
-from storage_engine.net.limits import (
-    SMALL_WRITE_BYTES,
-    UNSENT_RESPONSE_BUFFERS,
-    WRITE_HIGH_WATER_BYTES,
-)
+from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS
+from storage_engine.net.response_writer import ResponseWriter
 
 if TYPE_CHECKING:
     from storage_engine.net.server import Server
@@ -114,8 +103,7 @@ class Connection(FrameProtocol):
         "_server",
         "_short_of_memory",
         "_transport",
-        "_unsent",
-        "_write_paused",
+        "_writer",
         "active",
         "fd",
         "memo",
@@ -133,8 +121,8 @@ class Connection(FrameProtocol):
         )
         self._server = server
         self._transport: asyncio.Transport
+        self._writer: ResponseWriter
         self._exchanges: deque[Exchange] = deque()
-        self._unsent: list[Piece] = []
         # How many unanswered exchanges end a run; set at its start.
         self._budget = server.limits.pending_per_connection
         # How many unanswered exchanges of this connection are in the server's total.
@@ -149,7 +137,6 @@ class Connection(FrameProtocol):
         self._holds = 0
         # A large request that came when the turn was over.
         self._late: memoryview | None = None
-        self._write_paused = False
         self._life = _OPEN
         self._reading = _READS
         self.memo: object = None
@@ -220,13 +207,13 @@ class Connection(FrameProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.peer_host = str(peer[0])
             self.name = f"{self.peer_host}:{peer[1]}"
         sock = cast(socket.socket, transport.get_extra_info("socket"))
         self.fd = sock.fileno()
+        self._writer = ResponseWriter(self._transport, self.fd)
         self._set_socket_buffers(sock)
         self._server.opened(self)
 
@@ -241,7 +228,7 @@ class Connection(FrameProtocol):
         self._life = _Life.CLOSED
         self._halted = True
         self._exchanges.clear()
-        self._unsent.clear()
+        self._writer.pieces.clear()
         self._late = None
         self._count()
         if not self._holds:
@@ -289,11 +276,11 @@ class Connection(FrameProtocol):
     @property
     def idle(self) -> bool:
         """Nothing is owed to the client."""
-        return not self._exchanges and not self._unsent
+        return not self._exchanges and not self._writer.pieces
 
     def on_silence(self) -> None:
         """There was no request for `connections.max.idle.ms`."""
-        if self._life is not _OPEN or self._unsent:
+        if self._life is not _OPEN or self._writer.pieces:
             self.abort()
         elif self.idle:
             log.info("idle connection closed connection=%s", self.name)
@@ -342,7 +329,7 @@ class Connection(FrameProtocol):
             self._received()
 
     def _run_ended(self) -> None:
-        if self._unsent:
+        if self._writer.pieces:
             self._flush()
         self._count()
         if self._halted:
@@ -367,7 +354,7 @@ class Connection(FrameProtocol):
             self._short_of_memory = False
             server.short_of_memory[self] = None
             return
-        if self._write_paused or pending > server.limits.pending_per_connection // 2:
+        if self._writer.is_paused or pending > server.limits.pending_per_connection // 2:
             return
         if pending and server.pending >= server.limits.queued_max_requests:
             server.crowded.add(self)
@@ -384,7 +371,7 @@ class Connection(FrameProtocol):
     def go_on(self) -> None:
         """Deliver what a halted run has left; when that is done, read again."""
         self._reading = _Reading.STOPPED
-        if self._life is not _OPEN or self._write_paused or self._holds:
+        if self._life is not _OPEN or self._writer.is_paused or self._holds:
             return
         self._halted = False
         late, self._late = self._late, None
@@ -430,7 +417,7 @@ class Connection(FrameProtocol):
         exchanges = self._exchanges
         if not exchanges or exchanges[0] is not exchange:
             return
-        unsent = self._unsent
+        unsent = self._writer.pieces
         while exchanges:
             buffers = exchanges[0]._buffers
             if buffers is None:
@@ -457,60 +444,26 @@ class Connection(FrameProtocol):
             self._steer_reading()
 
     def pause_writing(self) -> None:
-        self._write_paused = True
+        self._writer.is_paused = True
         if self._life is _OPEN:
             self._stop_reading()
 
     def resume_writing(self) -> None:
-        self._write_paused = False
+        self._writer.is_paused = False
         self._flush()
         if self._life is not _OPEN:
             self._close_when_idle()
-        elif not self._write_paused:
+        elif not self._writer.is_paused:
             self._steer_reading()
 
     def _flush(self) -> None:
-        if not self._unsent or not self._may_write():
-            return
         try:
-            if sum(map(len, self._unsent)) <= SMALL_WRITE_BYTES:
-                data = joined(self._unsent)
-                self._unsent.clear()
-                self._transport.write(data)
-                return
-            while self._unsent and self._may_write():
-                self._write_some()
+            self._writer.flush()
         except HeadraceError as error:
             # A slice of a log that was truncated meanwhile; its size may be announced already.
             log.warning("connection closed connection=%s reason=%s", self.name, error)
-            self._unsent.clear()
+            self._writer.pieces.clear()
             self.abort()
-
-    def _may_write(self) -> bool:
-        return not self._write_paused and not self._transport.is_closing()
-
-    def _write_some(self) -> None:
-        """Offer up to WRITE_PIECE_BYTES to the socket, without copying them."""
-        views, count, rest = gather(self._unsent)
-        self._unsent[:count] = rest
-        if self._transport.get_write_buffer_size() == 0:
-            try:
-                written = os.writev(self.fd, views)
-            except BlockingIOError:
-                written = 0
-            except OSError as error:
-                if error.errno == errno.EFAULT:
-                    # A page of a mapped segment that its disk can't give. Nothing here may touch
-                    # it: the transport would copy it, which ends the process (SIGBUS). The client
-                    # asks again, and the read on a thread then learns what the disk says.
-                    raise LogStorageError(
-                        "bytes of a log can't be read as they are sent"
-                    ) from error
-                # The transport meets the same error and reports it as connection_lost.
-                written = 0
-            views = after(views, written)
-        for view in views:
-            self._transport.write(view)
 
 
 def _ignore(frame: memoryview) -> None:

@@ -28,20 +28,21 @@ from storage_engine.protocol.records.record_batch import (
 )
 
 SIZES_KNOWN = 1024
-"""Sizes of frames whose layout a pattern remembers."""
+"""The most sizes of frames whose layout a pattern remembers."""
 
 RECORDS_MAX_BYTES = 8192
-"""Largest records of a request in a run, which costs one more copy of them."""
+"""The most bytes of records in a request of a run, which costs one more copy of them."""
 
 LONGEST_SPAN = 1024
-"""Frames unpacked together."""
+"""The most frames that are unpacked together."""
 
 _SIZE_BYTES = 4
 _IDS_BYTES = 8
-"""Api key, version and correlation id."""
+"""The api key, the version and the correlation id."""
 _TAGS = b"\x00\x00\x00"
 _MARK = 0x0102030405060708
-"""A base offset to find again; its bytes can't be in the name of a topic."""
+"""A base offset by which its place in a frame is found; its bytes can't be in the name of a
+topic."""
 
 
 class ProduceRun(NamedTuple):
@@ -50,13 +51,14 @@ class ProduceRun(NamedTuple):
     pattern: "ProducePattern"
     correlation_ids: list[int]
     columns: BatchColumns
-    """The one batch of each."""
+    """The one batch of each request."""
     end: int
-    """Where the frame after them begins."""
+    """The position after the last of these frames."""
 
 
 class _Layout:
-    """Frames of one size: what is where, and what must be there."""
+    """The layout of frames of one size: the places of their fields, and the bytes that all of them
+    share."""
 
     __slots__ = (
         "batch_length",
@@ -74,14 +76,14 @@ class _Layout:
         records_bytes: int,
         tail_bytes: int,
     ) -> None:
-        """`records_size` is the size of the records as it is encoded."""
+        """`records_size` is the encoded size of the records."""
         self.head = INT32.pack(size) + api_and_version
         self.middle = middle + records_size
         self.batch_length = records_bytes - LENGTH_END
-        """Of a batch that fills the records."""
+        """The length field of a batch that fills the records."""
         self.whole: struct.Struct | None = None
         """The frame, with the four bytes of its size, when a batch fits in: head, correlation id,
-        middle, batch length, magic, CRC, what the CRC protects, tail."""
+        middle, batch length, magic, CRC, the bytes that the CRC protects, tail."""
         if HEADER_BYTES <= records_bytes <= RECORDS_MAX_BYTES:
             tail = f"{tail_bytes}s" if tail_bytes else ""
             self.whole = struct.Struct(
@@ -91,14 +93,14 @@ class _Layout:
 
 
 def _count_of(column: Sequence[Hashable], value: Hashable) -> int:
-    """How many at the beginning of the column are `value`."""
+    """Return how many items at the beginning of the column are `value`."""
     if column.count(value) == len(column):
         return len(column)
     return next(number for number, each in enumerate(column) if each != value)
 
 
 class ProducePattern:
-    """What requests to one partition have in common."""
+    """The bytes that all requests of a run to one partition share."""
 
     __slots__ = (
         "_answer",
@@ -125,7 +127,7 @@ class ProducePattern:
         middle_end: int,
         frame_max_bytes: int,
     ) -> None:
-        """Use `of`."""
+        """Instances are made by `of`."""
         (item,) = request.partitions
         self.version = version
         self.acks = request.acks
@@ -136,7 +138,7 @@ class ProducePattern:
         self._api_and_version = bytes(frame[:4])
         self._middle = bytes(frame[_IDS_BYTES:middle_end])
         self._tail_bytes = len(_TAGS) if self._flexible else 0
-        # By size, without the four bytes of the size itself.
+        # The keys are sizes without the four bytes of the size itself.
         self._sizes: dict[int, _Layout] = {}
         self._span = 1
         self._answer: tuple[struct.Struct, bytes, bytes, bytes] | None = None
@@ -151,10 +153,10 @@ class ProducePattern:
         *,
         frame_max_bytes: int,
     ) -> Self | None:
-        """The pattern of a decoded request, given with its frame; None when it has none: several
-        partitions, a transaction, no answer wanted, or an unusual encoding.
+        """Return the pattern of a decoded request, given with its frame; None when it has none:
+        several partitions, a transaction, no answer wanted, or an unusual encoding.
 
-        Frames above `frame_max_bytes` are never alike."""
+        Frames above `frame_max_bytes` never match."""
         if (
             version < produce.FIRST_WITH_V2_BATCHES
             or request.acks not in (-1, 1)
@@ -178,10 +180,10 @@ class ProducePattern:
         return pattern
 
     def match(self, view: memoryview, position: int, end: int, most: int) -> ProduceRun | None:
-        """The whole frames from `position` on that are alike and have one batch of magic 2 each, at
-        most `most`; None when the first is not.
+        """Return the whole frames from `position` on that match and have one batch of magic 2 each,
+        at most `most`; None when the first does not.
 
-        `view` up to `end` is what was received; frames have their size in front.
+        `view` up to `end` is what was received; each frame follows its size.
         """
         ids: list[int] = []
         crcs: list[int] = []
@@ -221,8 +223,7 @@ class ProducePattern:
         return ProduceRun(self, ids, BatchColumns(crcs, sealed), position) if ids else None
 
     def _learn(self, size: int) -> "_Layout | None":
-        """How a frame of that size is laid out; None when it is too small or too
-        large."""
+        """Return the layout of frames of that size; None when it is too small or too large."""
         if size > self._frame_max_bytes:
             return None
         left = size - _IDS_BYTES - len(self._middle) - self._tail_bytes
@@ -248,7 +249,7 @@ class ProducePattern:
         return known
 
     def answers(self, correlation_ids: list[int], base_offsets: list[int], log_start: int) -> bytes:
-        """The response frames for batches that were appended at these offsets."""
+        """Return the response frames for batches that were appended at these offsets."""
         if self._answer is None or log_start != self._answer_log_start:
             self._answer = self._cut_answer(log_start)
             self._answer_log_start = log_start

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storage_engine.simulation.clock import ProcessLoop
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.network import CLIENT, SimulatedConnection, SimulatedNetwork
+from storage_engine.simulation.world.clock import ProcessLoop
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.network import CLIENT, SimulatedConnection, SimulatedNetwork
 
 SETTLE_MS = 3_000
 """After the answer, or without one: what the request has begun is over by then."""

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.broker import SimulatedBroker
-from storage_engine.simulation.checkers import Checker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.convergence import open_ends
-from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.simulation.faults import (
+from storage_engine.simulation.checks.checkers import Checker
+from storage_engine.simulation.checks.convergence import open_ends
+from storage_engine.simulation.checks.ledger import InvariantViolation
+from storage_engine.simulation.checks.trace import Trace
+from storage_engine.simulation.clients.workload import WorkloadConsumer, WorkloadProducer
+from storage_engine.simulation.faults.faults import (
     SESSION_MS,
     Fault,
     FaultKind,
@@ -34,16 +34,16 @@ from storage_engine.simulation.faults import (
     profile_of,
     schedule_of,
 )
-from storage_engine.simulation.injection import RESTART_PAUSE_MS, Injector
-from storage_engine.simulation.ledger import InvariantViolation
-from storage_engine.simulation.trace import Trace
+from storage_engine.simulation.faults.injection import RESTART_PAUSE_MS, Injector
 from storage_engine.simulation.transactions.group_ledger import GROUP_STATE
 from storage_engine.simulation.transactions.world import (
     STATE_PARTITIONS,
     TransactionalWorld,
     settings_of,
 )
-from storage_engine.simulation.workload import WorkloadConsumer, WorkloadProducer
+from storage_engine.simulation.world.broker import SimulatedBroker
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
 
 LAG_MAX_MS = 1500
 """replica.lag.time.max.ms. Short, as all these times are, so that much can happen in a second."""

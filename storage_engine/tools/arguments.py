@@ -8,20 +8,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 BOOTSTRAP_HELP = (
-    "brokers to ask first, as HOST:PORT[,HOST:PORT…]; given up when none answers for 10 s"
+    "brokers to connect to first, as HOST:PORT[,HOST:PORT…]; the command fails when none of them "
+    "answers within 10 s"
 )
 
 
 def add_directory(parser: argparse.ArgumentParser) -> None:
-    """`--dir DIR`: the cluster's folder."""
+    """`--dir DIR`: the directory of a local cluster."""
     parser.add_argument(
-        "--dir", required=True, type=Path, metavar="DIR", help="folder of the cluster"
+        "--dir", required=True, type=Path, metavar="DIR", help="directory of the local cluster"
     )
 
 
 def add_broker_id(parser: argparse.ArgumentParser) -> None:
-    """`ID`: a broker of the folder."""
-    parser.add_argument("id", type=int, metavar="ID", help="id of the broker, as 'status' shows it")
+    """`ID`: a broker of a local cluster."""
+    parser.add_argument(
+        "id", type=int, metavar="ID", help="broker id, as 'headrace status' shows it"
+    )
 
 
 def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +36,9 @@ def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """`--json`."""
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument(
+        "--json", action="store_true", help="print the result as JSON instead of a table"
+    )
 
 
 def add_timeout(parser: argparse.ArgumentParser, default_s: float, meaning: str) -> None:
@@ -51,7 +56,7 @@ def positive_seconds(text: str) -> float:
     """A number of seconds greater than 0."""
     value = float(text)
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds greater than 0")
     return value
 
 
@@ -59,7 +64,7 @@ def positive_integer(text: str) -> int:
     """A whole number from 1 on."""
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number greater than 0")
     return value
 
 
@@ -67,11 +72,13 @@ def natural_number(text: str) -> int:
     """A whole number from 0 on."""
     value = int(text)
     if value < 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 0 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 0 or more")
     return value
 
 
-TIME_HELP = "2026-01-31T12:00:00 (UTC, or with a zone) or milliseconds since 1970"
+TIME_HELP = (
+    "TIME is like 2026-01-31T12:00:00 (in UTC unless it has a zone), or milliseconds since 1970"
+)
 
 
 def time_ms(text: str) -> int:
@@ -82,6 +89,6 @@ def time_ms(text: str) -> int:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is no time: give 2026-01-31T12:00:00 or milliseconds since 1970"
+            f"'{text}' is not a time: give 2026-01-31T12:00:00 or milliseconds since 1970"
         ) from None
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -2,8 +2,8 @@
 into exit statuses.
 
 Rule: only the module of the command that was asked for is imported, so that `--help` and shell
-completion are quick. Exit status: 0 done, 1 a failure told in one line on stderr, 2 wrong usage.
-"""
+completion are quick. Exit status: 0 done, 1 a failure reported in one line on stderr, 2 wrong
+usage."""
 
 import argparse
 import difflib
@@ -22,11 +22,11 @@ DONE = 0
 FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 130
-"""What shells expect of a program that Ctrl-C ended before it was done: 128 + SIGINT."""
+"""Shells expect 128 + SIGINT of a program that Ctrl-C ended."""
 
 
 class CommandModule(Protocol):
-    """What the module of a command offers."""
+    """The functions that the module of a command has."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
@@ -35,7 +35,7 @@ class CommandModule(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command: where its code is and what `headrace --help` says of it."""
+    """A command: the module with its code, and its line in `headrace --help`."""
 
     name: str
     module: str
@@ -43,49 +43,85 @@ class Command:
 
 
 COMMANDS = (
-    Command(name="up", module="up", summary="start ZooKeeper and brokers in a folder"),
-    Command(name="status", module="status", summary="show brokers, controller and topics"),
     Command(
-        name="stop-broker", module="stop_broker", summary="stop one broker in a controlled way"
+        name="up",
+        module="up",
+        summary="start a local cluster, with its own ZooKeeper, in a directory",
     ),
-    Command(name="start-broker", module="start_broker", summary="start one broker again"),
-    Command(name="down", module="down", summary="stop all that runs in a folder, keep the data"),
-    Command(name="broker", module="broker", summary="run one broker in the foreground"),
-    Command(name="topics", module="topics", summary="create, list, describe, alter, delete topics"),
-    Command(name="groups", module="groups", summary="look after consumer groups"),
     Command(
-        name="get-offsets", module="get_offsets", summary="show where partitions begin and end"
+        name="status",
+        module="status",
+        summary="show the brokers, the controller and the topics of a local cluster",
+    ),
+    Command(
+        name="stop-broker",
+        module="stop_broker",
+        summary="shut one broker of a local cluster down cleanly",
+    ),
+    Command(
+        name="start-broker",
+        module="start_broker",
+        summary="start a stopped or killed broker of a local cluster again",
+    ),
+    Command(name="down", module="down", summary="stop a local cluster and keep its data"),
+    Command(
+        name="broker",
+        module="broker",
+        summary="run one broker from its server.properties, in the foreground",
+    ),
+    Command(
+        name="topics", module="topics", summary="create, list, describe, alter and delete topics"
+    ),
+    Command(
+        name="groups", module="groups", summary="list, describe, reset and delete consumer groups"
+    ),
+    Command(
+        name="get-offsets",
+        module="get_offsets",
+        summary="show the earliest and latest offsets of partitions",
     ),
     Command(name="reassign", module="reassign", summary="move partitions to other brokers"),
     Command(
         name="elect-preferred",
         module="elect_preferred",
-        summary="have the preferred replicas of partitions lead",
+        summary="make the preferred replicas of partitions their leaders",
     ),
-    Command(name="produce", module="produce", summary="write lines from stdin to a topic"),
+    Command(
+        name="produce", module="produce", summary="write each line of stdin to a topic as a record"
+    ),
     Command(name="consume", module="consume", summary="print the records of a topic"),
     Command(name="export", module="export", summary="copy topics into Parquet files"),
-    Command(name="mirror", module="mirror", summary="copy topics of other clusters"),
+    Command(
+        name="mirror",
+        module="mirror",
+        summary="copy topics from other clusters continuously, exactly once",
+    ),
     Command(
         name="replay-dead-letters",
         module="replay_dead_letters",
-        summary="send rejected records back to their topics",
+        summary="send dead letters back to the topics they came from",
     ),
-    Command(name="dump-log", module="dump_log", summary="show and check the batches of log files"),
+    Command(
+        name="dump-log",
+        module="dump_log",
+        summary="print and check the batches and indexes of segment files",
+    ),
     Command(
         name="merge-state-log",
         module="merge_state_log",
-        summary="merge the state-change logs of brokers by time",
+        summary="merge the state-change logs of several brokers by time",
     ),
     Command(
-        name="simulate", module="simulate", summary="run brokers in simulated time, with faults"
+        name="simulate",
+        module="simulate",
+        summary="test brokers in simulated time with injected faults",
     ),
     Command(
         name="verify-replicas",
         module="verify_replicas",
-        summary="compare the replicas of topics offset by offset",
+        summary="check that the replicas of partitions hold the same records",
     ),
-    Command(name="bench", module="bench", summary="measure a part of Headrace beside its limits"),
+    Command(name="bench", module="bench", summary="run a benchmark of the repository"),
 )
 
 _EPILOG = """\
@@ -96,7 +132,7 @@ examples:
   headrace consume flights --bootstrap-server 127.0.0.1:9092 --max 1
   headrace down --dir ./cluster
 
-'headrace COMMAND --help' tells more about a command.
+'headrace COMMAND --help' describes a command and its options.
 """
 
 
@@ -193,9 +229,10 @@ def _silence_stdout() -> None:
 
 
 class _WithoutPandas:
-    """For processes of ours: none has a data frame. But pyarrow imports pandas, where it is
-    installed, with the first value that it takes from Python: half a second of a processor and
-    40 MiB for every broker and every command, and a broker stands still meanwhile.
+    """Keeps pandas from being imported: no process of ours uses a data frame, but pyarrow imports
+    pandas, where it is installed, with the first value that it takes from Python. That costs every
+    broker and every command half a second of processor time and 40 MiB, and a broker serves nobody
+    meanwhile.
     """
 
     @staticmethod

@@ -22,7 +22,7 @@ def begin_folder_moves(cluster: Cluster, folders: Folders) -> None:
         if code is not ErrorCode.REPLICA_NOT_AVAILABLE
     ]
     if refused:
-        raise CommandError(f"not moved: {'; '.join(refused)}")
+        raise CommandError(f"some replicas can't be moved: {'; '.join(refused)}")
 
 
 def folder_progress(cluster: Cluster, folders: Folders) -> dict[TopicPartition, tuple[str, str]]:

@@ -21,10 +21,10 @@ from storage_engine.zookeeper.znode_json import (
     entries,
     int_field,
     legal_topic,
+    reported,
     required_value,
     str_field,
     text,
-    told,
     topic_field,
 )
 
@@ -121,7 +121,7 @@ class ReassignPartitionsZNode:
                 problems.append(f"znode {cls.PATH} names {tp} twice: the first counts")
             else:
                 targets[tp] = replicas
-        return cls(target_replicas=targets, problems=told(problems))
+        return cls(target_replicas=targets, problems=reported(problems))
 
     @classmethod
     def _entry(cls, item: object) -> tuple[TopicPartition, tuple[BrokerId, ...]]:
@@ -243,4 +243,4 @@ def _readable(
             found[read(item)] = None
         except ZnodeFormatError as failure:
             problems.append(str(failure))
-    return tuple(found), told(problems)
+    return tuple(found), reported(problems)

@@ -100,7 +100,7 @@ class ControllerElection:
         """Begin to run; once."""
         self._running = True
         self._metadata_store.add_state_listener(self._on_session_state)
-        self._look()
+        self._check_node()
 
     def stop(self) -> None:
         """Resign and run no more, so that another broker takes over at once."""
@@ -138,7 +138,7 @@ class ControllerElection:
     def reconsider(self) -> None:
         """A broker or ZooKeeper has named a newer epoch: resign, and look who is there."""
         self._resign("a newer epoch was seen")
-        self._look()
+        self._check_node()
 
     def _on_session_state(self, state: SessionState) -> None:
         match state:
@@ -147,14 +147,14 @@ class ControllerElection:
                 self._controller_id = None
                 self._resign("session lost")
             case SessionState.CONNECTED:
-                self._look()
+                self._check_node()
             case SessionState.SUSPENDED:
                 # The node is still ours; writes are fenced by the epoch, acks by the lease.
                 pass
 
     # ---- attempts ----
 
-    def _look(self) -> None:
+    def _check_node(self) -> None:
         """Who is the controller? Watches the node for as long as it is there."""
         if not self._running:
             return
@@ -167,7 +167,7 @@ class ControllerElection:
 
     def _on_watch(self, attempt: int) -> None:
         if attempt == self._attempt:
-            self._look()
+            self._check_node()
 
     def _on_controller(self, reply: ZkReply) -> None:
         match reply.status:
@@ -222,7 +222,7 @@ class ControllerElection:
 
         def on_controller(reply: ZkReply) -> None:
             if not reply.ok or reply.stat is None or reply.stat.ephemeral_owner != 0:
-                self._look()
+                self._check_node()
                 return
             log.error("%s was taken by no broker: removed", ControllerZNode.PATH)
             remove_subtree(
@@ -235,7 +235,7 @@ class ControllerElection:
 
         def on_removed(reply: ZkReply) -> None:
             if reply.ok:
-                self._look()
+                self._check_node()
             else:
                 self._look_later(GIVEN_UP_DELAY_MS)
 
@@ -273,7 +273,7 @@ class ControllerElection:
 
     def _on_epoch_created(self, reply: ZkReply) -> None:
         if reply.status in (ZkStatus.OK, ZkStatus.NODE_EXISTS):
-            self._look()
+            self._check_node()
         else:
             self._look_later()
 
@@ -312,7 +312,7 @@ class ControllerElection:
             self._look_later()
         else:
             # Won or lost, the node tells; reading it sets the watch as well.
-            self._look()
+            self._check_node()
 
     def _become_controller(self, node: int, epoch: ControllerEpoch, version: int) -> None:
         # No broker can have raised the epoch since: that takes the node, which this session has.

@@ -132,7 +132,7 @@ def broker_ids(path: str, key: str, value: object) -> tuple[int, ...]:
     return tuple(value)
 
 
-def told(problems: Sequence[str]) -> tuple[str, ...]:
+def reported(problems: Sequence[str]) -> tuple[str, ...]:
     """As many of the problems as the log has room for."""
     if len(problems) <= MAX_TOLD:
         return tuple(problems)

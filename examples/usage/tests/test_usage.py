@@ -15,8 +15,8 @@ import pyspark
 import pytest
 from pyspark.sql import DataFrame
 
-from integration_tests.cluster_support import create_topic, running_cluster
-from integration_tests.spark_support import consume, produce, servers, spark, topic
+from integration_tests.support.cluster_support import create_topic, running_cluster
+from integration_tests.support.spark_support import consume, produce, servers, spark, topic
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TOPIC
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.cli import main

@@ -71,8 +71,8 @@ class MetadataCache:
         self._waiting.pop(act, None)
 
     @property
-    def told(self) -> bool:
-        """Whether a controller has sent anything."""
+    def is_initialized(self) -> bool:
+        """Return True once a controller has sent an update."""
         return self.controller_id >= 0
 
     def update(self, request: UpdateMetadataRequest) -> None:

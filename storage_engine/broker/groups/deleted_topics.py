@@ -45,7 +45,7 @@ class DeletedTopics:
 
     def look_for(self, topics: frozenset[str]) -> None:
         """Ask about those of these topics that this broker does not know."""
-        if not self._metadata.told:
+        if not self._metadata.is_initialized:
             self._metadata.on_first_update(lambda: self.look_for(topics))
             return
         for topic in sorted(topics):

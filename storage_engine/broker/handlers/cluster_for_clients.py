@@ -46,7 +46,7 @@ class ClusterForClients:
     def when_known(self, answer: Callable[[], None]) -> None:
         """Call `answer` as soon as there is metadata, or without any when MAX_WAIT_MS are over."""
         metadata = self.metadata
-        if metadata.told:
+        if metadata.is_initialized:
             answer()
             return
 

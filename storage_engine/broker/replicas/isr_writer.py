@@ -23,7 +23,7 @@ from storage_engine.core.ids import (
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
 from storage_engine.core.replication.partition import (
     IsrAccepted,
-    IsrUndecided,
+    IsrOutcomeUnknown,
     LeaderPartition,
     ProposeIsr,
     StateObserved,
@@ -105,7 +105,7 @@ class IsrWriter:
                 return
             log.info("isr not changed partition=%s isr=%s: %s", tp, list(isr), reply.status)
             if reply.status is ZkStatus.BAD_VERSION:
-                partition.step(IsrUndecided())
+                partition.step(IsrOutcomeUnknown())
             else:
                 # Not at once: where ZooKeeper refuses every write this would never pause.
                 self._scheduler.call_later(RETRY_MS, undecided)
@@ -116,7 +116,7 @@ class IsrWriter:
 
         def undecided() -> None:
             if _stands(partition, leader, epoch):
-                partition.step(IsrUndecided())
+                partition.step(IsrOutcomeUnknown())
 
         if self._lease.is_fenced:
             self._scheduler.call_later(RETRY_MS, undecided)

@@ -70,7 +70,7 @@ class ReplicaFailures:
             self._take_offline(partition)
             self._notice.send()
 
-    def tell_controller(self) -> None:
+    def notify_controller(self) -> None:
         """Has the controller ask for the state of all replicas here."""
         self._notice.send()
 

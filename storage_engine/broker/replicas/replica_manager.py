@@ -246,7 +246,7 @@ class ReplicaManager:
                     has_failed = has_failed or code is ErrorCode.KAFKA_STORAGE_ERROR
         finally:
             if has_failed:
-                self._failures.tell_controller()
+                self._failures.notify_controller()
             self.roles_taken()
 
     def roles_taken(self) -> None:

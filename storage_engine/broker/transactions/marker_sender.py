@@ -203,7 +203,7 @@ class MarkerSender:
     # --- topics that this broker does not know ---
 
     def _look_up(self, topic: str) -> None:
-        if self._metadata.told and topic not in self._looking_up:
+        if self._metadata.is_initialized and topic not in self._looking_up:
             self._looking_up.add(topic)
             self._topics.look_up(topic, lambda found: self._looked_up(topic, found))
 

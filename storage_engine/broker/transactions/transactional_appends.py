@@ -13,7 +13,7 @@ from functools import partial
 
 from storage_engine.broker.replicas.append_outcomes import AppendOutcomes
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.prepared_appends import PreparedAppends
+from storage_engine.broker.replicas.producer_appends import ProducerAppends
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRecordError, KafkaError
@@ -47,10 +47,10 @@ class TransactionalAppends:
     """The way into the logs of one broker for requests with a transactional id."""
 
     def __init__(
-        self, replicas: ReplicaManager, prepared: PreparedAppends, verifier: Verifier
+        self, replicas: ReplicaManager, appends: ProducerAppends, verifier: Verifier
     ) -> None:
         self._replicas = replicas
-        self._prepared = prepared
+        self._appends = appends
         self._verifier = verifier
 
     def append(
@@ -83,7 +83,7 @@ class TransactionalAppends:
             producer = _producer_of(records)
             if producer is None:
                 # Outside a transaction all the same, or damaged: the log says what is wrong.
-                self._prepared.append(tp, records, acks=request.acks, on_outcome=on_outcome)
+                self._appends.append(tp, records, acks=request.acks, on_outcome=on_outcome)
                 return
             partition = self._replicas.leader(tp)
             partition.check_writable_by_producers(request.acks)
@@ -95,7 +95,7 @@ class TransactionalAppends:
             return
         append = _TransactionalAppend(
             self._replicas,
-            self._prepared,
+            self._appends,
             partition,
             producer,
             version=version,
@@ -125,9 +125,9 @@ class _TransactionalAppend:
 
     __slots__ = (
         "_acks",
+        "_appends",
         "_guards",
         "_on_outcome",
-        "_prepared",
         "_producer",
         "_replicas",
         "_tp",
@@ -137,7 +137,7 @@ class _TransactionalAppend:
     def __init__(
         self,
         replicas: ReplicaManager,
-        prepared: PreparedAppends,
+        appends: ProducerAppends,
         partition: HostedPartition,
         producer: tuple[int, int],
         *,
@@ -146,7 +146,7 @@ class _TransactionalAppend:
         on_outcome: Callable[[AppendOutcome], None],
     ) -> None:
         self._replicas = replicas
-        self._prepared = prepared
+        self._appends = appends
         self._tp = partition.topic_partition
         self._guards = partition.guards
         self._producer = producer
@@ -177,7 +177,7 @@ class _TransactionalAppend:
                 return None
             return _refusal(self._tp, ErrorCode.CONCURRENT_TRANSACTIONS, self._version)
 
-        self._prepared.append(
+        self._appends.append(
             self._tp,
             records,
             acks=self._acks,

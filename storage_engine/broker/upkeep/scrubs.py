@@ -193,7 +193,7 @@ class Scrubs:
         if retry is not None:
             whole_due_ms = retry.whole_due_ms
             return retry.due_ms if whole_due_ms is None else min(retry.due_ms, whole_due_ms)
-        if not partition.log.cleaning.is_left_alone:
+        if not partition.log.cleaning.is_uncleanable:
             self._seen_left_alone.discard(partition)
         elif partition not in self._seen_left_alone:
             return 0
@@ -240,7 +240,7 @@ class Scrubs:
         partition = current.partition
         now_ms = self._clock.wall_ms()
         self._forget_who_is_gone()
-        if current.reason is not _Reason.REPORT and partition.log.cleaning.is_left_alone:
+        if current.reason is not _Reason.REPORT and partition.log.cleaning.is_uncleanable:
             self._seen_left_alone.add(partition)
         self._note_end(current, now_ms)
         self._scheduler.call_soon(self.look)

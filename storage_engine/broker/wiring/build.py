@@ -101,7 +101,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
     )
     produce = ProduceHandler(
         replicas=manager,
-        prepared_appends=replicas.prepared_appends,
+        producer_appends=replicas.producer_appends,
         transactional_appends=coordinators.transactional_appends,
         scheduler=ports.scheduler,
     )

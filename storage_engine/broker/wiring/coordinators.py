@@ -76,7 +76,7 @@ def build_coordinators(
         transaction_topic=transaction_topic,
         marker_writes=marker_writes,
         verifier=verifier,
-        transactional_appends=TransactionalAppends(manager, replicas.prepared_appends, verifier),
+        transactional_appends=TransactionalAppends(manager, replicas.producer_appends, verifier),
     )
 
 

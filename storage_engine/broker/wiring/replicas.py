@@ -6,7 +6,7 @@ from storage_engine.broker.cluster.registration import Registration
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.log_starts import LogStarts
-from storage_engine.broker.replicas.prepared_appends import PreparedAppends
+from storage_engine.broker.replicas.producer_appends import ProducerAppends
 from storage_engine.broker.replicas.replica_manager import ReplicaManager, ReplicaSettings
 from storage_engine.broker.replicas.replica_moves import ReplicaMoves
 from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
@@ -28,7 +28,7 @@ class ReplicaParts:
     log_starts: LogStarts
     throttle: ReplicationThrottle
     fetchers: FetcherManager
-    prepared_appends: PreparedAppends
+    producer_appends: ProducerAppends
     moves: ReplicaMoves
 
 
@@ -59,7 +59,7 @@ def build_replicas(
         log_starts=log_starts,
         throttle=throttle,
         fetchers=fetchers,
-        prepared_appends=PreparedAppends(manager, ports.background),
+        producer_appends=ProducerAppends(manager, ports.background),
         moves=ReplicaMoves(
             logs=ports.logs,
             replicas=manager,

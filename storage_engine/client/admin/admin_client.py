@@ -305,7 +305,7 @@ class Admin(Closing):
 
 def _names(names: Iterable[str]) -> list[str]:
     if isinstance(names, str):
-        raise ConfigError(f"several names are taken; give ['{names}']")
+        raise ConfigError(f"a list of names is expected; give ['{names}']")
     return [*names]
 
 

@@ -101,7 +101,7 @@ def describe_group(cluster: Cluster, group: str) -> GroupDescription:
     coordinator, told = _description_of(cluster, group)
     if told.group_state == _DEAD:
         raise KafkaError(
-            f"there is no group '{group}': list the groups to see all",
+            f"there is no group '{group}'; 'headrace groups list' shows the groups of the cluster",
             ErrorCode.GROUP_ID_NOT_FOUND,
         )
     members = _members(told)

@@ -48,7 +48,9 @@ def describe_log_dirs(
     answer = cluster.request(broker_id, spec_for(_DESCRIBE_LOG_DIRS), _request(partitions))
     code = ErrorCode.of(getattr(answer, "error_code", None) or 0)
     if code is not ErrorCode.NONE:
-        raise KafkaError(f"the folders of broker {broker_id}: {code.meaning}", code)
+        raise KafkaError(
+            f"the log directories of broker {broker_id} can't be described: {code.meaning}", code
+        )
     return tuple(
         LogDir(
             path=folder.log_dir,

@@ -308,7 +308,9 @@ def _alter_configs(
         row.AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in remove
     ]
     if not changes:
-        raise ConfigError("no setting is given; give name=value, or the name of one to remove")
+        raise ConfigError(
+            "no setting is given; give settings to set, or names of settings to remove"
+        )
     resource = row(resource_type=resource_type, resource_name=name, configs=changes)
     _ask_controller(
         cluster,

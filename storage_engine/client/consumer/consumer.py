@@ -449,5 +449,5 @@ class Consumer(Closing):
 
 def _names(topics: Iterable[str]) -> list[str]:
     if isinstance(topics, str):
-        raise ConfigError(f"subscribe takes several topics; give ['{topics}']")
+        raise ConfigError(f"subscribe expects a list of topics; give ['{topics}']")
     return [*topics]

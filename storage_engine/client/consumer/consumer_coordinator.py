@@ -178,7 +178,8 @@ class ConsumerCoordinator:
                 self._loop.wait(None)
             if self._loop.has_ended and self._closing is None:
                 raise HeadraceError(
-                    "the thread of the group has ended, by a bug: see its traceback"
+                    "the consumer's background thread has ended because of a bug; its traceback is "
+                    "on stderr"
                 )
             return self._changes.popleft() if self._changes else None
 
@@ -461,8 +462,9 @@ class ConsumerCoordinator:
         group = self._config.group_id
         if code in _REFUSALS:
             return CommitRefusedError(
-                f"group '{group}' goes on without this member's commit of {tp} ({code.meaning}): "
-                "poll, and go on with what it owns then",
+                f"the commit of {tp} was refused, because this consumer has lost its membership of "
+                f"group '{group}' ({code.meaning}): poll again to rejoin, and continue with the "
+                "partitions that it is assigned then",
                 code,
             )
         return KafkaError(f"offsets of group '{group}', {tp}: {code.meaning}", code)

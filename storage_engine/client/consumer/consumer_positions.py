@@ -147,8 +147,8 @@ class Positions:
         if reset == NO_RESET:
             group = self._config.group_id or "none"
             raise NoOffsetError(
-                f"group '{group}' has committed nothing of {min(left)}, and auto.offset.reset is "
-                "none: seek, or choose earliest or latest"
+                f"group '{group}' has no committed offset for {min(left)}, and auto.offset.reset "
+                "is none: seek to an offset, or set auto.offset.reset to earliest or latest"
             )
         end = EARLIEST if reset == EARLIEST_RESET else LATEST
         wanted = dict.fromkeys(left, end)

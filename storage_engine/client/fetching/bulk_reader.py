@@ -112,7 +112,7 @@ class BulkReader(Closing):
         to now); the end of a transaction counts for this as a record, of the time at which it was
         committed. KafkaError when a topic does not exist."""
         if isinstance(topics, str):
-            raise ConfigError(f"several topics are taken; give ['{topics}']")
+            raise ConfigError(f"a list of topics is expected; give ['{topics}']")
         if split_offsets < 1:
             raise ConfigError(f"split_offsets is {split_offsets}; it must be 1 or more")
         names = sorted(set(topics))

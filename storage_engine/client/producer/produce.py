@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.delivery import PartitionDelivery
+from storage_engine.client.producer.leader_connection import LeaderConnection, ProduceInFlight
 from storage_engine.client.producer.leader_lookup import LeaderLookup
-from storage_engine.client.producer.produce_lane import Lane, ProduceInFlight
 from storage_engine.client.producer.produce_queue import (
     OnDone,
     OpenTransaction,
@@ -124,7 +124,7 @@ class BatchWriter(Closing):
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # Partitions with batches that wait or are set aside, in the order of their turn.
         self._turns: dict[TopicPartition, PartitionQueue] = {}
-        self._lanes: dict[int, Lane] = {}
+        self._leaders: dict[int, LeaderConnection] = {}
         self._buffered_bytes = 0
         self._unworked_bytes = 0
         self._worked_at_ms = 0
@@ -181,7 +181,7 @@ class BatchWriter(Closing):
 
     def sockets(self) -> list[Readable]:
         """The connections on which answers may come."""
-        return [lane.connection.socket for lane in self._lanes.values() if lane.requests]
+        return [leader.connection.socket for leader in self._leaders.values() if leader.requests]
 
     @property
     def idle(self) -> bool:
@@ -212,9 +212,9 @@ class BatchWriter(Closing):
     def abandon(self) -> None:
         """Drop what is not acknowledged; it may or may not arrive."""
         self._closed = True
-        for lane in self._lanes.values():
-            self._cluster.give_back(lane.connection)
-        self._lanes.clear()
+        for leader in self._leaders.values():
+            self._cluster.give_back(leader.connection)
+        self._leaders.clear()
         self._turns.clear()
 
     def _close_after_error(self) -> None:
@@ -254,9 +254,9 @@ class BatchWriter(Closing):
         """The first final error ends everything: what is in flight is abandoned."""
         if self._failure is None:
             self._failure = error
-        for lane in self._lanes.values():
-            lane.connection.close()
-        self._lanes.clear()
+        for leader in self._leaders.values():
+            leader.connection.close()
+        self._leaders.clear()
         self._turns.clear()
         self._buffered_bytes = 0
 
@@ -313,19 +313,19 @@ class BatchWriter(Closing):
         return leader.broker_id
 
     def _has_room(self, broker_id: int) -> bool:
-        lane = self._lanes.get(broker_id)
-        return lane is None or len(lane.requests) < self._max_in_flight
+        leader = self._leaders.get(broker_id)
+        return leader is None or len(leader.requests) < self._max_in_flight
 
     def _send(self, broker_id: int, batches: dict[TopicPartition, PendingBatch]) -> None:
         deadline = Deadline.after(self._request_timeout_ms + _ANSWER_GRACE_MS)
         request = ProduceInFlight(batches, deadline)
-        lane = self._lanes.get(broker_id)
+        leader = self._leaders.get(broker_id)
         try:
-            if lane is None:
+            if leader is None:
                 connection = self._cluster.take(broker_id, deadline)
-                lane = self._lanes[broker_id] = Lane(broker_id, connection)
-            lane.requests.append(request)
-            version = lane.connection.version_for(PRODUCE)
+                leader = self._leaders[broker_id] = LeaderConnection(broker_id, connection)
+            leader.requests.append(request)
+            version = leader.connection.version_for(PRODUCE)
             name = None
             if self._transaction is not None:
                 name = self._transaction.transactional_id
@@ -336,35 +336,37 @@ class BatchWriter(Closing):
                 self._request_timeout_ms,
                 [ProducePartition(*tp, batch.data) for tp, batch in batches.items()],
             )
-            lane.connection.send(
+            leader.connection.send(
                 PRODUCE, message, deadline, version=version, answered=self._acks != 0
             )
         except (KafkaError, DeadlineExceededError) as error:
             if isinstance(error, KafkaError) and not error.retriable:
                 raise
-            if lane is None:
+            if leader is None:
                 self._set_aside(request, str(error), perhaps_appended=False)
             else:
-                self._drop(lane, str(error))
+                self._drop(leader, str(error))
             return
         if self._acks == 0:
-            lane.requests.pop()
+            leader.requests.pop()
             for tp, batch in batches.items():
                 self._delivered(tp, batch, -1)
 
     def _collect(self, wait_ms: int) -> None:
         """Take the answers that are there; wait up to `wait_ms` for the first."""
-        lanes = [lane for lane in self._lanes.values() if lane.requests]
-        busy = {lane.connection.socket: lane for lane in lanes}
+        leaders = [leader for leader in self._leaders.values() if leader.requests]
+        busy = {leader.connection.socket: leader for leader in leaders}
         wait_ms = min(wait_ms, self._next_timer_ms(monotonic_ms()))
         if busy:
             for socket in wait_readable(busy, wait_ms):
                 self._receive(busy[socket])
         elif self._turns:
             sleep_ms(wait_ms)
-        for lane in list(self._lanes.values()):
-            if lane.requests and lane.requests[0].deadline.passed:
-                self._drop(lane, f"{lane.connection.name}: no answer to a Produce request in time")
+        for leader in list(self._leaders.values()):
+            if leader.requests and leader.requests[0].deadline.passed:
+                self._drop(
+                    leader, f"{leader.connection.name}: no answer to a Produce request in time"
+                )
 
     def _next_timer_ms(self, now_ms: int) -> int:
         """From now to the first retry or look-up that waits for its time."""
@@ -373,24 +375,24 @@ class BatchWriter(Closing):
             timers.append(self._lookup.due_at_ms)
         return min([at_ms - now_ms for at_ms in timers if at_ms > now_ms], default=_LONGEST_WAIT_MS)
 
-    def _receive(self, lane: Lane) -> None:
-        while lane.requests:
+    def _receive(self, leader: LeaderConnection) -> None:
+        while leader.requests:
             try:
-                response = lane.connection.receive_nowait()
+                response = leader.connection.receive_nowait()
             except (KafkaError, DeadlineExceededError) as error:
-                self._drop(lane, str(error))
+                self._drop(leader, str(error))
                 return
             if response is None:
                 return
-            self._answered(lane.requests.popleft(), response)
+            self._answered(leader.requests.popleft(), response)
 
-    def _drop(self, lane: Lane, reason: str) -> None:
+    def _drop(self, leader: LeaderConnection, reason: str) -> None:
         """The connection is lost, and with it the knowledge of what the leader has."""
-        lane.connection.close()
-        self._lanes.pop(lane.broker_id, None)
-        for request in lane.requests:
+        leader.connection.close()
+        self._leaders.pop(leader.broker_id, None)
+        for request in leader.requests:
             self._set_aside(request, reason, perhaps_appended=True)
-        lane.requests.clear()
+        leader.requests.clear()
 
     def _set_aside(self, request: ProduceInFlight, reason: str, *, perhaps_appended: bool) -> None:
         for tp, batch in request.batches.items():

@@ -267,7 +267,7 @@ class Producer(Closing):
         if self._stage is _Stage.FENCED:
             raise ProducerFencedError(_Stage.FENCED.value)
         if self._stage is not stage:
-            raise TransactionFailedError(f"not now: {self._stage.value}")
+            raise TransactionFailedError(f"this is not possible now: {self._stage.value}")
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """Return when everything sent before is acknowledged or has failed. Raises the first error

@@ -147,9 +147,14 @@ class ProducerConfig:
         if values["enable.idempotence"] is None:
             values["enable.idempotence"] = acks == -1
         elif values["enable.idempotence"] and acks != -1:
-            raise ConfigError(f"enable.idempotence needs acks=all, not {acks}; leave one of them")
+            raise ConfigError(
+                f"enable.idempotence needs acks=all, not {acks}; leave one of the two out"
+            )
         if values["transactional.id"] is not None and not values["enable.idempotence"]:
-            raise ConfigError("transactional.id needs acks=all and enable.idempotence; leave them")
+            raise ConfigError(
+                "transactional.id needs acks=all and enable.idempotence=true, which "
+                "are the defaults; leave them out"
+            )
         linger_ms, timeout_ms = values["linger.ms"], values["delivery.timeout.ms"]
         if timeout_ms <= linger_ms:
             raise ConfigError(
@@ -172,12 +177,12 @@ def _check_discovery(values: dict[str, Any]) -> None:
         )
     if values["bootstrap.servers"] is not None and connect is not None:
         raise ConfigError(
-            "bootstrap.servers and zookeeper.connect are both given; leave one of them: each says "
-            "how brokers are found"
+            "bootstrap.servers and zookeeper.connect are both given; leave one of the two out: "
+            "each says how brokers are found"
         )
     if connect is None and timeout_ms is not None:
         raise ConfigError(
-            "zookeeper.connection.timeout.ms needs zookeeper.connect; leave it, or give both"
+            "zookeeper.connection.timeout.ms needs zookeeper.connect; leave it out, or give both"
         )
     if connect is not None:
         values["zookeeper.connect"] = ConnectString.parse(connect)

@@ -93,8 +93,9 @@ class ProducerLoop:
                 if not self._loop.wait(deadline):
                     last = self._topics.last_error(name)
                     raise DeadlineExceededError(
-                        f"the partitions of topic '{name}' were not known within max.block.ms "
-                        f"({self._config.max_block_ms} ms)" + (f": {last}" if last else "")
+                        f"the brokers did not name the partitions of topic '{name}' within "
+                        f"max.block.ms ({self._config.max_block_ms} ms)"
+                        + (f": {last}" if last else "")
                     )
             return known
 

@@ -74,7 +74,9 @@ def _columns(table: "pa.Table | pa.RecordBatch") -> dict[str, Any]:
             )
         found[lowered] = table.column(position)
     if "value" not in found:
-        raise SerializationError("the table has no column 'value'; name the one to send so")
+        raise SerializationError(
+            "the table has no column 'value'; rename the column that holds the values to 'value'"
+        )
     for name in ("key", "value"):
         if name in found and pa.types.is_null(found[name].type):
             found[name] = found[name].cast(pa.binary())

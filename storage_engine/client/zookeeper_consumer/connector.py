@@ -103,7 +103,10 @@ class ConsumerConnector(Closing):
         self, counts: Mapping[str, int], wanted: StreamCounts
     ) -> dict[str, list[MessageStream]]:
         if self._session is not None or self._closed:
-            raise HeadraceError("a connector makes its streams once: make another connector")
+            raise HeadraceError(
+                "the streams of this connector exist already; use another connector "
+                "for more streams"
+            )
         self._session = session = self._open()
         streams = {}
         for topic, count in counts.items():

@@ -67,7 +67,7 @@ class ConnectorConfig:
         values = parse_settings(config, SETTINGS, client="ZooKeeper consumer")
         for key in ("zookeeper.connect", "group.id"):
             if values[key] is None:
-                raise ConfigError(f"{key} is missing; a group that meets in ZooKeeper needs it")
+                raise ConfigError(f"{key} is missing; a consumer group in ZooKeeper needs it")
         if problem := group_problem(values["group.id"]):
             raise ConfigError(f"group.id: {problem}")
         ConnectString.parse(values["zookeeper.connect"])

@@ -470,8 +470,8 @@ class ZooKeeperGroupMember:
 
     def _refused(self, tp: TopicPartition) -> CommitRefusedError:
         return CommitRefusedError(
-            f"group '{self._group}': {tp} is not this consumer's any more; what was read of it "
-            "since the last commit is read again by its next owner"
+            f"group '{self._group}': {tp} is owned by another consumer now; the records read from "
+            "it since the last commit are read again by that consumer"
         )
 
 

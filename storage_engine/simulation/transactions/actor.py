@@ -13,12 +13,12 @@ from storage_engine.core.ports import TransportError
 from storage_engine.protocol.apis import add_partitions_to_txn
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT, read_header
-from storage_engine.simulation.requests import make_batch, produce_request
+from storage_engine.simulation.clients.workload import BROKER_TIMEOUT_MS, MAX_RECORDS
+from storage_engine.simulation.clients.workload import check_acknowledged as check_written
 from storage_engine.simulation.transactions.asker import TRANSACTION_KEY, Asker, Way, World
 from storage_engine.simulation.transactions.ledger import ObservedTransaction
 from storage_engine.simulation.transactions.state_log import state_partition_of
-from storage_engine.simulation.workload import BROKER_TIMEOUT_MS, MAX_RECORDS
-from storage_engine.simulation.workload import check_acknowledged as check_written
+from storage_engine.simulation.world.requests import make_batch, produce_request
 
 MOST_BATCHES = 2
 """Of a transaction in one partition."""

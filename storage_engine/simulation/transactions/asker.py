@@ -13,13 +13,13 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.protocol.apis import find_coordinator
-from storage_engine.simulation.checkers import Checker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.trace import Trace
+from storage_engine.simulation.checks.checkers import Checker
+from storage_engine.simulation.checks.trace import Trace
+from storage_engine.simulation.clients.workload import WorkloadClient
 from storage_engine.simulation.transactions.group_ledger import GroupLedger
 from storage_engine.simulation.transactions.ledger import TransactionLedger, Word
 from storage_engine.simulation.transactions.state_log import CommittedDecisions
-from storage_engine.simulation.workload import WorkloadClient
+from storage_engine.simulation.world.cluster import SimulatedCluster
 
 GROUP_KEY = 0
 TRANSACTION_KEY = 1

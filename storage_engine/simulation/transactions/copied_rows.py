@@ -9,7 +9,7 @@ the power of all its replicas. Source: R-SPARK3.
 from collections.abc import Callable, Iterable
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.ledger import InvariantViolation
+from storage_engine.simulation.checks.ledger import InvariantViolation
 from storage_engine.simulation.transactions.ledger import MicroBatch, ObservedTransaction
 
 SOURCES = (TopicPartition("source", 0), TopicPartition("source", 1))

@@ -15,8 +15,8 @@ from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
 from storage_engine.protocol.state.group_batches import LOG
 from storage_engine.protocol.state.group_records import decode_key, decode_record
 from storage_engine.protocol.state.state_batches import iter_raw
-from storage_engine.simulation.copies import BatchNote
-from storage_engine.simulation.ledger import InvariantViolation, PartitionRecord
+from storage_engine.simulation.checks.copies import BatchNote
+from storage_engine.simulation.checks.ledger import InvariantViolation, PartitionRecord
 from storage_engine.simulation.transactions.ledger import ObservedTransaction
 
 GROUP = "group"

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.single_use import is_single_use
 from storage_engine.protocol.records.record_batch import read_header
-from storage_engine.simulation.copies import BatchNote
-from storage_engine.simulation.ledger import InvariantViolation, PartitionRecord
+from storage_engine.simulation.checks.copies import BatchNote
+from storage_engine.simulation.checks.ledger import InvariantViolation, PartitionRecord
 
 Key = tuple[int, int, int, int]
 """Producer id, epoch, first sequence and checksum of a batch: no two batches of a run share it."""

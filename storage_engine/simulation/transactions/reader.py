@@ -16,12 +16,12 @@ from storage_engine.core.ports import TransportError
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.simulation.checkers import Checker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.ledger import InvariantViolation
-from storage_engine.simulation.requests import fetch_request
+from storage_engine.simulation.checks.checkers import Checker
+from storage_engine.simulation.checks.ledger import InvariantViolation
+from storage_engine.simulation.clients.workload import FETCH_VERSION, WorkloadClient
 from storage_engine.simulation.transactions.ledger import TransactionLedger
-from storage_engine.simulation.workload import FETCH_VERSION, WorkloadClient
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.requests import fetch_request
 
 BEGINS_ANEW = 0.03
 PAUSE_MS = 300

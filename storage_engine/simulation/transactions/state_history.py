@@ -13,10 +13,10 @@ from typing import Any
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.simulation.checkers import Checker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.copies import BatchNote
-from storage_engine.simulation.ledger import InvariantViolation
+from storage_engine.simulation.checks.checkers import Checker
+from storage_engine.simulation.checks.copies import BatchNote
+from storage_engine.simulation.checks.ledger import InvariantViolation
+from storage_engine.simulation.world.cluster import SimulatedCluster
 
 READ_BYTES = 1 << 20
 CODECS = {

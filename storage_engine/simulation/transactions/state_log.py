@@ -21,8 +21,8 @@ from storage_engine.core.transactions.transaction_state import (
 from storage_engine.protocol.state.state_batches import iter_raw
 from storage_engine.protocol.state.transaction_batches import LOG
 from storage_engine.protocol.state.transaction_records import decode_key, decode_record
-from storage_engine.simulation.checkers import Checker
-from storage_engine.simulation.ledger import InvariantViolation
+from storage_engine.simulation.checks.checkers import Checker
+from storage_engine.simulation.checks.ledger import InvariantViolation
 
 PARTITIONS = 2
 """transaction.state.log.num.partitions."""

@@ -15,11 +15,11 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.ports import TransportError
 from storage_engine.protocol.apis import incremental_alter_configs
-from storage_engine.simulation.checkers import Checker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.copies import BatchNote
-from storage_engine.simulation.faults import Profile
-from storage_engine.simulation.trace import Trace
+from storage_engine.simulation.checks.checkers import Checker
+from storage_engine.simulation.checks.copies import BatchNote
+from storage_engine.simulation.checks.trace import Trace
+from storage_engine.simulation.clients.workload import WorkloadClient
+from storage_engine.simulation.faults.faults import Profile
 from storage_engine.simulation.transactions.asker import RETRY_MS
 from storage_engine.simulation.transactions.copied_rows import CopiedRows
 from storage_engine.simulation.transactions.drivers import Query
@@ -35,7 +35,7 @@ from storage_engine.simulation.transactions.state_log import (
     CommittedDecisions,
     state_partition_of,
 )
-from storage_engine.simulation.workload import WorkloadClient
+from storage_engine.simulation.world.cluster import SimulatedCluster
 
 STATE_PARTITIONS = [
     *(TopicPartition(TRANSACTION_STATE_TOPIC, p) for p in range(PARTITIONS)),

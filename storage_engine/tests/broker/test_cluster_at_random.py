@@ -8,8 +8,8 @@ import pytest
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import SessionState, TransportError
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
+from storage_engine.simulation.world.cluster import SimulatedCluster
 
 PARTITIONS = [TopicPartition("t", p) for p in range(3)]
 

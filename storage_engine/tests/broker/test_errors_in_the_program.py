@@ -20,9 +20,9 @@ from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transactions.transaction_events import CheckTimeouts, InitProducer
 from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.protocol.apis import add_partitions_to_txn, init_producer_id, write_txn_markers
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.network import SimulatedTransport
-from storage_engine.simulation.transactional_client import SimulatedProducer
+from storage_engine.simulation.clients.transactional_client import SimulatedProducer
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.network import SimulatedTransport
 from storage_engine.tests.broker.transactions.test_transactions import settle
 
 A = TopicPartition("a", 0)

@@ -21,7 +21,7 @@ from storage_engine.net.server import Server
 from storage_engine.protocol.apis import metadata, produce
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.produce_run import ProducePattern
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.log.support import make_batch, read_all
 from storage_engine.tests.sampling import examples
 
@@ -255,7 +255,7 @@ def test_runs_are_answered_and_stored_like_single_requests(data, cuts):
 @pytest.mark.parametrize("payloads", [[40], [40, 41, 90]])
 def test_good_requests_in_a_row_are_appended_in_columns(cluster, version, payloads, monkeypatch):
     columns = []
-    ways_in = cluster[1].parts.replicas.prepared_appends
+    ways_in = cluster[1].parts.replicas.producer_appends
     original = ways_in.append_columns
 
     def counted(tp, batches, *, acks):

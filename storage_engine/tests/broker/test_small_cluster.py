@@ -10,8 +10,8 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import controlled_shutdown, describe_cluster, metadata
 from storage_engine.protocol.apis.describe_cluster import DescribeClusterRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
-from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import ControllerEpochZNode
 
 TP = TopicPartition("t", 0)
@@ -113,7 +113,7 @@ def test_a_broker_that_has_just_started_names_the_cluster_once_it_knows_it(
     topic[restarted].kill(session_ends_at_once=True)
     topic[restarted].start()
     topic.loop.run_until(lambda: topic[restarted].serving)
-    assert not topic[restarted].metadata.told
+    assert not topic[restarted].metadata.is_initialized
     response = topic.answer(topic.ask(restarted, api, 0, request_type()))
     assert sorted(b.broker_id for b in response.brokers) == [1, 2, 3]
 

@@ -21,10 +21,10 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.replication.partition import LagCheck, LeaderPartition
 from storage_engine.log.dirs.log_dirs import LogDirs
 from storage_engine.protocol.apis import create_topics
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.network import SimulatedTransport
-from storage_engine.simulation.requests import create_topic_request
-from storage_engine.simulation.zookeeper_session import SimulatedSession
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.network import SimulatedTransport
+from storage_engine.simulation.world.requests import create_topic_request
+from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.tests.broker.settings.settings_requests import SET, TOPIC, send_alter
 from storage_engine.zookeeper.call_window import CallWindow, PendingCall
 from storage_engine.zookeeper.znodes import ControllerEpochZNode

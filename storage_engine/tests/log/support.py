@@ -22,7 +22,7 @@ from storage_engine.protocol.records.record_batch import (
     BatchHeader,
     iter_headers,
 )
-from storage_engine.simulation.requests import make_batch as make_batch
+from storage_engine.simulation.world.requests import make_batch as make_batch
 
 TP = TopicPartition("topic", 0)
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_delay_ms=0)

@@ -40,5 +40,10 @@ def test_documents_are_short(figures):
     assert long == {}
 
 
+def test_folders_can_be_taken_in_at_a_glance(figures):
+    """But for the one with a file for each API."""
+    assert set(figures["folders above 22 entries"]) <= {"storage_engine/protocol/apis"}
+
+
 def test_functions_are_short(figures):
     assert figures["functions above 60 lines"] == {}

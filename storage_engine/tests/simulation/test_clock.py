@@ -1,6 +1,6 @@
 """The simulated loop of a process: what befalls it, and in which order it then goes on."""
 
-from storage_engine.simulation.clock import ProcessLoop, SimulatedLoop
+from storage_engine.simulation.world.clock import ProcessLoop, SimulatedLoop
 
 
 def test_what_arrives_as_a_process_goes_on_comes_after_what_it_has_missed():

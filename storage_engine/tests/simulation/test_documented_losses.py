@@ -8,9 +8,9 @@ import pytest
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, iter_headers
-from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
 
 TP = TopicPartition("t", 0)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
-from storage_engine.simulation.checkers import Checker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.simulation.trace import Trace
+from storage_engine.simulation.checks.checkers import Checker
+from storage_engine.simulation.checks.trace import Trace
+from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
 TP = TopicPartition("t", 0)

@@ -6,9 +6,9 @@ import pytest
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import create_topics
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.simulation.requests import create_topic_request
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
+from storage_engine.simulation.world.requests import create_topic_request
 from storage_engine.zookeeper.znodes import TopicZNode
 
 TP = TopicPartition("t", 0)

@@ -1,6 +1,6 @@
 """Faults follow from the seed, as data."""
 
-from storage_engine.simulation.faults import (
+from storage_engine.simulation.faults.faults import (
     OF_TRANSACTIONS,
     FaultKind,
     marker_faults_of,

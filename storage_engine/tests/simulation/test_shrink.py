@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.simulation.shrink import MOST_RUNS, shrink
+from storage_engine.simulation.faults.shrink import MOST_RUNS, shrink
 
 
 @given(st.integers(1, 40), st.sets(st.integers(0, 39), max_size=5))

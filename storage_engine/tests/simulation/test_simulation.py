@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.simulation.faults import OF_TRANSACTIONS, FaultKind
+from storage_engine.simulation.faults.faults import OF_TRANSACTIONS, FaultKind
 from storage_engine.simulation.run import run_seed
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.commands.simulate import DEFAULT_SECONDS

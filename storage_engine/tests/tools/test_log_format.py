@@ -9,8 +9,8 @@ import pytest
 
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.requests import make_batch
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.requests import make_batch
 from storage_engine.tools.cli import main
 from storage_engine.tools.commands.broker import set_up_logging
 from storage_engine.tools.inspection.state_change_log import (

@@ -1,4 +1,4 @@
-"""Measure a part of Headrace, each figure beside a ceiling from the same run, or its goal.
+"""Run a benchmark: it prints each figure beside a ceiling measured in the same run, or its goal.
 
 The benchmarks are in the folder benchmarks/ of the repository, and not installed with Headrace.
 
@@ -44,9 +44,9 @@ NAMES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench`: each benchmark has its own, read by `run`."""
-    parser.add_argument("benchmark", choices=NAMES, help="what to measure")
+    parser.add_argument("benchmark", choices=NAMES, help="name of the benchmark")
     parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, help="arguments of the benchmark, such as --help"
+        "arguments", nargs=argparse.REMAINDER, help="arguments for the benchmark, such as --help"
     )
 
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if importlib.util.find_spec("benchmarks") is None:
         raise UsageError(
             "the benchmarks are not installed with Headrace: run this command in a clone of its "
-            "repository, where they are in the folder benchmarks/"
+            "repository, where they are in the directory benchmarks/"
         )
     module = importlib.import_module(f"benchmarks.{args.benchmark.replace('-', '_')}")
     parser = argparse.ArgumentParser(

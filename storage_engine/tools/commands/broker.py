@@ -1,8 +1,9 @@
-"""Run one broker in the foreground, for production. SIGTERM or Ctrl-C is a controlled shutdown.
+"""Run one broker in the foreground, as in production. SIGTERM and Ctrl-C shut it down cleanly.
 
-Logs go to stderr, or with --log-file to a file that rotates. Changes of leadership go to
-state-change.log: beside the --log-file, else in the first folder of log.dirs; 'headrace
-merge-state-log' reads it. SIGUSR1 writes the stack of every thread to stderr.
+The broker logs to stderr, or with --log-file to a file that rotates. It writes changes of leaders
+and in-sync replicas to state-change.log, beside the --log-file or else in the first directory of
+log.dirs; 'headrace merge-state-log' reads these files. SIGUSR1 makes the broker write the stack of
+every thread to stderr.
 
 examples:
   headrace broker conf/server.properties
@@ -40,30 +41,32 @@ log = logging.getLogger(__name__)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace broker`."""
-    parser.add_argument("config", type=Path, metavar="CONFIG", help="the broker's .properties file")
+    parser.add_argument(
+        "config", type=Path, metavar="CONFIG", help="the broker's server.properties"
+    )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting that overrides the file; repeatable",
+        help="setting that overrides the one in CONFIG; repeatable",
     )
     parser.add_argument(
-        "--log-file", type=Path, metavar="FILE", help="log there instead of to stderr"
+        "--log-file", type=Path, metavar="FILE", help="log to this file (default: to stderr)"
     )
     parser.add_argument(
         "--log-file-bytes",
         type=positive_integer,
         default=LOG_FILE_BYTES,
         metavar="N",
-        help=f"start a new log file at this size, keep {LOG_FILE_COUNT} old ones "
+        help=f"start a new log file when it has N bytes, and keep {LOG_FILE_COUNT} old ones "
         f"(default {LOG_FILE_BYTES})",
     )
     parser.add_argument(
         "--log-level",
         choices=_LEVELS,
         default="info",
-        help="the least severe messages that are logged (default: info)",
+        help="log messages of this severity and above (default: info)",
     )
 
 

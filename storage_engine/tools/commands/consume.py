@@ -1,8 +1,9 @@
-"""Print the records of a topic to stdout, and go on with new ones until Ctrl-C.
+"""Print the records of a topic to stdout, and wait for new ones until Ctrl-C.
 
-Without --json a line per record: its value as it is, a null value as an empty line. With --json a
-document per line: topic, partition, offset, timestamp (milliseconds), key, value, headers; bytes
-that are no text in UTF-8 are null there, and in base64 under key_base64 or value_base64.
+Without --json, each record is a line with its value; a null value is an empty line. With --json,
+each record is a line with a JSON document: topic, partition, offset, timestamp (milliseconds since
+1970), key, value and headers. A key or value that is not UTF-8 is null there, and its bytes are in
+base64 under key_base64 or value_base64.
 
 examples:
   headrace consume flights --bootstrap-server 127.0.0.1:9092 --max 10
@@ -51,23 +52,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="start",
         default="earliest",
         metavar="earliest|latest|OFFSET",
-        help="where to begin (default: earliest); an OFFSET needs --partition, unless there is "
-        "but one",
+        help="where to begin (default: earliest); an OFFSET needs --partition when the topic has "
+        "more than one partition",
     )
     parser.add_argument(
-        "--partition", type=natural_number, metavar="P", help="read that partition alone"
+        "--partition",
+        type=natural_number,
+        metavar="P",
+        help="read only this partition (default: all)",
     )
-    parser.add_argument("--max", type=positive_integer, metavar="N", help="end after N records")
+    parser.add_argument("--max", type=positive_integer, metavar="N", help="stop after N records")
     parser.add_argument(
         "--exit-at-end",
         action="store_true",
-        help="end at the present end of the log, instead of waiting for more",
+        help="stop at the offset that was the log's end when the command began, instead of waiting "
+        "for new records",
     )
     parser.add_argument(
         "--timeout-ms",
         type=positive_integer,
         metavar="MS",
-        help="end when no record has come for that long",
+        help="stop when no record has arrived for this many milliseconds (default: never)",
     )
     parser.add_argument(
         "--isolation",
@@ -78,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print one JSON document per record")
-    shape.add_argument("--key-separator", metavar="S", help="print key, S and value")
+    shape.add_argument("--key-separator", metavar="S", help="print the key and S before each value")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
-"""Stop the brokers and the embedded ZooKeeper of a folder; the data stays.
+"""Stop the brokers and the embedded ZooKeeper of a local cluster; the data is kept.
 
-Each broker shuts down in a controlled way, one after the other, ZooKeeper last. What is left after
---timeout seconds is killed. Also right when some of them have died, and when nothing runs.
+The brokers shut down cleanly, one after the other, and ZooKeeper last. Processes that still run
+after --timeout seconds are killed. It is no error when some of them, or all, do not run.
 
 example:
   headrace down --dir ./cluster
@@ -18,7 +18,7 @@ from storage_engine.tools.table import write_line
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace down`."""
     add_directory(parser)
-    add_timeout(parser, STOP_TIMEOUT_S, "kill what is left after that long")
+    add_timeout(parser, STOP_TIMEOUT_S, "kill the processes that still run after this many seconds")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,10 +1,10 @@
-"""Show the batches of segment files (.log), the entries of their indexes (.index, .timeindex,
-.txnindex) and producers (.snapshot), and check them.
+"""Print and check segment files: the record batches of .log files, the entries of .index,
+.timeindex and .txnindex files, and the producers of .snapshot files.
 
-Every batch is checked for its size, CRC and offsets; an index is compared with the .log file beside
-it. With --verify-index only the indexes are checked, those beside a .log too, and only entries that
-are wrong are shown. Exit status 1 when something is wrong. A broker may be running on the files:
-its last batch may then look cut off for a moment.
+Size, CRC and offsets of every batch are checked, and an index is compared with the .log file beside
+it. With --verify-index only indexes are checked, those of a given .log file included, and only
+wrong entries are printed. The exit status is 1 when something is wrong. The broker may be running
+meanwhile; a batch that it is just writing can then look cut off.
 
 examples:
   headrace dump-log cluster/broker-1/data/flights-0/00000000000000000000.log
@@ -50,12 +50,18 @@ _PRODUCER_LINE = "{:>12}  {:>6}  {:>11}  {:>10}  {:>12}  {:>12}"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace dump-log`."""
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of segments")
-    parser.add_argument("--deep", action="store_true", help="show the records of each batch too")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="file of a segment: .log, .index, .timeindex, .txnindex or .snapshot",
+    )
+    parser.add_argument("--deep", action="store_true", help="print the records of each batch too")
     parser.add_argument(
         "--verify-index",
         action="store_true",
-        help="compare the indexes with their .log, and show what is wrong",
+        help="only compare the indexes with their .log files, and print the wrong entries",
     )
     add_json(parser)
 

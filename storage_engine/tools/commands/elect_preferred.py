@@ -1,6 +1,7 @@
-"""Elect the preferred replica of partitions: the first of their replicas, if it is in sync.
+"""Make the preferred replica of each partition its leader, when it is in sync. The preferred
+replica is the first in the partition's list of replicas.
 
-Without --json-file all partitions are meant; the file names some:
+--json-file limits the election to the partitions that a file names:
 
   {"partitions": [{"topic": "flights", "partition": 0}]}
 
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json-file",
         type=Path,
         metavar="FILE",
-        help="a file that names the partitions (default: all)",
+        help="JSON file with the partitions (default: all partitions of the cluster)",
     )
     add_json(parser)
 
@@ -45,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     failed = [str(tp) for tp, code in sorted(outcomes.items()) if code not in _FINE]
     if failed:
         raise CommandError(
-            f"not led by their preferred replica: {', '.join(failed)}; it must live and be in sync"
+            "these partitions are not led by their preferred replica, which must be alive and in "
+            f"sync: {', '.join(failed)}"
         )
     return 0
 

@@ -1,10 +1,10 @@
-"""Copy what topics hold now into Parquet files, in a folder of its own.
+"""Copy the present records of topics into Parquet files, in a directory of their own.
 
-The partitions are read in splits, a file each, with the columns topic, partition, offset,
-timestamp, timestampType, key, value and headers. What is exported is settled when an export begins.
-One that was killed, or has failed, goes on when the same is asked for again: files that are there
-are kept, and the one that was being written is written anew. So in the end every record is there
-once. Records of aborted transactions are left out.
+The files have the columns topic, partition, offset, timestamp, timestampType, key, value and
+headers. The range of offsets to export is fixed when the export begins. To continue an export that
+was killed or has failed, repeat the command: finished files are kept and an unfinished file is
+written again, so that the export holds each record once. Records of aborted transactions are left
+out.
 
 examples:
   headrace export orders --bootstrap-server 127.0.0.1:9092 --dir ./orders
@@ -50,35 +50,36 @@ class ExportOutcome:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace export`."""
-    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="existing topics")
+    parser.add_argument("topics", nargs="+", metavar="TOPIC", help="topic to export")
     add_bootstrap_server(parser)
     parser.add_argument(
         "--dir",
         required=True,
         type=Path,
         metavar="DIR",
-        help="a folder that is empty or not there yet, or has this export",
+        help="directory for the files; it must be empty, not exist yet, or hold this same export",
     )
     parser.add_argument(
         "--since",
         type=time_ms,
         metavar="TIME",
-        help="begin each partition at the first record that is not older (default: the oldest): "
-        f"{TIME_HELP}",
+        help="begin each partition at its first record of that time or later (default: its oldest "
+        f"record); {TIME_HELP}",
     )
     parser.add_argument(
         "--until",
         type=time_ms,
         metavar="TIME",
-        help="end before the first record that is not older (default: after the newest)",
+        help="end each partition before its first record of that time or later (default: after its "
+        "newest record)",
     )
     parser.add_argument(
         "--split-offsets",
         type=positive_integer,
         default=SPLIT_OFFSETS,
         metavar="N",
-        help=f"offsets of a file at most (default {SPLIT_OFFSETS}); of no effect on an export that "
-        "was begun",
+        help=f"the most offsets in one file (default {SPLIT_OFFSETS}); ignored when an export is "
+        "continued",
     )
     parser.add_argument(
         "--isolation",

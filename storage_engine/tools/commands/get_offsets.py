@@ -1,4 +1,4 @@
-"""Show the offsets of topics: where their partitions begin, end, or were at a time.
+"""Show the earliest or latest offset of each partition of topics, or the offset at a time.
 
 examples:
   headrace get-offsets --bootstrap-server 127.0.0.1:9092 --topic orders
@@ -23,15 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="TOPIC",
-        help="an existing topic; repeatable",
+        help="topic to show; repeatable",
     )
     parser.add_argument(
         "--time",
         default="latest",
         type=_at,
         metavar="earliest|latest|TIME",
-        help="show the offsets there (default: latest); TIME: of the first record at or after it, "
-        + TIME_HELP,
+        help="which offset to show: the earliest, the latest, or that of the first record at TIME "
+        f"or later (default: latest). {TIME_HELP}",
     )
     add_json(parser)
 

@@ -1,10 +1,10 @@
-"""Administer consumer groups: show their members and how far they have read, and reset that.
+"""List consumer groups, show their members, offsets and lag, reset their offsets, delete them.
 
 actions:
-  list                 the groups of the cluster
-  describe GROUP       members, offsets and lag
-  reset-offsets GROUP  let a group without members read on from elsewhere
-  delete GROUP         forget a group without members, and its offsets
+  list                 list the groups of the cluster
+  describe GROUP       show the members of a group, its committed offsets and its lag
+  reset-offsets GROUP  change the committed offsets of a group that has no members
+  delete GROUP         delete a group that has no members, and its committed offsets
 
 examples:
   headrace groups list --bootstrap-server 127.0.0.1:9092
@@ -32,16 +32,26 @@ from storage_engine.tools.table import print_json, print_table, write_line
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace groups`: each action has its own."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = _add(actions, "list", _list, "the groups of the cluster", "list")
+    listing = _add(actions, "list", _list, "list the groups of the cluster", "list")
     add_json(listing)
     describing = _add(
-        actions, "describe", _describe, "members, offsets and lag of a group", "describe billing"
+        actions,
+        "describe",
+        _describe,
+        "show the members of a group, its committed offsets and its lag",
+        "describe billing",
     )
     describing.add_argument("group", metavar="GROUP", help="an existing group")
     add_json(describing)
     _add_reset(actions)
-    deleting = _add(actions, "delete", _delete, "forget a group without members", "delete billing")
-    deleting.add_argument("group", metavar="GROUP", help="an existing group")
+    deleting = _add(
+        actions,
+        "delete",
+        _delete,
+        "delete a group that has no members, and its committed offsets",
+        "delete billing",
+    )
+    deleting.add_argument("group", metavar="GROUP", help="an existing group without members")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,33 +82,41 @@ def _add_reset(actions: Any) -> None:
         actions,
         "reset-offsets",
         _reset,
-        "let a group without members read on from elsewhere",
+        "change the committed offsets of a group that has no members",
         "reset-offsets billing --topic orders --to-earliest",
     )
-    parser.add_argument("group", metavar="GROUP", help="a group without members, or a new one")
+    parser.add_argument(
+        "group", metavar="GROUP", help="a group without members, or the name of a new group"
+    )
     parser.add_argument(
         "--topic",
         action="append",
         default=[],
         metavar="TOPIC",
-        help="all partitions of it; repeatable (default: what the group has offsets of)",
+        help="reset all partitions of this topic; repeatable (default: the partitions that the "
+        "group has committed offsets for)",
     )
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to-earliest", action="store_true", help="read from the oldest record on")
-    where.add_argument("--to-latest", action="store_true", help="read only what comes from now on")
+    where.add_argument("--to-earliest", action="store_true", help="continue at the oldest record")
+    where.add_argument("--to-latest", action="store_true", help="continue after the newest record")
     where.add_argument(
         "--to-time",
         type=time_ms,
         metavar="TIME",
-        help=f"the first record at or after it: {TIME_HELP}",
+        help=f"continue at the first record of that time or later; {TIME_HELP}",
     )
     where.add_argument(
-        "--to-offset", type=natural_number, metavar="OFFSET", help="read from that offset on"
+        "--to-offset", type=natural_number, metavar="OFFSET", help="continue at this offset"
     )
     where.add_argument(
-        "--shift-by", type=int, metavar="N", help="move by so many records, back if negative"
+        "--shift-by",
+        type=int,
+        metavar="N",
+        help="move the offset forward by N, or back when N is negative",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the new offsets without committing them"
+    )
     add_json(parser)
 
 

@@ -1,9 +1,9 @@
-"""Merge the state-change logs of several brokers by time, to see what the whole cluster did.
+"""Merge the state-change logs of several brokers by time, to show what the whole cluster did.
 
-Each broker writes changes of leadership and in-sync replicas to its state-change.log: beside its
---log-file, else in the first folder of log.dirs; 'headrace up' puts it in DIR/broker-<id>. Rotated
-files (state-change.log.1 …) may be given too, in any order. Times are in UTC; brokers whose clocks
-differ are merged by what their clocks said.
+Each broker writes changes of leaders and in-sync replicas to its state-change.log: beside its
+--log-file, or else in the first directory of log.dirs; for 'headrace up' it is in DIR/broker-<id>.
+Rotated files (state-change.log.1 …) may be given too, in any order. Times are in UTC, and each
+broker's times are taken from its own clock.
 
 examples:
   headrace merge-state-log cluster/broker-*/state-change.log*
@@ -26,17 +26,17 @@ from storage_engine.tools.table import write_line
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace merge-state-log`."""
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="state-change logs")
-    parser.add_argument("--topic", metavar="TOPIC", help="show changes of that topic alone")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="state-change log")
+    parser.add_argument("--topic", metavar="TOPIC", help="show only changes of this topic")
     parser.add_argument(
         "--partitions",
         type=_partitions,
         metavar="P[,P…]",
-        help="show changes of partitions with these numbers alone",
+        help="show only changes of the partitions with these numbers",
     )
     for option, name, meaning in (
-        ("--from", "start", "changes from that time on (UTC, ISO 8601)"),
-        ("--to", "end", "changes before that time (UTC, ISO 8601)"),
+        ("--from", "start", "show only changes at that time or later (UTC, ISO 8601)"),
+        ("--to", "end", "show only changes before that time (UTC, ISO 8601)"),
     ):
         parser.add_argument(option, dest=name, type=_moment, metavar="TIME", help=meaning)
     parser.add_argument("--json", action="store_true", help="print one JSON document per change")

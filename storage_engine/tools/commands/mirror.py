@@ -1,17 +1,18 @@
-r"""Copy topics of one or many clusters into another, each record once.
+r"""Copy topics of one or more clusters into another cluster, each record exactly once.
 
 Each record keeps its partition, key, value, headers and timestamp, and its order within the
-partition; offsets are new. Records are committed together with the positions of the mirror: one
-that was killed and is started again under its --name leaves nothing out and copies nothing twice,
-as readers with read_committed see it. Topics are created as they are in the source, and get new
-partitions when they do there. A second mirror of the same name ends the first.
+partition; its offset is new. The mirror commits records and its own position in one transaction.
+When a mirror that was killed is started again with the same --name, readers with read_committed
+find no record missing and none twice. Topics are created with the partitions and settings of the
+source, and get more partitions when the source does. A second mirror of the same name stops the
+first.
 
-With --groups, the offsets of groups are translated and committed in the target, so that their
-members can go on there: never behind a record that they have not read. Groups that have members in
-the target, and offsets that are further on there, are left alone.
+With --groups, the mirror also translates the committed offsets of consumer groups and commits them
+in the target, so that members can continue there. A translated offset never skips a record that the
+group has not read. Groups that have members in the target, and offsets that are further there, are
+not changed.
 
-It runs until it is stopped (Ctrl-C), and reports every few seconds how far it is. LAG counts
-offsets.
+The mirror runs until Ctrl-C, and prints its progress. LAG is counted in offsets.
 
 examples:
   headrace mirror --source east:9092 --target west:9092 --topics 'orders|clicks-.*'
@@ -68,17 +69,20 @@ def _add_clusters(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=source,
         metavar="[NAME=]HOST:PORT",
-        help=f"a cluster to copy from: {BOOTSTRAP_HELP}; repeatable, and then each needs a NAME, "
-        "under which the mirror keeps its position (default: source)",
+        help=f"cluster to copy from: {BOOTSTRAP_HELP}; repeatable, and then each cluster needs a "
+        "NAME, under which the mirror stores its position (default: source)",
     )
     parser.add_argument(
-        "--target", required=True, metavar="HOST:PORT", help="the cluster to copy into, likewise"
+        "--target",
+        required=True,
+        metavar="HOST:PORT",
+        help="cluster to copy into: brokers, in the form that --source has",
     )
     parser.add_argument(
         "--name",
         default=DEFAULT_NAME,
-        help="the name of the mirror, which keeps its positions in the topic __mirror_NAME of the "
-        f"target; only one mirror of a name works at a time (default: {DEFAULT_NAME})",
+        help="name of the mirror; it stores its position in the topic __mirror_NAME of the target, "
+        f"and only one mirror of a name can run at a time (default: {DEFAULT_NAME})",
     )
 
 
@@ -88,24 +92,34 @@ def _add_topics(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=regex,
         metavar="REGEX",
-        help="copy the topics whose whole name matches; new ones are found within seconds",
+        help="copy the topics whose whole name matches; new topics are found within seconds",
     )
-    parser.add_argument("--exclude", type=regex, metavar="REGEX", help="do not copy these topics")
+    parser.add_argument(
+        "--exclude",
+        type=regex,
+        metavar="REGEX",
+        help="do not copy the topics whose whole name matches (default: none)",
+    )
     parser.add_argument(
         "--target-topic",
         default=SAME_NAME,
         metavar="FORMAT",
-        help="make the names in the target of {topic} and {source} (default: {topic})",
+        help="name of a topic in the target; {topic} stands for its name in the source and "
+        "{source} for the NAME of the source (default: {topic})",
     )
     parser.add_argument(
-        "--groups", type=regex, metavar="REGEX", help="translate the offsets of these groups"
+        "--groups",
+        type=regex,
+        metavar="REGEX",
+        help="translate the committed offsets of the groups whose whole name matches (default: "
+        "none)",
     )
     parser.add_argument(
         "--replication-factor",
         type=positive_integer,
         default=BROKER_DEFAULT,
         metavar="N",
-        help="create topics with so many replicas (default: the target's "
+        help="number of replicas of the topics that the mirror creates (default: the target's "
         "default.replication.factor)",
     )
 
@@ -116,20 +130,20 @@ def _add_ways_of_running(parser: argparse.ArgumentParser) -> None:
         type=positive_seconds,
         default=1.0,
         metavar="SECONDS",
-        help="commit, so that records become visible in the target, after so long (default 1, at "
-        f"most {_MOST_S})",
+        help="commit this often; records become visible to read_committed readers when they are "
+        f"committed (default 1, at most {_MOST_S})",
     )
     parser.add_argument(
         "--exit-at-end",
         action="store_true",
-        help="end when all that is in the sources now is copied, instead of waiting for more",
+        help="stop when all records that the sources held at the start are copied",
     )
     parser.add_argument(
         "--interval",
         type=positive_seconds,
         default=5.0,
         metavar="SECONDS",
-        help="report, and look at the groups, after so long (default 5)",
+        help="print progress, and translate the offsets of groups, this often (default 5)",
     )
 
 
@@ -146,16 +160,18 @@ def regex(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise argparse.ArgumentTypeError(f"'{text}' is no regular expression: {error}") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a regular expression: {error}") from None
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace mirror`."""
     sources = dict(args.source)
     if len(sources) < len(args.source):
-        raise UsageError("two sources have one name: give each its own, as NAME=HOST:PORT")
+        raise UsageError("two sources have the same name; give each its own, as NAME=HOST:PORT")
     if args.commit_interval > _MOST_S:
-        raise UsageError(f"--commit-interval is {args.commit_interval:g}, at most {_MOST_S} s")
+        raise UsageError(
+            f"--commit-interval is {args.commit_interval:g}; it must be at most {_MOST_S} s"
+        )
     config = MirrorConfig(
         name=args.name,
         selection=TopicSelection(

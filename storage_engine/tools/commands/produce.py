@@ -1,8 +1,8 @@
 """Write lines from stdin to a topic, one record per line, and wait until all are acknowledged.
 
-With --key-separator the text before its first occurrence is the key: lines of one key keep their
-order and go to one partition, the one where other Kafka clients send that key. Lines without keys
-are spread over the partitions.
+With --key-separator, the text of a line before the first separator is the record's key. Records of
+the same key go to the same partition, in order; the partition is the one that Kafka's Java clients
+choose. Records without keys are spread over the partitions.
 
 examples:
   echo hello | headrace produce greetings --bootstrap-server 127.0.0.1:9092
@@ -48,27 +48,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC", help="an existing topic")
     add_bootstrap_server(parser)
     parser.add_argument(
-        "--key-separator", metavar="S", help="the text between key and value of a line"
+        "--key-separator",
+        metavar="S",
+        help="text between the key and the value of a line (default: lines have no key)",
     )
     parser.add_argument(
         "--acks",
         choices=list(_ACKS),
         default="all",
-        help="who must have a record: all in-sync replicas, the leader (1), nobody (0); "
-        "default: all",
+        help="when a record counts as written: once all in-sync replicas have it (all or -1), once "
+        "the leader has it (1), or once it is sent (0) (default: all)",
     )
     parser.add_argument(
         "--compression",
         choices=("none", "gzip", "snappy", "lz4", "zstd"),
         default="none",
-        help="codec of the batches (default: none)",
+        help="how record batches are compressed (default: none)",
     )
     parser.add_argument(
         "--delivery-timeout-ms",
         type=positive_integer,
         default=DELIVERY_TIMEOUT_MS,
         metavar="MS",
-        help="give up a record that is not acknowledged after so long (default "
+        help="fail when a record is not acknowledged after this many milliseconds (default "
         f"{DELIVERY_TIMEOUT_MS})",
     )
 

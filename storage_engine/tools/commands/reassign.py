@@ -1,17 +1,18 @@
-"""Move partitions to other brokers, or give them more or fewer replicas.
+"""Move partitions to other brokers or log directories, or change their number of replicas.
 
 actions:
-  generate  propose a plan that spreads topics over brokers; nothing is changed
-  execute   carry out a plan; it goes on after the command has ended
-  verify    tell how far a plan is; takes the throttle away when all is done
-  cancel    take back what of a plan is not done
+  generate  print a plan that spreads topics over brokers; nothing is changed
+  execute   start the reassignments of a plan and return; the brokers carry them out
+  verify    show how far the reassignments of a plan are; remove the throttle when all have ended
+  cancel    cancel the reassignments of a plan that are still in progress
 
-A plan is JSON, written by 'generate' or by hand; the first replica is the preferred leader:
+A plan is a JSON file, written by 'generate' or by hand. The first replica of a partition is its
+preferred leader:
 
   {"version": 1, "partitions": [{"topic": "flights", "partition": 0, "replicas": [4, 5, 6]}]}
 
-With "log_dirs": ["/disk2", "any", "any"] beside the replicas it says in which data folder of its
-broker each of them is to lie; replicas that are there already move while they serve.
+"log_dirs": ["/disk2", "any", "any"] beside "replicas" names the log directory for each replica, in
+the same order. A replica that its broker already has is moved to that directory while it serves.
 
 examples:
   headrace reassign generate --bootstrap-server 127.0.0.1:9092 \\
@@ -57,30 +58,59 @@ from storage_engine.tools.table import print_json, print_table, write_line
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace reassign`: each action has its own."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    generate = _add(actions, "generate", _generate, "propose a plan; nothing is changed")
+    generate = _add(
+        actions,
+        "generate",
+        _generate,
+        "print a plan that spreads topics over brokers; nothing is changed",
+    )
     generate.add_argument(
         "--topics-to-move-json-file",
         required=True,
         type=Path,
         metavar="FILE",
-        help='{"topics": [{"topic": "flights"}], "version": 1}',
+        help="JSON file that names the topics to spread: "
+        '{"topics": [{"topic": "flights"}], "version": 1}',
     )
     generate.add_argument(
-        "--broker-list", required=True, metavar="IDS", help="brokers to spread over, like 4,5,6"
+        "--broker-list",
+        required=True,
+        metavar="IDS",
+        help="ids of the brokers that get the replicas, such as 4,5,6",
     )
-    execute = _add(actions, "execute", _execute, "carry out a plan")
+    execute = _add(
+        actions,
+        "execute",
+        _execute,
+        "start the reassignments of a plan; the brokers carry them out after the command returns",
+    )
     execute.add_argument(
         "--throttle",
         type=positive_integer,
         metavar="BYTES",
-        help="the most that each broker sends and takes per second for replicas that are not in "
-        "sync yet; 'verify' takes it away in the end",
+        help="limit the replication traffic of the reassignment to BYTES per second, for each "
+        "broker that sends and each that receives (default: no limit); 'verify' removes the limit "
+        "when all reassignments have ended",
     )
-    verify = _add(actions, "verify", _verify, "tell how far a plan is")
-    cancel = _add(actions, "cancel", _cancel, "take back what of a plan is not done")
+    verify = _add(
+        actions,
+        "verify",
+        _verify,
+        "show how far the reassignments of a plan are; remove the throttle when all have ended",
+    )
+    cancel = _add(
+        actions,
+        "cancel",
+        _cancel,
+        "cancel the reassignments of a plan that are still in progress",
+    )
     for action in (execute, verify, cancel):
         action.add_argument(
-            "--reassignment-json-file", required=True, type=Path, metavar="FILE", help="the plan"
+            "--reassignment-json-file",
+            required=True,
+            type=Path,
+            metavar="FILE",
+            help="JSON file with the plan",
         )
 
 
@@ -95,7 +125,7 @@ def _add(actions: Any, name: str, act: Any, summary: str) -> argparse.ArgumentPa
     parser: argparse.ArgumentParser = actions.add_parser(
         name,
         help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}. Examples: headrace reassign --help",
+        description=f"{summary[0].upper()}{summary[1:]}. 'headrace reassign --help' has examples.",
         allow_abbrev=False,
     )
     add_bootstrap_server(parser)
@@ -122,10 +152,10 @@ def _generate(cluster: Cluster, args: argparse.Namespace) -> None:
     if args.json:
         print_json({"current": plan_document(current), "proposed": plan_document(proposed)})
         return
-    write_line("current assignment (keep it, to be able to go back)")
+    write_line("current assignment (keep it: executing it undoes the plan)")
     write_line(plan_text(current))
     write_line("")
-    write_line("proposed assignment (put it into a file for 'execute')")
+    write_line("proposed assignment (write it to a file for 'execute')")
     write_line(plan_text(proposed))
 
 
@@ -140,8 +170,8 @@ def _current(view: ClusterMetadata, topics: Iterable[str]) -> Plan:
 
 
 def propose(current: Plan, racks: Mapping[BrokerId, str | None]) -> Plan:
-    """Each topic with as many replicas as it has, spread over the brokers of `racks`.
-    KafkaError when these are too few."""
+    """Spread the topics of `current` over the brokers of `racks`; each topic keeps its replication
+    factor. Raises KafkaError when the brokers are too few for it."""
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
     preferred = dict.fromkeys(racks, 0)
     for topic in sorted({tp.topic for tp in current}):
@@ -174,7 +204,7 @@ def _execute(cluster: Cluster, args: argparse.Namespace) -> None:
     failures = alter_reassignments(cluster, plan)
     before = {tp: current[tp] for tp in plan if tp in current}
     if not args.json:
-        write_line("assignment before (keep it, to be able to go back)")
+        write_line("assignment before (keep it: executing it undoes the plan)")
         write_line(plan_text(before))
     rows = [(tp, "refused" if tp in failures else "started") for tp in sorted(plan)]
     _report(rows, as_json=args.json)
@@ -250,13 +280,16 @@ def _verify(cluster: Cluster, args: argparse.Namespace) -> None:
         take_throttle_away(cluster, topics, of_brokers=not ongoing.keys() - plan.keys())
     failed = [str(tp) for tp, (state, _detail) in states.items() if state == FAILED]
     if failed:
-        raise CommandError(f"not as planned, and not on the way: {', '.join(failed)}")
+        raise CommandError(
+            f"these partitions are not as planned, and no reassignment of them is in progress: "
+            f"{', '.join(failed)}"
+        )
 
 
 def progress(
     tp: TopicPartition, target: tuple[int, ...], view: ClusterMetadata, ongoing: Ongoing | None
 ) -> tuple[str, str]:
-    """State, and what is missing."""
+    """State of a partition's reassignment, and a text with what it waits for."""
     topic = view.topics.get(tp.topic)
     partition = topic.partitions.get(tp.partition) if topic is not None else None
     if partition is None:

@@ -1,10 +1,10 @@
-"""Send dead letters back to the topics they came from, each once.
+"""Send dead letters back to the topics they came from, each exactly once.
 
 A dead letter is a record that a pipeline has rejected: connector.with_dead_letters writes it, with
-the reason and its origin in headers. It goes back with its key, value and headers, to the partition
-it came from. How far a topic is done is kept by the brokers and moves with what is sent, so that a
-run that was killed, or is repeated, sends nothing twice. Letters that are not selected stay; those
-before a selected one move to the end of their partition.
+the reason and its origin in headers. It is sent back with its key, value and headers, to the
+partition it came from. Each transaction commits the letters it sends together with the command's
+position, so that a run that was killed, or is repeated, sends no letter twice. Letters that are not
+selected stay in their topic; those before a selected letter move to the end of their partition.
 
 examples:
   headrace replay-dead-letters rejected --bootstrap-server 127.0.0.1:9092 --dry-run
@@ -35,30 +35,40 @@ PROGRESS_S = 1.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace replay-dead-letters`."""
-    parser.add_argument("letters", metavar="TOPIC", help="the topic of the dead letters")
+    parser.add_argument("letters", metavar="TOPIC", help="topic that holds the dead letters")
     add_bootstrap_server(parser)
     parser.add_argument(
         "--topic",
         action="append",
         default=[],
         metavar="NAME",
-        help="only letters that came from this topic; may be repeated",
+        help="send only letters that came from this topic; repeatable (default: all)",
     )
     parser.add_argument(
         "--since",
         type=time_ms,
         metavar="TIME",
-        help=f"only letters whose record is of that time or later: {TIME_HELP}",
+        help=f"send only letters whose record is of that time or later; {TIME_HELP}",
     )
     parser.add_argument(
-        "--until", type=time_ms, metavar="TIME", help="only letters from before that time"
+        "--until",
+        type=time_ms,
+        metavar="TIME",
+        help="send only letters whose record is from before that time",
     )
     parser.add_argument(
-        "--reason", metavar="REGEX", help="only letters in whose reason this is found"
+        "--reason",
+        metavar="REGEX",
+        help="send only letters whose reason contains a match of this expression",
     )
-    parser.add_argument("--limit", type=positive_integer, metavar="N", help="end after N letters")
     parser.add_argument(
-        "--dry-run", action="store_true", help="tell what would be sent, and send nothing"
+        "--limit",
+        type=positive_integer,
+        metavar="N",
+        help="stop after N letters (default: no limit)",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be sent, and send nothing"
     )
     add_json(parser)
 

@@ -1,13 +1,15 @@
-"""Run whole clusters of real brokers in simulated time, with faults that follow from a seed, and
-check after every event that no promise is broken.
+"""Test the brokers' real code in simulated time: run clusters with injected faults, and check after
+every event that no record is lost, repeated or reordered and that no other guarantee is broken.
 
-Each seed stands for one cluster, its clients and its faults. A seed that fails is run again with
-fewer and fewer faults, until none can be left out; what is left is printed with the line that
-replays it. Exit status 1 when a seed failed. Seeds below 0 tell one compound fault each, alone.
+A seed determines one run: its cluster, its clients and its faults. When a seed fails, the command
+runs it again with fewer and fewer faults until it needs every one that is left, and prints these
+with the command that replays the run. The exit status is 1 when a seed failed. Each negative seed
+is a script for one particular combination of faults, without random ones.
 
-Beside plain producers and consumers there are transactional producers, the micro-batches of an
-exactly-once sink, offsets of a group, and readers of what is committed, while the coordinators'
-logs are compacted; without them (--no-transactions) a seed takes a third of the time.
+The clients are producers, consumers, transactional producers, micro-batches of the exactly-once
+sink, a consumer group that commits offsets, and read_committed readers; the coordinators' logs are
+compacted meanwhile. --no-transactions leaves all but the plain producers and consumers out, and a
+seed then takes a third of the time.
 
 examples:
   headrace simulate --seeds 1000 --jobs 2
@@ -28,8 +30,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from storage_engine.broker import unexpected
+from storage_engine.simulation.faults.shrink import shrink
 from storage_engine.simulation.run import SeedOutcome, run_seed
-from storage_engine.simulation.shrink import shrink
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_json, print_table, write_line
@@ -37,23 +39,25 @@ from storage_engine.tools.table import print_json, print_table, write_line
 DEFAULT_SEEDS = 100
 DEFAULT_SECONDS = 8
 LOGGED_PROGRESS_S = 60.0
-"""How often a line tells of the progress where nobody watches."""
+"""How often a line with the progress is printed when stderr is not a terminal."""
 AHEAD = 4
-"""Seeds per process that wait: enough to keep it busy."""
+"""Seeds queued for each process, enough to keep it busy."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace simulate`."""
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--seed", type=int, metavar="N", help="run this seed only")
+    which.add_argument("--seed", type=int, metavar="N", help="run only this seed")
     which.add_argument(
         "--seeds",
         type=positive_integer,
         default=DEFAULT_SEEDS,
         metavar="N",
-        help=f"how many seeds to run (default {DEFAULT_SEEDS})",
+        help=f"number of seeds to run (default {DEFAULT_SEEDS})",
     )
-    parser.add_argument("--start", type=int, default=0, metavar="S", help="the first seed (0)")
+    parser.add_argument(
+        "--start", type=int, default=0, metavar="S", help="first seed of --seeds (default 0)"
+    )
     parser.add_argument(
         "--seconds",
         type=positive_integer,
@@ -62,21 +66,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"simulated seconds of faults in each seed (default {DEFAULT_SECONDS})",
     )
     parser.add_argument(
-        "--jobs", type=positive_integer, default=1, metavar="J", help="processes (default 1)"
+        "--jobs",
+        type=positive_integer,
+        default=1,
+        metavar="J",
+        help="number of processes that run seeds (default 1)",
     )
     parser.add_argument(
         "--faults",
         type=_numbers,
         metavar="N,N",
-        help="with --seed: the numbers of the faults that take place (default all)",
+        help="with --seed: inject only the faults with these numbers (default: all)",
     )
     parser.add_argument(
         "--transactions",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="transactional producers, batch commits and their readers, too",
+        help="run transactional clients too, or leave them out (default: run them)",
     )
-    parser.add_argument("--trace", action="store_true", help="print what happened in a failing run")
+    parser.add_argument("--trace", action="store_true", help="print the events of a failing run")
     add_json(parser)
 
 
@@ -138,7 +146,8 @@ class _Total:
 
 @contextmanager
 def workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes whose sets are in the same order each time: a run must be the same everywhere."""
+    """Processes with a fixed hash seed: sets iterate in the same order, so that a run can be
+    replayed anywhere."""
     before = os.environ.get("PYTHONHASHSEED")
     os.environ["PYTHONHASHSEED"] = "0"
     try:
@@ -155,7 +164,7 @@ def workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
 def _begin_worker() -> None:
     logging.disable(logging.CRITICAL)
     unexpected.is_fatal = True
-    # What there is stays; what a run makes goes with it (see run_seed).
+    # `run_seed` frees the objects of a run; those that exist now are never garbage.
     gc.freeze()
     gc.disable()
 
@@ -163,7 +172,8 @@ def _begin_worker() -> None:
 def _outcomes(
     pool: ProcessPoolExecutor, seeds: Sequence[int], args: argparse.Namespace, only: Any
 ) -> Iterator[SeedOutcome]:
-    """As they come; not all are handed out at once, so that Ctrl-C ends it soon."""
+    """The outcomes in order of completion. Only a few seeds are submitted at a time, so that Ctrl-C
+    ends the command soon."""
     open_runs: set[Future[SeedOutcome]] = set()
     left = iter(seeds)
     while True:
@@ -233,11 +243,11 @@ def _explain(
 
 
 class _Progress:
-    """On a terminal one line that changes; elsewhere a line once in a while."""
+    """Shows the progress: on a terminal in one line that changes, elsewhere in a line a minute."""
 
     def __init__(self, seeds: int) -> None:
         self._seeds = seeds
-        self._began_s = self._told_s = time.monotonic()
+        self._began_s = self._printed_s = time.monotonic()
 
     def show(self, total: _Total) -> None:
         now_s = time.monotonic()
@@ -246,8 +256,8 @@ class _Progress:
         line = f"{total.seeds} of {self._seeds} seeds, {rate:.1f}/s{failed}"
         if sys.stderr.isatty():
             print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
-        elif now_s - self._told_s >= LOGGED_PROGRESS_S:
-            self._told_s = now_s
+        elif now_s - self._printed_s >= LOGGED_PROGRESS_S:
+            self._printed_s = now_s
             print(line, file=sys.stderr, flush=True)
 
 

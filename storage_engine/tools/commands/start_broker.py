@@ -1,6 +1,6 @@
-"""Start one broker again, on its data and port, and wait until it serves.
+"""Start a broker that was stopped or killed, with its data and port, and wait until it answers.
 
-Also at once after it was killed. The embedded ZooKeeper is started with it when it does not run.
+The embedded ZooKeeper is started too when it does not run.
 
 example:
   headrace start-broker --dir ./cluster 2
@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace start-broker`."""
     add_directory(parser)
     add_broker_id(parser)
-    add_timeout(parser, START_TIMEOUT_S, "give up when it does not serve after that long")
+    add_timeout(
+        parser, START_TIMEOUT_S, "give up when the broker does not answer after this many seconds"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

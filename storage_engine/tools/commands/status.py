@@ -1,10 +1,13 @@
-"""Show the brokers of a folder, the controller, the topics, and what is not well.
+"""Show a local cluster: its brokers, its controller, its topics, and the partitions in trouble.
 
-A broker is alive when its process runs, and serves when it answers Metadata. Under-replicated: a
-replica is not in sync. Offline: no leader, and why. A partition that waits for a broker which will
-never return is given a leader, with loss, by an unclean election: set the topic's
-unclean.leader.election.enable=true (headrace topics alter) until it has one, or ask any Kafka
-client's ElectLeaders for it. A cluster that is down is shown too; exit status 0.
+A broker is 'alive' when its process runs, and 'serves' when it answers a Metadata request. A
+partition is under-replicated when one of its replicas is not in sync, and offline when it has no
+leader; the reason is printed with it. The exit status is 0 also when the cluster is down.
+
+A partition can stay offline because it waits for a broker that will never return. An unclean
+election gives it a leader, and loses the records that only the lost broker had: set the topic's
+unclean.leader.election.enable=true with 'headrace topics alter' until the partition has a leader,
+then remove it; or send ElectLeaders with any Kafka client.
 
 examples:
   headrace status --dir ./cluster

@@ -1,4 +1,4 @@
-"""Stop one broker in a controlled way: it hands its partitions to others first. The data stays.
+"""Shut one broker down cleanly: other brokers take over its partitions first. Its data is kept.
 
 example:
   headrace stop-broker --dir ./cluster 2
@@ -15,7 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace stop-broker`."""
     add_directory(parser)
     add_broker_id(parser)
-    add_timeout(parser, STOP_TIMEOUT_S, "kill it after that long")
+    add_timeout(
+        parser, STOP_TIMEOUT_S, "kill the broker when it still runs after this many seconds"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,12 +1,12 @@
-"""Create, list, describe, alter, empty and delete topics.
+"""Create, list, describe, alter and delete topics, and delete their oldest records.
 
 actions:
-  create NAME          make a topic
-  list                 the names of all topics
-  describe [NAME]      partitions, leaders, replicas and settings of one topic, or of all
-  alter NAME           add partitions, change settings
-  delete-records NAME  delete the oldest records of partitions
-  delete NAME          delete a topic with its data
+  create NAME          create a topic
+  list                 print the names of all topics
+  describe [NAME]      print partitions, leaders, replicas and settings of one topic, or of all
+  alter NAME           add partitions to a topic, or change its settings
+  delete-records NAME  delete the records below an offset
+  delete NAME          delete a topic and its records
 
 examples:
   headrace topics create flights --bootstrap-server 127.0.0.1:9092 --partitions 3
@@ -45,7 +45,7 @@ from storage_engine.tools.table import print_json, print_table, write_line
 NO_LEADER = -1
 
 MAX_OFFSET = 2**63 - 1
-"""What the protocol can carry; far beyond the end of any log, which the broker then says."""
+"""The largest offset that a request can carry. The broker refuses offsets beyond the log's end."""
 
 _SOURCES = {
     ConfigSource.UNKNOWN: "unknown",
@@ -113,10 +113,12 @@ def _add_create(actions: Any) -> None:
         actions,
         "create",
         _create,
-        "make a topic",
+        "create a topic",
         "create flights --bootstrap-server 127.0.0.1:9092 --partitions 3 --replication-factor 3",
     )
-    parser.add_argument("name", metavar="NAME", help="letters, digits, '.', '_' and '-'")
+    parser.add_argument(
+        "name", metavar="NAME", help="name of the new topic: letters, digits, '.', '_' and '-'"
+    )
     parser.add_argument(
         "--partitions",
         type=positive_integer,
@@ -129,11 +131,12 @@ def _add_create(actions: Any) -> None:
         type=positive_integer,
         default=BROKER_DEFAULT,
         metavar="R",
-        help="replicas of each partition (default: the brokers' default.replication.factor)",
+        help="number of replicas of each partition (default: the brokers' "
+        "default.replication.factor)",
     )
-    _add_config(parser, "a setting of the topic")
+    _add_config(parser, "setting of the topic, such as retention.ms=3600000")
     parser.add_argument(
-        "--if-not-exists", action="store_true", help="do nothing when there is such a topic"
+        "--if-not-exists", action="store_true", help="do nothing when the topic already exists"
     )
 
 
@@ -144,7 +147,7 @@ def _create(cluster: Cluster, args: argparse.Namespace) -> None:
     except KafkaError as error:
         if not (args.if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
             raise
-        write_line(f"topic '{args.name}' exists")
+        write_line(f"topic '{args.name}' exists already")
         return
     partitions = cluster.topic(args.name).partitions
     write_line(
@@ -158,7 +161,7 @@ def _add_list(actions: Any) -> None:
         actions,
         "list",
         _list,
-        "the names of all topics",
+        "print the names of all topics",
         "list --bootstrap-server 127.0.0.1:9092",
     )
     add_json(parser)
@@ -178,10 +181,10 @@ def _add_describe(actions: Any) -> None:
         actions,
         "describe",
         _describe,
-        "partitions, leaders, replicas and settings",
+        "print the partitions, leaders, replicas and settings of one topic, or of all",
         "describe flights --bootstrap-server 127.0.0.1:9092",
     )
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a topic (default: all)")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="topic to describe (default: all)")
     add_json(parser)
 
 
@@ -252,7 +255,7 @@ def _add_alter(actions: Any) -> None:
         actions,
         "alter",
         _alter,
-        "add partitions, change settings",
+        "add partitions to a topic, or change its settings",
         "alter flights --bootstrap-server 127.0.0.1:9092 --partitions 6",
     )
     parser.add_argument("name", metavar="NAME", help="an existing topic")
@@ -260,15 +263,17 @@ def _add_alter(actions: Any) -> None:
         "--partitions",
         type=positive_integer,
         metavar="N",
-        help="raise the number of partitions to N; keys then go to other partitions than before",
+        help="increase the number of partitions to N; records of a key then go to another "
+        "partition than before",
     )
-    _add_config(parser, "a new value for a setting")
+    _add_config(parser, "new value of a setting of the topic")
     parser.add_argument(
         "--remove-config",
         action="append",
         default=[],
         metavar="KEY",
-        help="set a setting back to the brokers' value; repeatable",
+        help="remove the topic's own value of a setting, so that the brokers' value applies; "
+        "repeatable",
     )
 
 
@@ -276,7 +281,8 @@ def _alter(cluster: Cluster, args: argparse.Namespace) -> None:
     configs = parse_configs(args.config)
     if args.partitions is None and not configs and not args.remove_config:
         raise UsageError(
-            "nothing to alter; give --partitions N, --config KEY=VALUE or --remove-config KEY"
+            "there is nothing to alter; give --partitions N, --config KEY=VALUE or --remove-config "
+            "KEY"
         )
     cluster.topic(args.name)
     if args.partitions is not None:
@@ -306,21 +312,25 @@ def _add_delete_records(actions: Any) -> None:
         actions,
         "delete-records",
         _delete_records,
-        "delete the oldest records of partitions",
+        "delete the records of partitions below an offset",
         "delete-records flights --bootstrap-server 127.0.0.1:9092 --partition 0 --before 1000",
     )
     parser.add_argument("name", metavar="NAME", help="an existing topic")
     parser.add_argument(
-        "--partition", type=natural_number, metavar="P", help="a partition (default: all of them)"
+        "--partition",
+        type=natural_number,
+        metavar="P",
+        help="partition to delete from (default: all)",
     )
     wanted = parser.add_mutually_exclusive_group(required=True)
     wanted.add_argument(
         "--before",
         type=natural_number,
         metavar="OFFSET",
-        help="delete the records below this offset; with --partition",
+        help="delete the records below this offset; needs --partition when the topic has more than "
+        "one partition",
     )
-    wanted.add_argument("--all", action="store_true", help="delete all that is committed")
+    wanted.add_argument("--all", action="store_true", help="delete all committed records")
 
 
 def _delete_records(cluster: Cluster, args: argparse.Namespace) -> None:
@@ -340,7 +350,7 @@ def _add_delete(actions: Any) -> None:
         actions,
         "delete",
         _delete,
-        "delete a topic with its data",
+        "delete a topic and its records",
         "delete flights --bootstrap-server 127.0.0.1:9092",
     )
     parser.add_argument("name", metavar="NAME", help="an existing topic")

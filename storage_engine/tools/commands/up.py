@@ -1,8 +1,8 @@
-"""Start ZooKeeper and brokers in a folder, and wait until all of them serve.
+"""Start a local cluster in a directory: ZooKeeper and brokers. Wait until every broker answers.
 
-Run again on the same folder it continues with the data there, and takes the number of brokers, the
-ports and the settings that are not given from there. Without --detach it runs until Ctrl-C and then
-stops all cleanly.
+When the directory already holds a cluster, 'up' starts that cluster with its data. Options that are
+not given (brokers, ports, settings) keep the values they had. Without --detach the command runs
+until Ctrl-C and then shuts the whole cluster down cleanly.
 
 examples:
   headrace up --dir ./cluster
@@ -31,29 +31,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--brokers",
         type=int,
         metavar="N",
-        help=f"number of brokers (default {DEFAULT_BROKERS}, or as many as the folder has)",
+        help=f"number of brokers (default: {DEFAULT_BROKERS}, or as many as the cluster already "
+        "has)",
     )
     parser.add_argument(
         "--port",
         type=int,
         metavar="PORT",
-        help="port of the first broker, the others take the next ones (default "
-        f"{DEFAULT_PORT}, or those of the folder); 0 takes free ports",
+        help="port of the first broker; the other brokers get the ports that follow. 0 chooses "
+        f"free ports (default: {DEFAULT_PORT}, or the ports that the cluster already has)",
     )
     parser.add_argument(
         "--zookeeper",
         metavar="HOSTS",
-        help="a ZooKeeper of yours, as HOST:PORT[,HOST:PORT…][/PATH] (default: an embedded one)",
+        help="use this ZooKeeper, as HOST:PORT[,HOST:PORT…][/PATH] (default: start an embedded "
+        "ZooKeeper with the cluster)",
     )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting for every broker, kept in its server.properties; may be repeated",
+        help="setting of every broker, written to its server.properties; repeatable",
     )
-    parser.add_argument("--detach", action="store_true", help="return and leave all running")
-    add_timeout(parser, START_TIMEOUT_S, "give up when the brokers do not serve after that long")
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="return once the brokers answer, and leave the cluster running",
+    )
+    add_timeout(
+        parser, START_TIMEOUT_S, "give up when the brokers do not answer after this many seconds"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

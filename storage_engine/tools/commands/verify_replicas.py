@@ -1,11 +1,13 @@
-"""Compare all replicas of topics with each other, offset by offset.
+"""Check that all replicas of a partition hold the same records at the same offsets.
 
-Every live replica of a matching topic is read up to the smallest high watermark among them, and
-compared with the leader's: offsets, leader epochs and contents, and each CRC. LAG is how far a
-replica's high watermark is behind the leader's. Of compacted topics, which each replica cleans by
-itself, only batches that both have uncompacted or equally compacted are compared.
+The command reads every replica of the matching topics up to the smallest high watermark among them,
+checks each CRC, and compares offsets, leader epochs and contents with those of the leader. LAG is
+the number of offsets by which a replica's high watermark is behind the leader's. Each replica
+compacts its log by itself; in compacted topics, batches that two replicas have compacted
+differently are skipped.
 
-Exit status 1 when a replica differs, or could not be read. Nothing in the cluster is changed.
+The exit status is 1 when a replica differs from its leader or could not be read. Nothing in the
+cluster is changed.
 
 examples:
   headrace verify-replicas --bootstrap-server 127.0.0.1:9092 --topics 'orders|flights'
@@ -96,10 +98,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace verify-replicas`."""
     add_bootstrap_server(parser)
     parser.add_argument(
-        "--topics", required=True, metavar="REGEX", help="topics whose whole name matches"
+        "--topics",
+        required=True,
+        metavar="REGEX",
+        help="check the topics whose whole name matches",
     )
     add_timeout(
-        parser, TIMEOUT_S, "how long a broker may be silent before its replicas are given up"
+        parser,
+        TIMEOUT_S,
+        "report the replicas of a broker as unread when it does not answer for this many seconds",
     )
     add_json(parser)
 

@@ -123,7 +123,7 @@ def _with_ports(
     for port, entry in enumerate(brokers[known:], next_port):
         if port > HIGHEST_PORT:
             raise UsageError(
-                f"{len(brokers)} brokers from port {first_port} on need ports above "
+                f"{len(brokers)} brokers from port {first_port} on would need ports above "
                 f"{HIGHEST_PORT}; give a lower --port"
             )
         result.append(replace(entry, port=port))

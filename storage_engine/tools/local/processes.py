@@ -131,7 +131,7 @@ def kill_process(pid: int | None, mark: Sequence[str]) -> None:
         return
     _signal(pid, signal.SIGKILL)
     if not _wait_until_gone(pid, mark, KILL_TIMEOUT_S):
-        raise TimeoutError(f"process {pid} is still there {KILL_TIMEOUT_S:.0f} s after SIGKILL")
+        raise TimeoutError(f"process {pid} still runs {KILL_TIMEOUT_S:.0f} s after SIGKILL")
 
 
 def _wait_until_gone(pid: int, mark: Sequence[str], timeout_s: float) -> bool:

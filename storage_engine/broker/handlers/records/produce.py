@@ -12,7 +12,7 @@ from functools import partial
 
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.append_outcomes import AppendOutcomes
-from storage_engine.broker.replicas.prepared_appends import PreparedAppends
+from storage_engine.broker.replicas.producer_appends import ProducerAppends
 from storage_engine.broker.replicas.purgatory import DelayedAnswer
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
@@ -46,7 +46,7 @@ class ProduceHandler:
     """Answers Produce."""
 
     replicas: ReplicaManager
-    prepared_appends: PreparedAppends
+    producer_appends: ProducerAppends
     transactional_appends: TransactionalAppends
     scheduler: Scheduler
 
@@ -112,7 +112,7 @@ class ProduceHandler:
             elif not isinstance(item.records, memoryview):
                 settle(index, InvalidRecordError("the request has no records for this partition"))
             else:
-                self.prepared_appends.append(
+                self.producer_appends.append(
                     TopicPartition(item.topic, item.partition),
                     item.records,
                     acks=request.acks,
@@ -122,7 +122,7 @@ class ProduceHandler:
     def _append_at_once(self, request: ProduceRequest) -> list[AppendOutcome] | None:
         """The outcomes where nothing has to wait, as in nearly every request; None, and nothing is
         done, otherwise."""
-        takes_at_once = self.prepared_appends.takes_at_once
+        takes_at_once = self.producer_appends.takes_at_once
         every: list[tuple[TopicPartition, memoryview]] = []
         for item in request.partitions:
             if not isinstance(item.records, memoryview):
@@ -131,7 +131,7 @@ class ProduceHandler:
             if not takes_at_once(tp, item.records):
                 return None
             every.append((tp, item.records))
-        append = self.prepared_appends.append_at_once
+        append = self.producer_appends.append_at_once
         return [append(tp, records, acks=request.acks) for tp, records in every]
 
     def answer(

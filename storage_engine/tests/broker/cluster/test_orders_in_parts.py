@@ -27,7 +27,7 @@ from storage_engine.core.ids import (
 )
 from storage_engine.protocol.apis import leader_and_isr, stop_replica, update_metadata
 from storage_engine.protocol.apis.wire import MAX_ITEMS, decode_short
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.cluster import SimulatedCluster
 
 COUNT = 30
 EVERY = [TopicPartition("t", number) for number in range(COUNT)]
@@ -125,7 +125,7 @@ def test_nothing_is_missing_before_the_last_part_is_here(monkeypatch):
     heard = []
     cache.on_first_update(lambda: heard.append(len(cache.partitions("t0") or {})))
     for part in parts:
-        assert not heard and not cache.told
+        assert not heard and not cache.is_initialized
         cache.update(part)
     assert heard == [COUNT]
     # Told anew by the next controller, who dies on the way: what is known stays.

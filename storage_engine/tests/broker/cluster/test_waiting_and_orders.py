@@ -11,7 +11,7 @@ from storage_engine.broker.requests.fetch_reads import FetchRead
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
-from storage_engine.simulation.clock import SimulatedLoop
+from storage_engine.simulation.world.clock import SimulatedLoop
 
 
 class KnownConfigs:

@@ -11,7 +11,7 @@ from storage_engine.protocol.apis import (
     elect_leaders,
     list_partition_reassignments,
 )
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.admin_znodes import ReassignPartitionsZNode
 from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
 

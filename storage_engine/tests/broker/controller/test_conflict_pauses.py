@@ -18,7 +18,7 @@ from storage_engine.core.control.controller_events import (
     WriteOutcome,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.core.control.controller_bench import Driven, running, state, topic
 
 TP = TopicPartition("t", 0)

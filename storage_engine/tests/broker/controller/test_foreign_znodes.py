@@ -15,9 +15,9 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.protocol.apis import create_partitions
 from storage_engine.protocol.apis.create_partitions import CreatePartitionsRequest
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.simulation.zookeeper_session import SimulatedSession
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
+from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.tests.broker.controller.foreign_znodes import ForeignZNodes
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.zookeeper.admin_znodes import (

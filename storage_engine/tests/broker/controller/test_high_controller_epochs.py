@@ -4,7 +4,7 @@ same, over failovers. Source: R-CTL1, R-CTL10."""
 import pytest
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import (
     ControllerEpochZNode,
     PartitionStateZNode,

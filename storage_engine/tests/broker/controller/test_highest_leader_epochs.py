@@ -2,7 +2,7 @@
 it: the partition waits until that is mended, or is deleted. Source: R-CTL2, R-CTL6, R-CTL10."""
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tests.broker.controller.test_foreign_topic_nodes import (
+from storage_engine.tests.broker.controller.foreign_topics import (
     PATH,
     RECORDS,
     TP,

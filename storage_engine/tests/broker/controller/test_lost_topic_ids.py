@@ -10,7 +10,7 @@ from storage_engine.core.control.topic_deletions import TopicDeletions
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import topic_id_from_text, topic_id_to_text
 from storage_engine.protocol.apis import create_partitions, delete_topics
-from storage_engine.tests.broker.controller.test_foreign_topic_nodes import (
+from storage_engine.tests.broker.controller.foreign_topics import (
     PATH,
     cluster,
     fields,

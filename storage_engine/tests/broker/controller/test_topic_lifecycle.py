@@ -11,8 +11,8 @@ from storage_engine.broker.cluster.topic_admin import RequestedTopic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
-from storage_engine.simulation.broker import SESSION_TIMEOUT_MS
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
 

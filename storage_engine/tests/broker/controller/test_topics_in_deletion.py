@@ -14,7 +14,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.core.transactions.transaction_events import SendMarkers
 from storage_engine.core.transactions.transaction_state import TransactionState
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.test_batch_commits import commit, joined
 from storage_engine.tests.broker.transactions.test_transactions import log_of, producer, settle
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode

@@ -3,7 +3,7 @@ Source: R-CTL2, R-CTL10."""
 
 import pytest
 
-from storage_engine.tests.broker.controller.test_foreign_topic_nodes import (
+from storage_engine.tests.broker.controller.foreign_topics import (
     PATH,
     TP,
     cluster,

@@ -12,9 +12,9 @@ import pytest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import create_partitions, create_topics
-from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.requests import ANSWER_MS, create_topic_request
+from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.requests import ANSWER_MS, create_topic_request
 from storage_engine.zookeeper.znodes import ConfigZNode, ControllerZNode, TopicZNode
 
 TP = TopicPartition("t", 0)

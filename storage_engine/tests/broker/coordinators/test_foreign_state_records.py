@@ -23,8 +23,8 @@ from storage_engine.core.transactions.transaction_state import (
 from storage_engine.protocol.apis import abort_members
 from storage_engine.protocol.state import group_records, transaction_records
 from storage_engine.protocol.state.state_batches import encode_raw
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.transactional_client import SimulatedProducer
+from storage_engine.simulation.clients.transactional_client import SimulatedProducer
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.groups.test_consumer_groups import (
     A,
     GroupClient,

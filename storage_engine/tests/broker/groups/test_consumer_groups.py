@@ -26,8 +26,8 @@ from storage_engine.protocol.apis import (
     sync_group,
     txn_offset_commit,
 )
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.transactional_client import SimulatedProducer
+from storage_engine.simulation.clients.transactional_client import SimulatedProducer
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.core.groups.group_bench import subscription
 
 A = TopicPartition("a", 0)

@@ -10,7 +10,7 @@ from storage_engine.broker.cluster.topic_lookup import GONE, FoundTopic
 from storage_engine.broker.groups.deleted_topics import RETRY_MS, DeletedTopics, TopicPorts
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.groups.test_consumer_groups import (
     PARTITIONS,
     TRIES,

@@ -27,8 +27,8 @@ from storage_engine.protocol.apis import (
 )
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.transactional_client import SimulatedProducer
+from storage_engine.simulation.clients.transactional_client import SimulatedProducer
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.test_transactions import aborted, log_of, settle
 from storage_engine.zookeeper.znodes import ControllerEpochZNode, ControllerZNode
 

@@ -28,7 +28,7 @@ from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
 from storage_engine.protocol.records.record_batch import patch
-from storage_engine.simulation.clock import SimulatedLoop
+from storage_engine.simulation.world.clock import SimulatedLoop
 from storage_engine.tests.broker.controller.reassigning import Moving
 from storage_engine.tests.broker.replicas.lone_partition import partition_ports
 from storage_engine.tests.log.support import ManualClock

@@ -10,8 +10,8 @@ import pytest
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
 
 PARTITIONS = [TopicPartition("t", p) for p in range(4)]
 

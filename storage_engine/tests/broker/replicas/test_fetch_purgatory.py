@@ -11,8 +11,8 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchRequest
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.requests import fetch_request
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.requests import fetch_request
 
 TP = TopicPartition("t", 0)
 WAIT_MS = 20_000

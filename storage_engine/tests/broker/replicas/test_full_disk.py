@@ -9,10 +9,10 @@ from storage_engine.core.errors import ErrorCode, LogFullError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.compaction import Compaction
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.simulation.requests import produce_request
-from storage_engine.tests.broker.replicas.test_prepared_appends import batch_of
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
+from storage_engine.simulation.world.requests import produce_request
+from storage_engine.tests.broker.replicas.test_producer_appends import batch_of
 from storage_engine.tests.broker.settings.settings_requests import DONE, SET, TOPIC, alter
 from storage_engine.tests.log.support import read_all
 

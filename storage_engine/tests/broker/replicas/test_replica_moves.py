@@ -13,9 +13,9 @@ from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import alter_replica_log_dirs, describe_log_dirs
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.simulation.requests import make_batch, produce_request
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
+from storage_engine.simulation.world.requests import make_batch, produce_request
 from storage_engine.tests.broker.settings.settings_requests import BROKER, DONE, SET, alter
 from storage_engine.tests.log.support import read_all
 

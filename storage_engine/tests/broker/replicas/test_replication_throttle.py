@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.simulation.requests import make_batch
+from storage_engine.simulation.world.requests import make_batch
 from storage_engine.tests.broker.controller.reassigning import TP, Moving
 from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
 from storage_engine.zookeeper.znodes import ConfigZNode

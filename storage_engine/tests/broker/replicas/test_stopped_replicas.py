@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.zookeeper.znodes import ControllerZNode
 
 TP = TopicPartition("t", 0)

@@ -14,9 +14,9 @@ from storage_engine.core.ports import TransportError
 from storage_engine.log.segments.log_file import COPY_MAX_BYTES
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.disk import SimulatedDisk
-from storage_engine.simulation.network import CLIENT
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
+from storage_engine.simulation.world.network import CLIENT
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)

@@ -13,7 +13,7 @@ from storage_engine.core.ids import TopicPartition, topic_id_from_text, topic_id
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.registry import SERVED_RANGES
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import TopicZNode
 
 TP = TopicPartition("t", 0)

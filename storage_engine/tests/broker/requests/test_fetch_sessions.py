@@ -16,7 +16,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchResponse,
 )
 from storage_engine.protocol.fetch_session import ClientFetchSession, epoch_after
-from storage_engine.simulation.clock import SimulatedLoop
+from storage_engine.simulation.world.clock import SimulatedLoop
 from storage_engine.tests.sampling import examples
 
 

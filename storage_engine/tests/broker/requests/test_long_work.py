@@ -27,10 +27,10 @@ from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, List
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.records.records import iter_encoded
-from storage_engine.simulation.clock import STEP_NS, ProcessLoop, SimulatedLoop
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.network import CLIENT, SimulatedConnection
-from storage_engine.simulation.requests import fetch_request, make_batch, produce_request
+from storage_engine.simulation.world.clock import STEP_NS, ProcessLoop, SimulatedLoop
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.network import CLIENT, SimulatedConnection
+from storage_engine.simulation.world.requests import fetch_request, make_batch, produce_request
 
 TP = TopicPartition("t", 0)
 

@@ -21,8 +21,8 @@ from storage_engine.protocol.apis import (
     init_producer_id,
     join_batch,
 )
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.transactional_client import SimulatedProducer
+from storage_engine.simulation.clients.transactional_client import SimulatedProducer
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.test_transactions import (
     aborted,
     log_of,

@@ -16,8 +16,8 @@ from storage_engine.core.transactions.sink_names import (
 )
 from storage_engine.core.transactions.transaction_state import LedgerKey
 from storage_engine.core.transactions.transactions import TransactionCoordinator
-from storage_engine.simulation.broker import SimulatedBroker
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.broker import SimulatedBroker
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.test_batch_commits import (
     SINK,
     SOURCE,

@@ -22,7 +22,7 @@ from storage_engine.protocol.apis import (
     wire,
 )
 from storage_engine.protocol.apis.micro_batch_fields import FIRST_WITH_RUNS
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.test_batch_commits import (
     SINK,
     STATE,

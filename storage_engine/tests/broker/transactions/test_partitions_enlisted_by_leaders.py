@@ -18,9 +18,9 @@ from storage_engine.protocol.apis import (
 )
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.requests import ANSWER_MS, make_batch
-from storage_engine.simulation.transactional_client import SimulatedProducer
+from storage_engine.simulation.clients.transactional_client import SimulatedProducer
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.requests import ANSWER_MS, make_batch
 from storage_engine.tests.broker.transactions.test_transactions import (
     aborted,
     log_of,

@@ -17,8 +17,8 @@ from storage_engine.protocol.apis import (
     end_txn,
     list_transactions,
 )
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.transactional_client import SimulatedProducer
+from storage_engine.simulation.clients.transactional_client import SimulatedProducer
+from storage_engine.simulation.world.cluster import SimulatedCluster
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 STATE_PARTITIONS = 3

@@ -4,8 +4,8 @@ import pytest
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.compaction import load_codec
-from storage_engine.simulation.clock import ProcessLoop
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.clock import ProcessLoop
+from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.settings.settings_requests import SET, TOPIC, alter
 
 

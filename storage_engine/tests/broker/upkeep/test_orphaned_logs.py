@@ -6,9 +6,9 @@ import pytest
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.dirs.log_dir import STRAY_FOLDER_SUFFIX
-from storage_engine.simulation.broker import SESSION_TIMEOUT_MS, SimulatedBroker
-from storage_engine.simulation.cluster import SimulatedCluster
-from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
 
 TP = TopicPartition("t", 0)

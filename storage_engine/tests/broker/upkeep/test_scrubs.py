@@ -8,7 +8,7 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.cluster import SimulatedCluster
+from storage_engine.simulation.world.cluster import SimulatedCluster
 
 TP = TopicPartition("t", 0)
 RECORDS = 60
@@ -208,10 +208,10 @@ def test_damage_that_compaction_meets_is_repaired_and_compaction_goes_on(tmp_pat
     good = contents(cluster, leader)
     rot(segments(cluster, follower)[1])
     cleaning = log_of(cluster, follower).cleaning
-    cleaning.is_left_alone = True
+    cleaning.is_uncleanable = True
     cluster.loop.run_until(lambda: contents(cluster, follower) == good, limit_ms=60_000)
     cluster.loop.run_for(1000)
-    assert not cleaning.is_left_alone
+    assert not cleaning.is_uncleanable
     cluster.close()
 
 

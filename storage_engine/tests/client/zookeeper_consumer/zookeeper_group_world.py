@@ -20,9 +20,9 @@ from storage_engine.client.zookeeper_consumer.assignment import (
 from storage_engine.client.zookeeper_consumer.member import TakenPartition, ZooKeeperGroupMember
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
-from storage_engine.simulation.clock import ProcessLoop, SimulatedLoop
-from storage_engine.simulation.zookeeper import SimulatedZooKeeper
-from storage_engine.simulation.zookeeper_session import SimulatedSession
+from storage_engine.simulation.world.clock import ProcessLoop, SimulatedLoop
+from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
+from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths
 from storage_engine.zookeeper.znodes import BrokerIdZNode, PartitionStateZNode, TopicZNode
 

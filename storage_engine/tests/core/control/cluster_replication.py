@@ -18,7 +18,7 @@ from storage_engine.core.replication.partition import (
     Effect,
     FollowerFetched,
     IsrAccepted,
-    IsrUndecided,
+    IsrOutcomeUnknown,
     LagCheck,
     LagLimits,
     LeaderPartition,
@@ -201,7 +201,7 @@ class WorldReplication(WorldZooKeeper):
             if not self._stands(broker, tp, leading, epoch):
                 return
             if version is None or version < 0:
-                self.lead(broker, tp, leading.step(IsrUndecided()))
+                self.lead(broker, tp, leading.step(IsrOutcomeUnknown()))
             else:
                 accepted = IsrAccepted(isr=propose.isr, partition_epoch=version)
                 self.lead(broker, tp, leading.step(accepted))

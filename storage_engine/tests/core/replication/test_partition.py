@@ -12,7 +12,7 @@ from storage_engine.core.replication.partition import (
     FollowerFetched,
     HighWatermarkAdvanced,
     IsrAccepted,
-    IsrUndecided,
+    IsrOutcomeUnknown,
     LagCheck,
     LagLimits,
     LeaderPartition,
@@ -269,13 +269,13 @@ def shrinking() -> LeaderPartition:
 
 def test_an_unknown_outcome_is_settled_by_reading_the_state():
     leader = shrinking()
-    assert leader.step(IsrUndecided()) == [ReadState()]
+    assert leader.step(IsrOutcomeUnknown()) == [ReadState()]
     assert leader.isr.maximal == {1, 2, 3}
 
 
 def test_a_lost_answer_that_was_written_is_taken_over():
     leader = shrinking()
-    leader.step(IsrUndecided())
+    leader.step(IsrOutcomeUnknown())
     assert leader.step(observed(1, 2, version=8)) == [HighWatermarkAdvanced(high_watermark=10)]
     assert leader.isr == CommittedIsr(members=frozenset({1, 2}))
     assert leader.partition_epoch == 8
@@ -283,7 +283,7 @@ def test_a_lost_answer_that_was_written_is_taken_over():
 
 def test_a_lost_request_is_proposed_again():
     leader = shrinking()
-    leader.step(IsrUndecided())
+    leader.step(IsrOutcomeUnknown())
     assert leader.step(observed(1, 2, 3, version=7)) == [
         ProposeIsr(isr=frozenset({1, 2}), partition_epoch=7)
     ]
@@ -292,14 +292,14 @@ def test_a_lost_request_is_proposed_again():
 
 def test_a_state_under_another_epoch_is_left_to_the_controllers_order():
     leader = shrinking()
-    leader.step(IsrUndecided())
+    leader.step(IsrOutcomeUnknown())
     assert leader.step(observed(2, version=9, leader=2, leader_epoch=6)) == []
     assert leader.isr.maximal == {1, 2, 3}
     assert leader.high_watermark == 0
 
 
 def test_an_undecided_answer_without_a_proposal_is_ignored():
-    assert led_by_1().step(IsrUndecided()) == []
+    assert led_by_1().step(IsrOutcomeUnknown()) == []
     assert led_by_1().step(observed(1, version=9)) == []
 
 
@@ -393,7 +393,7 @@ def test_nothing_above_what_every_possible_isr_holds_is_ever_committed(events):
                 if outcome == "accepted":
                     effects = leader.step(IsrAccepted(isr=node[0], partition_epoch=node[1]))
                 else:
-                    assert leader.step(IsrUndecided()) == [ReadState()]
+                    assert leader.step(IsrOutcomeUnknown()) == [ReadState()]
                     effects = leader.step(observed(*node[0], version=node[1]))
         for effect in effects:
             if isinstance(effect, ProposeIsr):

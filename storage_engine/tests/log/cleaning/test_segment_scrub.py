@@ -15,7 +15,7 @@ from storage_engine.log.cleaning.segment_scrub import SegmentScrub
 from storage_engine.log.files.disk import REAL_DISK
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.simulation.disk import CrashError, SimulatedDisk
+from storage_engine.simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log.support import (
     TP,
     ManualClock,

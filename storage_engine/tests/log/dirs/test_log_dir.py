@@ -16,7 +16,7 @@ from storage_engine.log.files.checkpoints import (
     write_offsets,
 )
 from storage_engine.log.files.disk import REAL_DISK, RealDisk
-from storage_engine.simulation.disk import CrashError, SimulatedDisk
+from storage_engine.simulation.world.disk import CrashError, SimulatedDisk
 
 
 def open_folder(path: Path, *, broker_id: int = 1, cluster_id: str | None = "c1", disk=REAL_DISK):

@@ -12,7 +12,7 @@ from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.files.checkpoints import read_offsets
 from storage_engine.log.files.disk import REAL_DISK
 from storage_engine.log.log_config import LogConfig
-from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.log.support import (
     SMALL,
     ManualClock,

@@ -15,7 +15,7 @@ from storage_engine.log.files.checkpoints import (
     RECOVERY_POINTS_FILE,
     read_offsets,
 )
-from storage_engine.simulation.disk import CrashError
+from storage_engine.simulation.world.disk import CrashError
 from storage_engine.tests.log.dirs.test_log_moves import (
     HIGH_WATERMARKS,
     TP,

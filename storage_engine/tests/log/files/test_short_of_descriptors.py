@@ -17,7 +17,7 @@ from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.files.open_files import OpenFiles
 from storage_engine.log.files.storage_errors import storage_error
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.log import compaction_support
 from storage_engine.tests.log.support import (
     SMALL,

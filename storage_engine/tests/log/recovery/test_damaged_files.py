@@ -16,7 +16,7 @@ from storage_engine.log.files.checkpoints import LOG_STARTS_FILE
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers
-from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.log.support import (
     ManualClock,
     append,

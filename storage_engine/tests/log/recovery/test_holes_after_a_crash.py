@@ -14,7 +14,7 @@ from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.log.compaction_support import CONFIG, compact, fill_keys, put, rows
 from storage_engine.tests.log.support import (
     ManualClock,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.log.log_config import LogConfig
-from storage_engine.simulation.disk import SimulatedDisk
+from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.log.compaction_support import compact
 from storage_engine.tests.log.state.test_transactions import copy
 from storage_engine.tests.log.support import open_log

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.rounds import Goal, alone, compare
+from benchmarks.support.rounds import Goal, alone, compare
 from storage_engine.tools.cli import main
 
 SMALL = ["--bytes", "4194304", "--large-log", "12582912", "--rounds", "1"]

@@ -9,7 +9,7 @@ import gc
 
 import pytest
 
-from benchmarks.largest_requests import TOPIC, largest_requests
+from benchmarks.support.largest_requests import TOPIC, largest_requests
 from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
 from storage_engine.protocol.framing import parse_request_header
 from storage_engine.simulation.request_costs import CostMeter

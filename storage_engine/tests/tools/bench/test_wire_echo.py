@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from benchmarks.wire_echo import compiled_echo, python_echo
-from benchmarks.wire_frames import check_answers, produce_frames
-from benchmarks.wire_load import Worker, produce
+from benchmarks.support.wire_echo import compiled_echo, python_echo
+from benchmarks.support.wire_frames import check_answers, produce_frames
+from benchmarks.support.wire_load import Worker, produce
 from storage_engine.protocol.apis import produce as produce_api
 from storage_engine.protocol.framing import parse_request_header, parse_response
 from storage_engine.protocol.records.record_batch import validate_for_append

@@ -1,0 +1,1 @@
+"""What the benchmarks are made of: rounds, loads, clients, and what they are compared with."""

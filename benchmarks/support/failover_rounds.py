@@ -1,0 +1,222 @@
+"""The rounds of the failover benchmark: who is killed or stopped, and what clients see of it.
+
+Rule: what counts is what clients are told and may do, asked of the brokers that are left; only the
+moment of the watch is taken from the controller's log.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.support.failover_clients import (
+    Survivors,
+    TimedProducer,
+    watch_fired_s,
+)
+from benchmarks.support.rounds import Goal, Result, alone
+from storage_engine.client.admin.topics import create_topic
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.settings.settings import BY_BROKER_KEY
+from storage_engine.net.deadline import Deadline
+from storage_engine.tools.local.cluster_plan import UpRequest
+from storage_engine.tools.local.local_cluster import LocalCluster
+
+SLACK_S = 1.0
+"""On top of the session timeout."""
+SHUTDOWN_GAP_GOAL_MS = Goal(most=500.0)
+NO_FAILURES = Goal(most=0.0)
+ALL_LEADERS_GOAL_S = Goal(most=3.0)
+"""What the project asks of itself, for 1,000 partitions."""
+
+BALANCE_CHECK_S = 5
+"""`leader.imbalance.check.interval.seconds`: so that a broker that is back soon leads again."""
+
+_TOPIC = "bench"
+_BROKERS = 3
+_SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
+_READY_MS = 180_000
+"""For a broker that was killed to check its logs, get in sync and lead again."""
+_FAILOVER_MS = 120_000
+_STEADY_MS = 2_000
+"""How long a producer runs before and after what it is to notice."""
+_PRODUCED_PARTITIONS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much is done."""
+
+    folder: Path
+    partitions: int
+    rounds: int
+    session_timeout_ms: int | None
+    progress: Callable[[str], None]
+
+
+def measure(plan: Plan) -> Iterator[Result]:
+    """One result after the other."""
+    settings = [
+        ("leader.imbalance.check.interval.seconds", str(BALANCE_CHECK_S)),
+        ("leader.imbalance.per.broker.percentage", "0"),
+    ]
+    timeout_ms = plan.session_timeout_ms
+    if timeout_ms is not None:
+        settings.append((_SESSION_TIMEOUT, str(timeout_ms)))
+    else:
+        timeout_ms = int(str(BY_BROKER_KEY[_SESSION_TIMEOUT].default))
+    request = UpRequest(brokers=_BROKERS, port=0, settings=tuple(settings))
+    with LocalCluster.running(plan.folder / "cluster", request) as cluster:
+        rounds = _Rounds(cluster, plan, Goal(most=timeout_ms / 1000 + SLACK_S))
+        rounds.make_topic()
+        yield from rounds.kill_leader()
+        yield from rounds.stop_leader()
+        yield from rounds.kill_controller()
+
+
+class _Rounds:
+    """All figures on one cluster."""
+
+    def __init__(self, cluster: LocalCluster, plan: Plan, session_goal_s: Goal) -> None:
+        self._cluster = cluster
+        self._plan = plan
+        self._session_goal_s = session_goal_s
+        self._leader = self._some_broker_but(self._everybody().controller_id())
+        self._made = 0
+
+    def make_topic(self) -> None:
+        """Every partition has its first replica on the broker that will go."""
+        others = [b for b in range(1, _BROKERS + 1) if b != self._leader]
+        assignment = {
+            p: [self._leader, others[p % 2], others[1 - p % 2]]
+            for p in range(self._plan.partitions)
+        }
+        with Cluster(self._cluster.bootstrap_servers) as client:
+            create_topic(client, _TOPIC, assignment=assignment)
+        # Metadata tells of leaders before all the logs are there; that takes acks=all.
+        with self._everybody() as everybody:
+            everybody.write_to_all(_TOPIC, Deadline.after(_READY_MS))
+        self._until_as_before()
+
+    def kill_leader(self) -> Iterator[Result]:
+        """SIGKILL for the broker that leads everything."""
+        writable_s, leaders_s = [], []
+        for number in self._numbered("broker killed"):
+            with self._all_but(self._leader) as survivors:
+                controller = survivors.controller_id()
+                started, started_at = time.monotonic(), time.time()
+                self._cluster.kill_broker(self._leader)
+                deadline = Deadline.after(_FAILOVER_MS)
+                survivors.until_led(
+                    _TOPIC, self._plan.partitions, deadline, lambda row: row.leader != self._leader
+                )
+                led = time.monotonic() - started
+                survivors.write_to_all(_TOPIC, deadline)
+                writable_s.append(time.monotonic() - started)
+            watch_s = watch_fired_s(self._log_file(controller), after_s=started_at) - started_at
+            leaders_s.append(led - watch_s)
+            self._say(number, f"watch after {watch_s:.2f} s, all led after {led:.2f} s")
+            self._restart(self._leader)
+        what = f"broker killed that led {self._plan.partitions} partitions"
+        yield alone(
+            f"{what}: until all of them accept acks=all, s",
+            max(writable_s),
+            goal=self._session_goal_s,
+        )
+        yield alone(
+            f"{what}: from the watch to the last leader in metadata, s",
+            max(leaders_s),
+            goal=ALL_LEADERS_GOAL_S,
+        )
+
+    def stop_leader(self) -> Iterator[Result]:
+        """Controlled shutdown of the same broker, under a steady producer."""
+        before_ms, gap_ms = [], []
+        failed = 0
+        for number in self._numbered("broker stopped"):
+            with TimedProducer(
+                self._cluster.bootstrap_servers, _TOPIC, range(_PRODUCED_PARTITIONS)
+            ) as producer:
+                time.sleep(_STEADY_MS / 1000)
+                before_ms.append(producer.take_longest_gap_ms())
+                self._cluster.stop_broker(self._leader)
+                time.sleep(_STEADY_MS / 1000)
+                gap_ms.append(producer.take_longest_gap_ms())
+            failed += producer.failed
+            self._say(number, f"gap {gap_ms[-1]:.0f} ms, before {before_ms[-1]:.0f} ms")
+            self._restart(self._leader)
+        what = f"broker stopped that led {self._plan.partitions} partitions, steady producer"
+        worst = gap_ms.index(max(gap_ms))
+        yield Result(
+            what=f"{what}: longest gap between acks, ms; limit: before",
+            measured=round(gap_ms[worst]),
+            limit=round(before_ms[worst]),
+            ratio=None,
+            goal=str(SHUTDOWN_GAP_GOAL_MS),
+            met=SHUTDOWN_GAP_GOAL_MS.is_met_by(gap_ms[worst]),
+        )
+        yield alone(f"{what}: failed sends", failed, goal=NO_FAILURES)
+
+    def kill_controller(self) -> Iterator[Result]:
+        """SIGKILL for the controller, whoever that is now."""
+        named_s, acting_s = [], []
+        for number in self._numbered("controller killed"):
+            controller = self._everybody().controller_id()
+            with self._all_but(controller) as survivors:
+                started = time.monotonic()
+                self._cluster.kill_broker(controller)
+                survivors.until_controller_is_not(controller, Deadline.after(_FAILOVER_MS))
+                named_s.append(time.monotonic() - started)
+                self._made += 1
+                with Cluster(survivors.bootstrap_servers) as client:
+                    create_topic(client, f"{_TOPIC}-{self._made}", 1, _BROKERS - 1)
+                acting_s.append(time.monotonic() - started)
+            self._say(number, f"named after {named_s[-1]:.2f} s, acts after {acting_s[-1]:.2f} s")
+            self._restart(controller)
+        what = f"controller killed, {self._plan.partitions} partitions"
+        yield alone(
+            f"{what}: until the others name a new one, s", max(named_s), goal=self._session_goal_s
+        )
+        yield alone(
+            f"{what}: until that has created a topic, s", max(acting_s), goal=self._session_goal_s
+        )
+
+    # -- between the rounds ------------------------------------------------------------------------
+
+    def _numbered(self, what: str) -> Iterator[str]:
+        for number in range(1, self._plan.rounds + 1):
+            yield f"{what}, round {number} of {self._plan.rounds}"
+
+    def _say(self, number: str, what: str) -> None:
+        self._plan.progress(f"{number}: {what}")
+
+    def _restart(self, broker: int) -> None:
+        self._cluster.start_broker(broker, timeout_s=_READY_MS / 1000)
+        self._until_as_before()
+
+    def _until_as_before(self) -> None:
+        deadline = Deadline.after(_READY_MS)
+        with self._everybody() as everybody:
+            everybody.until_led(
+                _TOPIC,
+                self._plan.partitions,
+                deadline,
+                lambda row: row.leader == self._leader and len(row.isr) == _BROKERS,
+            )
+
+    # -- who is who --------------------------------------------------------------------------------
+
+    def _everybody(self) -> Survivors:
+        return Survivors(self._addresses())
+
+    def _all_but(self, broker: int) -> Survivors:
+        return Survivors(self._addresses(but=broker))
+
+    def _addresses(self, but: int | None = None) -> list[tuple[str, int]]:
+        return [(e.host, e.port) for e in self._cluster.state.brokers if e.id != but]
+
+    def _some_broker_but(self, broker: int) -> int:
+        return next(entry.id for entry in self._cluster.state.brokers if entry.id != broker)
+
+    def _log_file(self, broker: int) -> Path:
+        return self._cluster.directory / self._cluster.state.broker(broker).log_file

@@ -1,0 +1,176 @@
+"""Clients that send what once held up a broker, each in a process of its own, over and over.
+
+Rule: they speak to one broker, and none of what they send changes anything.
+"""
+
+import multiprocessing
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from benchmarks.support.log_batches import sealed_batch
+from storage_engine.net.buffers import joined
+from storage_engine.protocol.apis import create_topics, list_offsets, metadata, produce
+from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.protocol.framing import encode_request_frame
+from storage_engine.protocol.records.records import iter_encoded
+
+HELD_TOPIC = "steady"
+"""The one that another client produces to."""
+TIMED_TOPIC = "timed"
+"""Has one large compressed batch."""
+COMPACTED_TOPIC = "compacted"
+"""Takes records with keys only: to find none, a broker decompresses them all."""
+TIMED_RECORDS = 60
+TIMED_RECORD_BYTES = 1_000_000
+FIRST_TIME_MS = 1_000_000
+
+_NAMES = 20_000
+_MANY = 100_000
+_MANY_PARTITIONS = 99_000
+"""With its topic below the most items that a request may have."""
+_WAITING_CONNECTIONS = 10
+_PAUSE_S = 0.5
+_WAIT_MS = 2_000
+"""The fetches wait for so long, and look at each append meanwhile."""
+
+
+def _frame(spec: Any, version: int, message: Any) -> bytes:
+    return joined(encode_request_frame(spec, version, 1, "bad", message))
+
+
+def large_batch(topic: str) -> bytes:
+    """A produce request of one batch that is a thousand times larger inside, without keys."""
+    values = pa.array([bytes(TIMED_RECORD_BYTES)] * TIMED_RECORDS, pa.binary())
+    times = pa.array(range(FIRST_TIME_MS, FIRST_TIME_MS + TIMED_RECORDS), pa.int64())
+    (batch,) = iter_encoded(values, None, None, times, compression="zstd", batch_bytes=1 << 30)
+    records = memoryview(bytearray(batch.data))
+    item = produce.ProducePartition(topic, 0, records)
+    return _frame(produce.API, 8, produce.ProduceRequest(None, 1, 10_000, [item]))
+
+
+def steady_batch() -> bytes:
+    """A small produce request with acks=all."""
+    item = produce.ProducePartition(HELD_TOPIC, 0, sealed_batch(256))
+    return _frame(produce.API, 8, produce.ProduceRequest(None, -1, 10_000, [item]))
+
+
+def _without_keys() -> bytes:
+    """Is refused, once it is decompressed."""
+    return large_batch(COMPACTED_TOPIC)
+
+
+def _same_partition() -> bytes:
+    """A fetch that waits for more than there ever is, and names a partition 400 times."""
+    part = FetchPartition(HELD_TOPIC, 0, 1 << 40, 1 << 30)._replace(fetch_offset=0)
+    return _frame(FETCH, 11, FetchRequest(_WAIT_MS, 2**31 - 1, 2**31 - 1, [part] * 400))
+
+
+def _many_partitions() -> bytes:
+    parts = [FetchPartition(HELD_TOPIC, number, 0, 1 << 20) for number in range(_MANY_PARTITIONS)]
+    return _frame(FETCH, 11, FetchRequest(_WAIT_MS, 2**31 - 1, 2**31 - 1, parts))
+
+
+def _many_topics() -> bytes:
+    row = create_topics.CreateTopicsRequest.CreatableTopic
+    topics = [
+        row(
+            name=f"t{number:07}",
+            num_partitions=1,
+            replication_factor=99,
+            assignments=[],
+            configs=[],
+        )
+        for number in range(_NAMES)
+    ]
+    request = create_topics.CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True)
+    return _frame(create_topics.API, 5, request)
+
+
+def _times() -> bytes:
+    last_ms = FIRST_TIME_MS + TIMED_RECORDS - 1
+    wanted = [list_offsets.ListOffsetsPartition(TIMED_TOPIC, 0, last_ms)]
+    return _frame(list_offsets.API, 5, list_offsets.ListOffsetsRequest(wanted))
+
+
+def _names() -> bytes:
+    names = [f"unknown-{number}" for number in range(_MANY_PARTITIONS)]
+    request = metadata.MetadataRequest(topics=names, allow_auto_topic_creation=False)
+    return _frame(metadata.API, 4, request)
+
+
+KINDS: dict[str, tuple[Callable[[], bytes], int]] = {
+    "fetch, one partition 400 times": (_same_partition, _WAITING_CONNECTIONS),
+    "fetch, 99,000 partitions": (_many_partitions, 1),
+    "CreateTopics, 20,000 names": (_many_topics, 1),
+    "ListOffsets by time in a batch of 60 MB": (_times, 2),
+    "Metadata, 100,000 names": (_names, 1),
+    "Produce of 60 MB without keys to a compacted topic": (_without_keys, 2),
+}
+"""What each sends, and over how many connections."""
+
+
+def connected(port: int) -> socket.socket:
+    """A connection to a broker of this machine."""
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def asked(connection: socket.socket, frame: bytes) -> bytes:
+    """The answer to a frame, both with what follows their length."""
+    connection.sendall(frame)
+    (size,) = struct.unpack(">i", _received(connection, 4))
+    return _received(connection, size)
+
+
+def _received(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = connection.recv(min(1 << 20, size - len(data)))
+        if not part:
+            raise ConnectionError("the broker has closed the connection")
+        data += part
+    return bytes(data)
+
+
+def _send_for_ever(port: int, frame: bytes, answered: Any) -> None:
+    while True:
+        try:
+            with connected(port) as connection:
+                while True:
+                    asked(connection, frame)
+                    with answered.get_lock():
+                        answered.value += 1
+        except OSError:
+            time.sleep(_PAUSE_S)
+
+
+class HostileClients:
+    """All kinds at once, as long as it is entered."""
+
+    def __init__(self, port: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.answered = {kind: context.Value("q", 0) for kind in KINDS}
+        """How many requests of each kind were answered."""
+        self._processes = [
+            context.Process(
+                target=_send_for_ever, args=(port, make(), self.answered[kind]), daemon=True
+            )
+            for kind, (make, connections) in KINDS.items()
+            for _ in range(connections)
+        ]
+
+    def __enter__(self) -> "HostileClients":
+        for process in self._processes:
+            process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.join()

@@ -1,0 +1,172 @@
+"""What the benchmarks of the Spark format share: a cluster and a session of their own, turns, and
+the times of micro-batches.
+
+Rule: whatever is compared runs in one session, each first in every other round.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from storage_engine.tools.arguments import natural_number, positive_integer
+from storage_engine.tools.errors import CommandError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+CORES = 2
+_WARM_UP_ROUNDS = 1
+"""The first round starts processes and fills caches."""
+_WARM_UP_TRIGGERS = 3
+"""The first micro-batches of a query start processes."""
+
+QUERY_TIMEOUT_S = 120
+
+Say = Callable[[str], None]
+Side = TypeVar("Side")
+
+
+def add_numbers(parser: argparse.ArgumentParser, arguments: Iterable[tuple[str, int, str]]) -> None:
+    """(name, default, meaning) of whole numbers above 0; what is done and not measured, and
+    `--json`."""
+    warm_up = (
+        ("--warm-up-rounds", _WARM_UP_ROUNDS, "rounds before those that are measured"),
+        ("--warm-up-triggers", _WARM_UP_TRIGGERS, "micro-batches before those that are measured"),
+    )
+    for kind, group in ((positive_integer, arguments), (natural_number, warm_up)):
+        for name, default, meaning in group:
+            parser.add_argument(
+                name, default=default, type=kind, metavar="N", help=f"{meaning} ({default})"
+            )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def rounds(args: argparse.Namespace) -> Iterable[int]:
+    """Numbers of all rounds; those below 1 warm up, and are not measured."""
+    return range(1 - args.warm_up_rounds, args.rounds + 1)
+
+
+def in_turn(sides: Mapping[str, Side], turn: int) -> Iterable[tuple[str, Side]]:
+    """Each first in every other round: whoever comes later finds a warmer JVM."""
+    return list(sides.items()) if turn % 2 else list(sides.items())[::-1]
+
+
+def trigger_times_ms(writer: "DataStreamWriter", triggers: int, warm_up: int) -> list[int]:
+    """Of so many micro-batches that have rows, behind those that warm up."""
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
+        query = writer.option("checkpointLocation", checkpoint).start()
+        try:
+            return _wait_for_triggers(query, triggers + warm_up)[warm_up:]
+        finally:
+            query.stop()
+
+
+class Trigger(NamedTuple):
+    """A micro-batch that had rows."""
+
+    rows: int
+    time_ms: int
+
+
+def triggers_to_the_end(writer: "DataStreamWriter") -> list[Trigger]:
+    """All micro-batches of a query that reads what is there now. It ends by itself: one that is
+    stopped within a micro-batch kills tasks, whose Python workers complain of a broken pipe."""
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        try:
+            ended = _await_end(query)
+            _raise_failure(query)
+        finally:
+            query.stop()
+        if not ended:
+            raise CommandError(
+                f"a streaming query takes longer than {QUERY_TIMEOUT_S} s; ask for less with "
+                "--records or --triggers"
+            )
+        return [
+            Trigger(progress.numInputRows, progress.durationMs["triggerExecution"])
+            for progress in query.recentProgress
+            if progress.numInputRows
+        ]
+
+
+def _await_end(query: "StreamingQuery") -> bool:
+    deadline = time.monotonic() + QUERY_TIMEOUT_S
+    while query.isActive and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not query.isActive
+
+
+def _raise_failure(query: "StreamingQuery") -> None:
+    error = query.exception()
+    if error is not None:
+        raise CommandError(f"the streaming query failed: {_last_line(str(error))}")
+
+
+def _wait_for_triggers(query: "StreamingQuery", triggers: int) -> list[int]:
+    by_batch: dict[int, int] = {}
+    deadline = time.monotonic() + QUERY_TIMEOUT_S
+    while len(by_batch) < triggers:
+        for progress in query.recentProgress:
+            if progress.numInputRows:
+                by_batch[progress.batchId] = progress.durationMs["triggerExecution"]
+        _raise_failure(query)
+        if time.monotonic() > deadline:
+            raise CommandError(
+                f"{len(by_batch)} of {triggers} micro-batches in {QUERY_TIMEOUT_S} s; "
+                "ask for fewer with --triggers"
+            )
+        time.sleep(0.05)
+    return [by_batch[batch] for batch in sorted(by_batch)][:triggers]
+
+
+@contextlib.contextmanager
+def bench_session(name: str) -> "Iterator[SparkSession]":
+    """Ended after the block; knows the sources and sinks in memory."""
+    from pyspark.sql import SparkSession
+
+    from benchmarks.support.spark_in_memory import InMemoryFormat
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master(f"local[{CORES}]")
+        .appName(f"headrace bench {name}")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
+        .getOrCreate()
+    )
+    # A query that is stopped in a micro-batch says so at length; one that fails is told anyway.
+    spark.sparkContext.setLogLevel("OFF")
+    spark.dataSource.register(InMemoryFormat)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def bench_cluster(folder: Path, brokers: int, say: Say) -> Iterator[str]:
+    """Its bootstrap servers."""
+    from storage_engine.tools.local.cluster_plan import UpRequest
+    from storage_engine.tools.local.local_cluster import LocalCluster
+
+    request = UpRequest(brokers=brokers, port=0)
+    with LocalCluster.running(folder, request) as cluster:
+        say(f"cluster of {brokers} on {cluster.bootstrap_servers}")
+        yield cluster.bootstrap_servers
+
+
+def _last_line(text: str) -> str:
+    return [line for line in text.splitlines() if line.strip()][-1]

@@ -1,0 +1,1 @@
+"""Clients of others and our own, beside one another."""

@@ -1,0 +1,1 @@
+"""The controller, reassignment, settings at run time, and ZooKeeper in trouble."""

@@ -1,0 +1,28 @@
+"""The soak runs, however shortly, and ends with its verdict."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
+
+pytestmark = pytest.mark.slow
+
+TIMEOUT_S = 1200
+
+
+@pytest.mark.skipif(not ALL_FAULTS, reason="takes minutes; HEADRACE_FAULTS=full runs it")
+def test_half_a_minute_of_faults_is_exactly_once():
+    command = [sys.executable, "-m", "integration_tests.soak", "--minutes=0.5", f"--seed={SEED}"]
+    done = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1].startswith("soak: exactly once, ")

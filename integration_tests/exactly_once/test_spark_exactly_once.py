@@ -1,0 +1,37 @@
+"""The exactly-once sink with a real Spark: each fault at each stage, for queries with and without
+state and for one that is not deterministic. Source: R-SPARK2; docs/sink-protocol.md.
+
+All of them with HEADRACE_FAULTS=full. Else one, the hardest: brokers and drivers that die under a
+query with state are in the demo's test and in `test_spark_stream.py`, too.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from integration_tests.exactly_once.fault_runner import Bench, bench
+from integration_tests.exactly_once.sink_faults import Case, Fault, Stage, all_cases
+from storage_engine.tests.sampling import ALL_FAULTS
+
+pytestmark = pytest.mark.slow
+
+HARDEST = Case(Fault.PARALLELISM, Stage.BEFORE_COMMIT, "random")
+"""The replay has other rows in other tasks, which only the coordinator's record keeps apart."""
+
+CASES = (
+    # Those that need a Spark of their own come last.
+    sorted(all_cases(), key=lambda case: case.fault is Fault.SPECULATION)
+    if ALL_FAULTS
+    else [HARDEST]
+)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory) -> Iterator[Bench]:
+    with bench(tmp_path_factory.mktemp("bench")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_id_is_read_once_whatever_goes_wrong(shared, case):
+    shared.run(case)

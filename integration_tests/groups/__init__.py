@@ -1,0 +1,1 @@
+"""Consumer groups, by the broker and by ZooKeeper."""

@@ -1,0 +1,1 @@
+"""Logs on real disks: damaged, full, deleted, compacted, read by others."""

@@ -1,0 +1,87 @@
+"""R-LOG5: bytes that left the page cache come from the disk, all and in order."""
+
+import os
+import random
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
+from storage_engine.log.files.disk import REAL_DISK
+
+VALUES = 400
+VALUE_BYTES = 50_000
+SEED = 5
+LOOP_MAY_READ_BYTES = VALUES * VALUE_BYTES * 3 // 4
+"""A look at what is not there makes the kernel begin to read ahead, without a wait: about a third
+of all bytes count as the loop's for that. A loop that waits reads all of them."""
+
+
+def evict(folder: Path) -> list[Path]:
+    """Take the segment files of a partition out of the page cache; those files."""
+    files = sorted(folder.glob("*.log"))
+    for path in files:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+    return files
+
+
+def is_cached(path: Path) -> bool:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return REAL_DISK.is_cached(descriptor, path.stat().st_size, 0)
+    finally:
+        os.close(descriptor)
+
+
+def read_from_disk(pid: int, thread: int) -> int:
+    """Bytes that a thread of a process has had read from a disk so far."""
+    lines = Path(f"/proc/{pid}/task/{thread}/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["read_bytes"])
+
+
+def test_a_consumer_gets_every_byte_of_an_evicted_log_in_order(tmp_path):
+    values = [random.Random(SEED + n).randbytes(VALUE_BYTES) for n in range(VALUES)]
+    with running_cluster(tmp_path, brokers=1) as cluster:
+        config = {"segment.bytes": str(4 << 20)}
+        create_topic(cluster, "cold", replication_factor=1, config=config)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+        for value in values:
+            producer.produce("cold", value)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+        def evicted() -> list[Path] | None:
+            # What is being written back stays in the page cache.
+            files = evict(next(tmp_path.rglob("cold-0")))
+            assert len(files) > 3
+            return None if any(is_cached(path) for path in files[:-1]) else files
+
+        files = wait_until(evicted, "the closed segments are out of the page cache")
+        assert files is not None
+        consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": "none",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.assign([TopicPartition("cold", 0, 0)])
+        found: list[bytes] = []
+        pid = cluster.state.broker(cluster.state.brokers[0].id).pid
+        assert pid is not None
+        loop_read_before = read_from_disk(pid, pid)
+        while len(found) < VALUES:
+            messages = consumer.consume(VALUES, timeout=60)
+            assert messages, f"{len(found)} of {VALUES} records came"
+            assert not any(message.error() for message in messages)
+            found += [message.value() for message in messages]
+        consumer.close()
+        assert found == values
+        assert is_cached(files[0])
+        # The event loop, in the process's first thread, left that to others.
+        assert read_from_disk(pid, pid) - loop_read_before < LOOP_MAY_READ_BYTES

@@ -1,0 +1,1 @@
+"""What was acknowledged is there, whoever dies."""

@@ -1,0 +1,1 @@
+"""Sources and sinks with a real Spark."""

@@ -1,0 +1,353 @@
+"""The source's planning and reading against brokers, without Spark: topics that are created again,
+offsets without records, filters, sizes.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, LessThan
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from connector.connections import close_all
+from connector.errors import ConnectorError, DataLossError
+from connector.options.source_options import parse_source_options
+from connector.source import record_reader, source_metadata
+from connector.source.batch_reader import HeadraceBatchReader, HeadracePushdownReader
+from connector.source.stream_reader import HeadraceStreamReader
+from integration_tests.support.cluster_support import (
+    admin,
+    create_topic,
+    running_cluster,
+    wait_until,
+)
+from integration_tests.support.spark_support import consume, produce, topic
+from integration_tests.support.transactional_clients import Confluent
+from storage_engine.client.fetching import range_reader
+
+SETTINGS = (("log.cleaner.backoff.ms", "200"),)
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "20000",
+    "min.cleanable.dirty.ratio": "0.01",
+}
+KEPT = {"retention.ms": "-1"}
+TIME_MS = 1_700_000_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+__all__ = ["topic"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as running:
+        yield running
+    close_all()
+
+
+@pytest.fixture
+def little_patience(monkeypatch):
+    """For what is lost for good."""
+    monkeypatch.setattr(source_metadata, "GONE_PATIENCE_MS", 300)
+
+
+@pytest.fixture
+def servers(cluster):
+    return cluster.bootstrap_servers
+
+
+def _options(servers, topic, **options):
+    named = {"bootstrap.servers": servers, "subscribe": topic, "kafka.metadata.max.age.ms": "500"}
+    # A read that stalls fails soon.
+    return parse_source_options(
+        named | {"kafkaConsumer.pollTimeoutMs": "20000", "startingOffsets": "earliest"} | options
+    )
+
+
+def _values(batches):
+    return [value.decode() for batch in batches for value in batch.column("value").to_pylist()]
+
+
+def _tasks_values(reader, tasks):
+    return [value for task in tasks for value in _values(reader.read(task))]
+
+
+class Stream:
+    """A query, as Spark drives one."""
+
+    def __init__(self, servers, topic, **options):
+        self.reader = HeadraceStreamReader(_options(servers, topic, **options))
+        self.limit = self.reader.getDefaultReadLimit()
+        self.at = self.reader.initialOffset()
+
+    def micro_batch(self):
+        """Its values; None where there is nothing to read."""
+        end = self.reader.latestOffset(self.at, self.limit)
+        if end == self.at:
+            return None
+        tasks = self.reader.partitions(self.at, end)
+        self.at = end
+        return _tasks_values(self.reader, tasks)
+
+    def all(self):
+        found = []
+        while (values := self.micro_batch()) is not None:
+            found += values
+        return found
+
+
+def _numbers(first, last, **fields):
+    return [{"value": str(number).encode(), **fields} for number in range(first, last)]
+
+
+def _texts(first, last):
+    return [str(number) for number in range(first, last)]
+
+
+def _create_again(cluster, topic):
+    client = admin(cluster)
+    client.delete_topics([topic], request_timeout=60)[topic].result(90)
+    wait_until(lambda: topic not in client.list_topics(timeout=60).topics, "the topic is gone")
+    create_topic(cluster, topic)
+
+
+def test_a_topic_created_again_is_never_taken_for_the_old_one(cluster, servers, topic):
+    create_topic(cluster, topic)
+    produce(servers, topic, _numbers(0, 5))
+    strict, lenient = Stream(servers, topic), Stream(servers, topic, failOnDataLoss="false")
+    assert strict.all() == lenient.all() == _texts(0, 5)
+    _create_again(cluster, topic)
+    # Longer than what was read of the old one, so that no offset betrays it.
+    produce(servers, topic, _numbers(100, 120))
+
+    def loss():
+        try:
+            strict.micro_batch()
+        except DataLossError as error:
+            return str(error)
+        return None
+
+    told = wait_until(loss, "the loss is noticed")
+    assert "deleted and created again" in told
+    found = wait_until(lambda: lenient.micro_batch(), "the new topic is read")
+    assert found == _texts(100, 120)
+    produce(servers, topic, _numbers(120, 125))
+    assert lenient.all() == _texts(120, 125)
+
+
+def test_a_batch_planned_before_its_topic_was_created_again_reads_nothing_of_the_new_one(
+    cluster, servers, topic, little_patience
+):
+    create_topic(cluster, topic)
+    produce(servers, topic, _numbers(0, 5))
+    strict, lenient = Stream(servers, topic), Stream(servers, topic, failOnDataLoss="false")
+    end = strict.reader.latestOffset(strict.at, ReadAllAvailable())
+    (task,) = strict.reader.partitions(strict.at, end)
+    _create_again(cluster, topic)
+    produce(servers, topic, _numbers(100, 120))
+    # A driver that replays the batch, and a task that begins late.
+    with pytest.raises(DataLossError, match="deleted and created again"):
+        strict.reader.partitions(strict.at, end)
+    with pytest.raises(ConnectorError, match="deleted and created again"):
+        list(strict.reader.read(task))
+    assert lenient.reader.partitions(lenient.at, end) == []
+
+
+def test_a_batch_whose_topic_is_gone_is_a_loss_and_no_dead_end(
+    cluster, servers, topic, little_patience
+):
+    create_topic(cluster, topic)
+    produce(servers, topic, _numbers(0, 5))
+    strict, lenient = Stream(servers, topic), Stream(servers, topic, failOnDataLoss="false")
+    end = strict.reader.latestOffset(strict.at, ReadAllAvailable())
+    client = admin(cluster)
+    client.delete_topics([topic], request_timeout=60)[topic].result(90)
+    wait_until(lambda: topic not in client.list_topics(timeout=60).topics, "the topic is gone")
+    with pytest.raises(DataLossError, match=f"{topic}-0, wanted from offset 0 to 5, is gone"):
+        strict.reader.partitions(strict.at, end)
+    assert lenient.reader.partitions(lenient.at, end) == []
+
+
+def _write_with_gaps(servers, topic):
+    """Markers and aborted records between the others, and at the end."""
+    producer = Confluent(servers, f"gaps-{topic}")
+    for number in range(6):
+        producer.begin()
+        for each in range(3):
+            producer.write(topic, 0, b"%d-%d" % (number, each))
+        if number % 2:
+            producer.abort()
+        else:
+            producer.commit()
+    producer.close()
+
+
+def test_no_cut_and_no_limit_stalls_at_markers_and_aborted_records(cluster, servers, topic):
+    create_topic(cluster, topic)
+    _write_with_gaps(servers, topic)
+    expected = [(each.value() or b"").decode() for each in consume(servers, topic)]
+    assert expected == [f"{number}-{each}" for number in (0, 2, 4) for each in range(3)]
+    wait_until(
+        lambda: (
+            Stream(servers, topic).reader.latestOffset({topic: {"0": 0}}, ReadAllAvailable())[topic]
+            == {"0": 24}
+        ),
+        "the last marker is there",
+    )
+    reader = HeadraceBatchReader(_options(servers, topic, maxRecordsPerPartition="1"))
+    tasks = reader.partitions()
+    assert len(tasks) == 24
+    assert _tasks_values(reader, tasks) == expected
+    # Micro-batches of one offset, most of them without a row, and one of 4 offsets without any.
+    stream = Stream(servers, topic, maxOffsetsPerTrigger="1")
+    assert stream.all() == expected
+    assert stream.at[topic] == {"0": 24}
+    stream = Stream(servers, topic, minOffsetsPerTrigger="4", maxOffsetsPerTrigger="4")
+    assert stream.all() == expected
+    assert stream.at[topic] == {"0": 24}
+
+
+def test_no_cut_stalls_where_compaction_left_gaps(cluster, servers, topic):
+    create_topic(cluster, topic, config=COMPACTED)
+    producer = Producer({"bootstrap.servers": servers, "acks": "all"})
+    for number in range(40):
+        for key in range(8):
+            producer.produce(topic, key=b"k%d" % key, value=b"%d" % number * 60, partition=0)
+        assert producer.flush(30) == 0
+    whole = HeadraceBatchReader(_options(servers, topic))
+
+    def compacted():
+        found = _tasks_values(whole, whole.partitions())
+        return found if len(found) < 160 else None
+
+    last = wait_until(compacted, "the log is compacted")
+    assert last is not None
+    cut = HeadraceBatchReader(_options(servers, topic, maxRecordsPerPartition="7"))
+    tasks = cut.partitions()
+    assert len(tasks) == -(-320 // 7)
+    # It may be compacted further meanwhile; the newest value of each key is there once or more.
+    found = _tasks_values(cut, tasks)
+    assert found[-8:] == last[-8:] == ["39" * 60] * 8
+    assert len(found) <= len(last)
+    stream = Stream(servers, topic, maxOffsetsPerTrigger="7")
+    assert stream.all()[-8:] == ["39" * 60] * 8
+
+
+@pytest.fixture
+def fetched_bytes(monkeypatch):
+    """Counts what fetches bring."""
+    counted = [0]
+
+    def counting(*arguments, **settings):
+        for each in range_reader.read_range(*arguments, **settings):
+            counted[0] += len(each.records)
+            yield each
+
+    monkeypatch.setattr(record_reader, "read_range", counting)
+    return counted
+
+
+def _rows(reader):
+    return [
+        row
+        for task in reader.partitions()
+        for batch in reader.read(task)
+        for row in batch.to_pylist()
+    ]
+
+
+def _pushing(servers, topic, *filters, **options):
+    reader = HeadracePushdownReader(_options(servers, topic, **options))
+    left = list(reader.pushFilters(list(filters)))
+    return reader, left
+
+
+def _at(ms):
+    return EPOCH + timedelta(milliseconds=ms)
+
+
+CASES = {
+    "partition": ([EqualTo(("partition",), 1)], lambda row: row["partition"] == 1),
+    "offset": (
+        [GreaterThanOrEqual(("offset",), 1990), LessThan(("offset",), 1995)],
+        lambda row: 1990 <= row["offset"] < 1995,
+    ),
+    "timestamp": (
+        [GreaterThan(("timestamp",), _at(TIME_MS + 1_900))],
+        lambda row: row["timestamp"] > _at(TIME_MS + 1_900),
+    ),
+    "all": (
+        [
+            EqualTo(("partition",), 0),
+            GreaterThanOrEqual(("timestamp",), _at(TIME_MS + 1_950)),
+            LessThan(("offset",), 1_960),
+        ],
+        lambda row: (
+            row["partition"] == 0
+            and row["timestamp"] >= _at(TIME_MS + 1_950)
+            and row["offset"] < 1_960
+        ),
+    ),
+}
+
+
+def test_filters_fetch_less_and_leave_the_same_rows(cluster, servers, topic, fetched_bytes):
+    create_topic(cluster, topic, partitions=2, config=KEPT)
+    for partition in range(2):
+        # In batches of 100 records or so, not in order of time within a hundred.
+        for first in range(0, 2000, 100):
+            produce(
+                servers,
+                topic,
+                [
+                    {
+                        "value": b"%d" % number * 25,
+                        "partition": partition,
+                        "timestamp": TIME_MS + number // 100 * 100 + (number * 37) % 100,
+                    }
+                    for number in range(first, first + 100)
+                ],
+            )
+    everything = _rows(HeadraceBatchReader(_options(servers, topic)))
+    all_bytes = fetched_bytes[0]
+    assert len(everything) == 4000
+    for name, (filters, passes) in CASES.items():
+        fetched_bytes[0] = 0
+        reader, _ = _pushing(servers, topic, *filters)
+        expected = [row for row in everything if passes(row)]
+        assert expected
+        assert [row for row in _rows(reader) if passes(row)] == expected, name
+        assert fetched_bytes[0] < all_bytes * 0.7, name
+
+
+def test_a_time_that_many_records_share_is_a_bound_to_the_record(cluster, servers, topic):
+    create_topic(cluster, topic, config=KEPT)
+    for number in range(30):
+        produce(servers, topic, _numbers(number, number + 1, timestamp=TIME_MS + number // 10))
+    for bound, kind, first in (
+        (TIME_MS + 1, GreaterThanOrEqual, 10),
+        (TIME_MS + 1, GreaterThan, 20),
+        (TIME_MS, GreaterThanOrEqual, 0),
+        (TIME_MS + 2, EqualTo, 20),
+        (TIME_MS + 2, GreaterThan, 30),
+    ):
+        reader, left = _pushing(servers, topic, kind(("timestamp",), _at(bound)))
+        assert len(left) == 1
+        assert [row["offset"] for row in _rows(reader)] == list(range(first, 30))
+
+
+def test_tasks_are_cut_by_the_bytes_of_the_log(cluster, servers, topic):
+    create_topic(cluster, topic)
+    produce(servers, topic, [{"value": bytes(1000)} for _ in range(100)])
+    reader = HeadraceBatchReader(_options(servers, topic, maxBytesPerPartition="20000"))
+    ranges = [task.value for task in reader.partitions()]
+    assert [each.start_offset for each in ranges[1:]] == [each.end_offset for each in ranges[:-1]]
+    assert 5 <= len(ranges) <= 7
+    assert len(_rows(reader)) == 100
+
+
+def test_columns_that_are_not_asked_for_are_left_out(cluster, servers, topic):
+    create_topic(cluster, topic)
+    produce(servers, topic, _numbers(0, 3, key=b"k"))
+    reader = HeadraceBatchReader(_options(servers, topic, columns="offset,topic"))
+    assert _rows(reader) == [{"topic": topic, "offset": offset} for offset in range(3)]

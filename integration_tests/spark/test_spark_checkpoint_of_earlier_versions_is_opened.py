@@ -1,0 +1,45 @@
+"""A streaming query goes on from a checkpoint that an earlier version of the format wrote, source
+and sink, and every record is copied once. Source: R-SPARK2."""
+
+import pytest
+
+from integration_tests.earlier_versions.kept_cluster import (
+    COMMITS,
+    described,
+    running_kept_cluster,
+)
+from integration_tests.earlier_versions.make_kept_cluster import (
+    ORDERS,
+    PER_MICRO_BATCH,
+    copy_orders,
+    fill_orders,
+)
+from integration_tests.support.spark_support import consume, spark
+
+pytestmark = pytest.mark.slow
+
+__all__ = ["spark"]
+
+MORE = 15
+
+
+@pytest.mark.parametrize("commit", COMMITS)
+def test_a_query_goes_on_from_its_checkpoint_and_copies_each_record_once(commit, spark, tmp_path):
+    # The last micro-batch of the checkpoint is committed by the sink and not by Spark: a replay.
+    checkpoint = tmp_path / "checkpoint"
+    with running_kept_cluster(commit, tmp_path) as cluster:
+        servers = cluster.bootstrap_servers
+        fill_orders(servers, range(ORDERS, ORDERS + MORE))
+        copy_orders(spark, servers, checkpoint)
+        rows = consume(servers, "copies")
+    values = [row.value().decode() for row in rows]
+    assert sorted(values) == sorted(f"order {n}" for n in range(ORDERS + MORE))
+    kept = described(commit)
+    before = {
+        (partition, offset, value)
+        for partition in (0, 1)
+        for offset, _, value, _ in kept[f"copies-{partition}"]["committed"]
+    }
+    assert before <= {(row.partition(), row.offset(), row.value().decode()) for row in rows}
+    commits = [path.name for path in (checkpoint / "commits").iterdir() if path.name.isdigit()]
+    assert max(map(int, commits)) > ORDERS // PER_MICRO_BATCH - 1

@@ -1,0 +1,89 @@
+"""A driver that is killed with SIGKILL in its first micro-batch, and restarted on its checkpoint,
+reads every record, although Spark does not write the initial offset down.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chispa import assert_df_equality
+
+from integration_tests.support.cluster_support import create_topic, wait_until
+from integration_tests.support.spark_support import (
+    produce,
+    servers,
+    spark,
+    spark_cluster,
+    topic,
+)
+from storage_engine.tests.sampling import ALL_FAULTS, SEED
+
+pytestmark = pytest.mark.slow
+
+__all__ = ["servers", "spark", "spark_cluster", "topic"]
+
+ROOT = Path(__file__).parents[2]
+RUN_TIMEOUT_S = 300
+
+
+def _start_driver(servers, topic, starting, folder, mode):
+    """In a process group of its own, with its JVM and its Python workers."""
+    command = [sys.executable, "-m", "integration_tests.spark.spark_driver"]
+    with (folder / f"{mode}.log").open("wb") as log:
+        return subprocess.Popen(
+            [*command, servers, topic, starting, str(folder), mode],
+            cwd=ROOT,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _kill(driver):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+
+
+def _numbers(first, last):
+    return [{"value": str(number).encode()} for number in range(first, last)]
+
+
+STARTS = [("earliest", 0), ("latest", 100)]
+"""One of them, unless all are run: each takes two starts of Spark."""
+
+
+@pytest.mark.parametrize(
+    ("starting", "first_read"), STARTS if ALL_FAULTS else [STARTS[SEED % len(STARTS)]]
+)
+def test_a_driver_killed_in_its_first_micro_batch_loses_nothing(
+    spark, spark_cluster, topic, tmp_path, starting, first_read
+):
+    servers = spark_cluster.bootstrap_servers
+    create_topic(spark_cluster, topic, partitions=3)
+    produce(servers, topic, _numbers(0, 100))
+    driver = _start_driver(servers, topic, starting, tmp_path, "stall")
+    try:
+        wait_until(
+            lambda: (tmp_path / "stalled").exists() or driver.poll() is not None,
+            "the driver reaches its first micro-batch",
+            timeout_s=RUN_TIMEOUT_S,
+        )
+        assert driver.poll() is None, (tmp_path / "stall.log").read_text()
+        produce(servers, topic, _numbers(100, 300))
+    finally:
+        _kill(driver)
+    assert not (tmp_path / "checkpoint" / "commits" / "0").exists()
+
+    driver = _start_driver(servers, topic, starting, tmp_path, "run")
+    try:
+        assert driver.wait(RUN_TIMEOUT_S) == 0, (tmp_path / "run.log").read_text()
+    finally:
+        _kill(driver)
+    read = spark.read.parquet(str(tmp_path / "out")).select("value").orderBy("value")
+    expected = spark.range(first_read, 300).selectExpr("cast(id as string) as value")
+    assert_df_equality(read, expected.orderBy("value"), ignore_nullable=True)

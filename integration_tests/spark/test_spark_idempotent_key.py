@@ -1,0 +1,163 @@
+"""`idempotentKey` with a real Spark: a query that loses its checkpoint, or is put back, writes
+every record of its source once, also when driver and coordinator are killed. Source: R-SPARK3.
+"""
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from integration_tests.spark.sink_driver_support import (
+    STATE,
+    STATE_PARTITIONS,
+    committed,
+    driver,
+    ids,
+    once,
+    prepared,
+)
+from integration_tests.spark.spark_sink_driver import PER_BATCH
+from integration_tests.support.cluster_support import (
+    admin,
+    create_topic,
+    leader_of,
+    running_cluster,
+)
+from integration_tests.support.spark_support import (
+    QUERY_TIMEOUT_S,
+    consume,
+    last_line,
+    produce,
+    servers,
+    spark,
+    topic,
+)
+from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tools.local.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.slow
+
+__all__ = ["servers", "spark", "topic"]
+
+
+@pytest.fixture(scope="module")
+def spark_cluster(tmp_path_factory) -> Iterator[LocalCluster]:
+    settings = (("transaction.state.log.num.partitions", str(STATE_PARTITIONS)),)
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
+        yield made
+
+
+def copy(spark, servers, topic, checkpoint, **options):
+    """Copies all records to `<topic>-target`, straight from the source's own columns."""
+    rows = (
+        spark.readStream.format("headrace")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .options(**options)
+        .load()
+        .select("value", "topic", "partition", "offset")
+    )
+    query = (
+        rows.writeStream.format("headrace")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", f"{topic}-target")
+        .option("sinkId", f"{topic}-target")
+        .option("idempotentKey", "topic,partition,offset")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        assert query.awaitTermination(QUERY_TIMEOUT_S)
+    finally:
+        query.stop()
+
+
+def more(servers, topic, first, last):
+    produce(servers, topic, ({"value": b"%d" % number} for number in range(first, last)))
+
+
+def read(servers, topic):
+    return sorted(int(each.value()) for each in consume(servers, f"{topic}-target"))
+
+
+@pytest.mark.skipif(not ALL_FAULTS, reason="a minute: with HEADRACE_FAULTS=full")
+def test_a_driver_that_is_killed_after_a_commit_and_loses_its_checkpoint_doubles_nothing(
+    spark, spark_cluster, servers, topic, tmp_path
+):
+    prepared(spark_cluster, topic, 3)
+    (tmp_path / "after-commit-1").touch()
+    with driver(servers, topic, tmp_path, min_partitions=2, keyed=True) as first:
+        first.reaches("batch 1 is committed")
+    assert not committed(tmp_path, 1)
+    shutil.rmtree(tmp_path / "checkpoint")
+    # Its batch 0 is those that are written, and a third.
+    copy(spark, servers, topic, tmp_path / "second", minPartitions=5)
+    assert ids(servers, topic) == once(3)
+    # Not even as part of an aborted transaction.
+    assert ids(servers, topic, isolation="read_uncommitted").total() == 3 * PER_BATCH
+
+
+def test_a_query_that_begins_anew_writes_what_is_new_and_one_that_is_put_back_is_refused(
+    spark, spark_cluster, servers, topic, tmp_path
+):
+    create_topic(spark_cluster, topic, partitions=2)
+    create_topic(spark_cluster, f"{topic}-target", partitions=2)
+    more(servers, topic, 0, 100)
+    copy(spark, servers, topic, tmp_path / "now")
+    shutil.copytree(tmp_path / "now", tmp_path / "then")
+    more(servers, topic, 100, 200)
+    copy(spark, servers, topic, tmp_path / "now")
+    more(servers, topic, 200, 300)
+    # Its next batch has the number of one that is committed, and rows that are not.
+    with pytest.raises(StreamingQueryException) as raised:
+        copy(spark, servers, topic, tmp_path / "then")
+    assert "[CHECKPOINT_REWOUND]" in last_line(raised.value)
+    sink = f"{topic}-target"
+    coordinator = leader_of(admin(spark_cluster), STATE, state_partition(sink, STATE_PARTITIONS))
+    spark_cluster.kill_broker(coordinator)
+    # With other micro-batches, so that one of them is written in part.
+    copy(spark, servers, topic, tmp_path / "new", maxOffsetsPerTrigger=150, minPartitions=5)
+    spark_cluster.start_broker(coordinator)
+    assert read(servers, topic) == list(range(300))
+
+
+def test_a_topic_that_is_created_again_is_another_source(
+    spark, spark_cluster, servers, topic, tmp_path
+):
+    create_topic(spark_cluster, topic)
+    create_topic(spark_cluster, f"{topic}-target")
+    more(servers, topic, 0, 100)
+    copy(spark, servers, topic, tmp_path / "first")
+    client = admin(spark_cluster)
+    client.delete_topics([topic], request_timeout=60)[topic].result(90)
+    create_topic(spark_cluster, topic)
+    more(servers, topic, 100, 150)
+    copy(spark, servers, topic, tmp_path / "second")
+    assert read(servers, topic) == list(range(150))
+
+
+def test_a_batch_write_copies_what_is_new(spark, spark_cluster, servers, topic):
+    create_topic(spark_cluster, topic, partitions=2)
+    create_topic(spark_cluster, f"{topic}-target", partitions=2)
+
+    def write():
+        rows = (
+            spark.read.format("headrace")
+            .option("kafka.bootstrap.servers", servers)
+            .option("subscribe", topic)
+            .load()
+            .selectExpr("value", "topic as source", "partition as part", "offset as at")
+        )
+        rows.write.format("headrace").mode("append").options(
+            **{"kafka.bootstrap.servers": servers, "topic": f"{topic}-target"},
+            **{"sinkId": f"{topic}-copy", "idempotentKey": "source,part,at"},
+        ).save()
+
+    for end in (100, 200):
+        more(servers, topic, end - 100, end)
+        write()
+    assert read(servers, topic) == list(range(200))

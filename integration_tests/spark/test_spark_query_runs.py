@@ -1,0 +1,80 @@
+"""The run of a streaming query, as Spark tells it to the tasks of the sink. Source: R-SPARK2."""
+
+import uuid
+
+import pyarrow as pa
+import pytest
+
+from integration_tests.support.cluster_support import create_topic
+from integration_tests.support.spark_support import (
+    QUERY_TIMEOUT_S,
+    consume,
+    produce,
+    servers,
+    spark,
+    spark_cluster,
+    topic,
+)
+
+pytestmark = pytest.mark.slow
+
+__all__ = ["servers", "spark", "spark_cluster", "topic"]
+
+
+def write_job(frame, servers, **options):
+    writer = frame.write.format("headrace").mode("append")
+    writer.option("kafka.bootstrap.servers", servers).options(**options).save()
+
+
+def test_tasks_know_the_run_of_their_query_whatever_job_groups_foreach_batch_sets(
+    spark, spark_cluster, servers, topic, tmp_path
+):
+    """Spark itself says which run it is; groups of the user's may be UUIDs, and stay set."""
+    for each in (f"{topic}-source", f"{topic}-0", f"{topic}-1"):
+        create_topic(spark_cluster, each, partitions=1)
+    groups = [str(uuid.uuid4()) for _ in range(2)]
+
+    def with_run(rows):
+        from connector.options.sink_options import parse_sink_options
+        from connector.sink.micro_batch import streaming_micro_batch
+
+        options = parse_sink_options({"bootstrap.servers": "h:1"})
+        for piece in rows:
+            run = str(streaming_micro_batch(options).run)
+            yield pa.record_batch({"value": [run] * piece.num_rows})
+
+    def write(frame, number):
+        named = {"sinkId": topic, "batchId": str(number)}
+        told = frame.mapInArrow(with_run, "value string")
+        write_job(told, servers, topic=f"{topic}-0", **named)
+        for group in groups:
+            spark.sparkContext.setJobGroup(group, "a table")
+            part = {"sinkPart": group}
+            write_job(
+                frame.mapInArrow(with_run, "value string"),
+                servers,
+                topic=f"{topic}-1",
+                **named,
+                **part,
+            )
+
+    reader = spark.readStream.format("headrace").option("kafka.bootstrap.servers", servers)
+    reader = reader.options(subscribe=f"{topic}-source", startingOffsets="earliest")
+    rows = reader.option("maxOffsetsPerTrigger", 5).load().select("value")
+    runs = []
+    for _ in range(2):
+        produce(servers, f"{topic}-source", [{"value": b"row"}] * 10)
+        writer = rows.writeStream.foreachBatch(write).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / "each")).start()
+        assert query.awaitTermination(QUERY_TIMEOUT_S)
+        runs.append(query.runId)
+        told = rows.mapInArrow(with_run, "value string").writeStream.format("headrace")
+        told = told.option("kafka.bootstrap.servers", servers).option("topic", f"{topic}-0")
+        told = told.trigger(availableNow=True).option("checkpointLocation", str(tmp_path / "sink"))
+        query = told.start()
+        assert query.awaitTermination(QUERY_TIMEOUT_S)
+        runs.append(query.runId)
+    found = [(each.value() or b"").decode() for each in consume(servers, f"{topic}-0")]
+    assert found == [run for run in runs for _ in range(10)]
+    in_groups = [(each.value() or b"").decode() for each in consume(servers, f"{topic}-1")]
+    assert in_groups == ["None"] * 40, "Spark says nothing of the run there"

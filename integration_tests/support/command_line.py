@@ -1,0 +1,107 @@
+"""Runs the command `headrace` as a user does, and looks at what it leaves on the machine."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage_engine.tools.cli import main
+
+COMMAND = [sys.executable, "-m", "storage_engine.tools.cli"]
+TIMEOUT_S = 120.0
+ROOT = Path(__file__).parents[2]
+
+
+def headrace(*arguments: object, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    """One command, to its end. It would not end if a detached child held our pipes."""
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        cwd=ROOT,
+    )
+
+
+def succeed(*arguments: object, stdin: bytes = b"") -> str:
+    """The output of a command that must exit with 0."""
+    done = headrace(*arguments, stdin=stdin)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def fail(*arguments: object, stdin: bytes = b"", status: int = 1) -> str:
+    """The one line on stderr of a command that must fail, without `headrace: `."""
+    done = headrace(*arguments, stdin=stdin)
+    errors = done.stderr.decode()
+    assert done.returncode == status, errors
+    *_, last = errors.splitlines()
+    assert last.startswith("headrace: "), errors
+    return last.removeprefix("headrace: ")
+
+
+def fail_here(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 1) -> str:
+    """As `fail`, within this process: a start of Python for each of many mistakes takes long."""
+    assert main([str(argument) for argument in arguments]) == status
+    errors = capsys.readouterr().err
+    assert errors.startswith("headrace: ") and errors.count("\n") == 1, errors
+    return errors.removeprefix("headrace: ").rstrip()
+
+
+def start(*arguments: object) -> "subprocess.Popen[str]":
+    """A command that goes on until it is stopped."""
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def cluster_json(directory: Path) -> dict[str, Any]:
+    """What other programs read."""
+    document: dict[str, Any] = json.loads((directory / "cluster.json").read_text())
+    return document
+
+
+def processes_of(directory: Path) -> list[int]:
+    """The pids of all processes with that folder in their arguments, but for commands of ours."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"--dir" not in arguments and os.fsencode(directory) in b"\0".join(arguments):
+            found.append(int(entry.name))
+    return found
+
+
+def listens(address: str) -> bool:
+    """Whether anything takes connections there."""
+    host, port = address.split(":")
+    try:
+        socket.create_connection((host, int(port)), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+    """Poll until it holds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        time.sleep(0.05)

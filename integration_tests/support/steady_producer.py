@@ -1,0 +1,144 @@
+"""A steady confluent-kafka producer and the check of what it was promised.
+
+Rule: values are numbers from 0 on, so that loss, doubling and disorder can be told from the log
+alone.
+"""
+
+import time
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from integration_tests.support.background import Background
+from integration_tests.support.cluster_support import CLIENT_TIMEOUT_MS
+
+READ_TIMEOUT_S = 60
+
+
+class SteadyProducer(Background):
+    """librdkafka with its retries, acks=all and idempotent, numbered values, until told to stop."""
+
+    def __init__(self, servers: str, topic: str, *, partition: int = 0) -> None:
+        super().__init__()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "acks": "all",
+                "enable.idempotence": "true",
+                "linger.ms": 2,
+                "message.timeout.ms": 120_000,
+                "request.timeout.ms": CLIENT_TIMEOUT_MS,
+                "socket.timeout.ms": CLIENT_TIMEOUT_MS,
+                "log_level": 0,
+            }
+        )
+        self._topic = topic
+        self._partition = partition
+        self.acknowledged: dict[int, int] = {}
+        """Number -> offset."""
+        self.failures: list[str] = []
+
+    def _work(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value=b"%d" % number,
+                    partition=self._partition,
+                    on_delivery=self._delivered,
+                )
+            except BufferError:  # nobody takes anything for now
+                self._producer.poll(0.1)
+                continue
+            number += 1
+            self._producer.poll(0)
+            if number % 20 == 0:
+                time.sleep(0.005)
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error is not None:
+            self.failures.append(str(error))
+        else:
+            self.acknowledged[int(message.value())] = message.offset()  # type: ignore[attr-defined]
+
+    def end(self) -> None:
+        """Also waits until all is acknowledged, or has failed."""
+        super().end()
+        assert self._producer.flush(120) == 0
+
+    def finish(self) -> None:
+        self.end()
+        self.check()
+
+
+def read_numbers(servers: str, topic: str, *, partition: int = 0) -> list[tuple[int, int]]:
+    """(offset, number) of every record below the end at the time of the call."""
+    # Nothing is committed: that would wait for the group's coordinator, which may be dead.
+    settings = {"group.id": "checker", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": servers, **settings})
+    whole = TopicPartition(topic, partition, OFFSET_BEGINNING)
+    low, high = consumer.get_watermark_offsets(whole, timeout=30)
+    consumer.assign([whole])
+    records: list[tuple[int, int]] = []
+    while not records or records[-1][0] < high - 1:
+        # As many as are left: it waits for the last one that is asked for, however long.
+        left = high - (records[-1][0] + 1 if records else low)
+        messages = consumer.consume(min(left, 10_000), timeout=READ_TIMEOUT_S)
+        assert messages, f"reading stopped at {len(records)} of {high}"
+        for message in messages:
+            assert message.error() is None
+            records.append((message.offset(), int(message.value())))
+    consumer.close()
+    return records
+
+
+def check_kept(servers: str, topic: str, producer: SteadyProducer, *, partition: int = 0) -> None:
+    """Everything acknowledged is there at its offset, in order, once, and no send failed."""
+    producer.finish()
+    assert producer.failures == []
+    records = read_numbers(servers, topic, partition=partition)
+    assert [offset for offset, _ in records] == list(range(len(records)))
+    assert [number for _, number in records] == list(range(len(records)))
+    at_offset = dict(records)
+    assert len(producer.acknowledged) == len(records)
+    for number, offset in producer.acknowledged.items():
+        assert at_offset[offset] == number
+
+
+class CheckingConsumer(Background):
+    """Reads along while the producer writes: each offset comes next, and has the number that it
+    must have, since one idempotent producer writes the numbers from 0 on.
+    """
+
+    def __init__(self, servers: str, topic: str, *, partition: int = 0) -> None:
+        super().__init__()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "checker",
+                "enable.auto.commit": False,
+                "socket.timeout.ms": CLIENT_TIMEOUT_MS,
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        self.next_offset = 0
+        self.wrong: list[str] = []
+
+    def end(self) -> None:
+        super().end()
+        self._consumer.close()
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            for message in self._consumer.consume(1000, timeout=0.2):
+                if message.error() is not None:
+                    continue  # librdkafka tells of brokers that are away
+                offset = message.offset()
+                assert offset is not None
+                if (offset, int(message.value())) != (self.next_offset,) * 2:
+                    self.wrong.append(
+                        f"offset {offset} has {message.value()!r}, expected number and offset "
+                        f"{self.next_offset}"
+                    )
+                self.next_offset = offset + 1

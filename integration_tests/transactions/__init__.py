@@ -1,0 +1,1 @@
+"""Transactions and micro-batches with real processes."""

@@ -1,0 +1,285 @@
+"""Producers' batches on their way into the logs of one broker.
+
+    append -> nothing to prepare, none queued -> appended at once
+           -> copied, queued behind those of its partition -> prepared by a thread -> appended
+
+Rule: appends to a partition are made in the order in which they came, however long each of them is
+prepared (decompressed, checked or compressed anew). Nothing that was checked before the wait counts
+after it: leader epoch, lease, replicas in sync, the producer's sequence, its transaction and the
+topic's settings are checked when the batch is appended. Source: R-NET1, R-LOG7, R-LOG10.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Background
+from storage_engine.log.appending.append_preparation import Requirement, prepare
+from storage_engine.log.appending.append_result import AppendOutcome
+from storage_engine.protocol.records.batch_columns import BatchColumns
+
+PREPARED_AT_ONCE = 2
+"""The number of appends that are prepared at a time: a third of the background threads. Each holds
+in memory what one append decompresses to."""
+
+WAITING_MAX_BYTES = 128 << 20
+"""The limit for the bytes of all waiting appends, as they were sent: beyond it producers get a
+retriable error. A single append may be larger."""
+
+log = logging.getLogger(__name__)
+
+
+class _Waiting:
+    """An append in the queue of its partition."""
+
+    __slots__ = (
+        "acks",
+        "in_transaction",
+        "keys_checked",
+        "leader_epoch",
+        "on_outcome",
+        "partition",
+        "prepared",
+        "records",
+        "refusal",
+        "requirement",
+    )
+
+    def __init__(
+        self,
+        partition: HostedPartition,
+        records: memoryview,
+        *,
+        acks: int,
+        on_outcome: Callable[[AppendOutcome], None],
+        in_transaction: bool,
+        refusal: Callable[[], KafkaError | None],
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.records = records
+        self.acks = acks
+        self.on_outcome = on_outcome
+        self.in_transaction = in_transaction
+        self.refusal = refusal
+        self.requirement: Requirement | None = None
+        """The requirement that the records are, or were, prepared for."""
+        self.keys_checked = False
+        self.prepared: memoryview | KafkaError | None = None
+        """The batches to append or the reason to refuse them; None until a thread is done."""
+
+
+class ProducerAppends:
+    """All appends of producers to the partitions of one broker."""
+
+    def __init__(self, replicas: ReplicaManager, background: Background) -> None:
+        self._replicas = replicas
+        self._background = background
+        self._queues: dict[TopicPartition, deque[_Waiting]] = {}
+        """The waiting appends of each partition that has any, in the order in which they came."""
+        self._to_prepare: deque[_Waiting] = deque()
+        self._under_way = 0
+        self._waiting_bytes = 0
+
+    def has_waiting(self, tp: TopicPartition) -> bool:
+        """Whether an append that comes now has to wait behind others."""
+        return tp in self._queues
+
+    def takes_at_once(self, tp: TopicPartition, records: memoryview) -> bool:
+        """Whether these batches can be appended, or refused, within the call."""
+        if tp in self._queues:
+            return False
+        partition = self._replicas.get(tp)
+        if partition is None:
+            return True
+        requirement = partition.log.leader_appends.requirement
+        return requirement is None or requirement.is_settled_at_once(records)
+
+    def append_at_once(
+        self, tp: TopicPartition, records: memoryview, *, acks: int, in_transaction: bool = False
+    ) -> AppendOutcome:
+        """Append within the call what `takes_at_once` says can be; see `HostedPartition.append`."""
+        partition = self._replicas.get(tp)
+        if partition is None:
+            return _not_here(tp)
+        return partition.append(records, acks=acks, in_transaction=in_transaction)
+
+    def append_columns(
+        self, tp: TopicPartition, columns: BatchColumns, *, acks: int
+    ) -> list[int] | KafkaError | None:
+        """As `HostedPartition.append_columns`; None also where something waits."""
+        partition = None if tp in self._queues else self._replicas.get(tp)
+        return None if partition is None else partition.append_columns(columns, acks=acks)
+
+    def append(
+        self,
+        tp: TopicPartition,
+        records: memoryview,
+        *,
+        acks: int,
+        on_outcome: Callable[[AppendOutcome], None],
+        in_transaction: bool = False,
+        refusal: Callable[[], KafkaError | None] = lambda: None,
+    ) -> None:
+        """Append what one request has for one partition; `records` need last no longer than the
+        call.
+
+        `in_transaction`: the coordinator knows that the producer writes to this partition in a
+        transaction. `refusal` is asked after a wait, whether that is still so.
+        """
+        if self.takes_at_once(tp, records):
+            on_outcome(self.append_at_once(tp, records, acks=acks, in_transaction=in_transaction))
+            return
+        partition = self._replicas.get(tp)
+        if partition is None:
+            on_outcome(_not_here(tp))
+            return
+        try:
+            partition.check_writable_by_producers(acks)
+            self._check_room(len(records))
+        except KafkaError as failure:
+            partition.note_refused(records, failure)
+            on_outcome(failure.as_outcome())
+            return
+        waiting = _Waiting(
+            partition,
+            memoryview(bytearray(records)),
+            acks=acks,
+            on_outcome=on_outcome,
+            in_transaction=in_transaction,
+            refusal=refusal,
+        )
+        self._waiting_bytes += len(records)
+        self._queues.setdefault(tp, deque()).append(waiting)
+        requirement = partition.log.leader_appends.requirement
+        if requirement is None or requirement.is_settled_at_once(records):
+            # It only waits for its turn.
+            waiting.requirement, waiting.prepared = requirement, waiting.records
+        else:
+            self._to_prepare.append(waiting)
+            self._begin()
+
+    def _check_room(self, size: int) -> None:
+        if self._waiting_bytes and self._waiting_bytes + size > WAITING_MAX_BYTES:
+            # What every client answers by sending again.
+            raise KafkaError(
+                f"{self._waiting_bytes} bytes wait to be decompressed or compressed: send again",
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+            )
+
+    def _begin(self) -> None:
+        while self._to_prepare and self._under_way < PREPARED_AT_ONCE:
+            self._under_way += 1
+            self._prepare(self._to_prepare.popleft())
+
+    def _prepare(self, waiting: _Waiting) -> None:
+        config = waiting.partition.log.config
+        requirement = waiting.partition.log.leader_appends.requirement
+        waiting.requirement = requirement
+        waiting.keys_checked = requirement is not None and requirement.keys
+
+        def work() -> memoryview:
+            if requirement is None:
+                return waiting.records
+            return prepare(
+                waiting.records,
+                requirement,
+                max_message_bytes=config.max_message_bytes,
+                allow_transactional=waiting.in_transaction,
+            )
+
+        def done(prepared: memoryview) -> None:
+            self._prepared(waiting, prepared)
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, KafkaError):
+                tp = waiting.partition.topic_partition
+                log.error("append not prepared partition=%s", tp, exc_info=error)
+                error = _unexpected(tp)
+            # Its frames hold what was decompressed, until a collection finds them.
+            self._prepared(waiting, error.as_outcome())
+
+        self._background.submit(work, done, failed)
+
+    def _prepared(self, waiting: _Waiting, prepared: memoryview | KafkaError) -> None:
+        self._under_way -= 1
+        waiting.prepared = prepared
+        try:
+            self._append_in_turn(waiting.partition.topic_partition)
+        finally:
+            self._begin()
+
+    def _append_in_turn(self, tp: TopicPartition) -> None:
+        """Append what is prepared and has nothing before it."""
+        queue = self._queues.get(tp)
+        while queue and queue[0].prepared is not None:
+            waiting = queue[0]
+            if self._must_be_prepared_anew(waiting):
+                waiting.prepared = None
+                self._to_prepare.appendleft(waiting)
+                return
+            # Whatever goes wrong ends with its own request: the next in the queue are others'.
+            try:
+                refusal = self._refusal(waiting)
+                if refusal is None:
+                    outcome = self._outcome(waiting)
+                else:
+                    outcome = refusal
+                    self._note_refused(tp, waiting.records, refusal)
+            except Exception:
+                log.exception("append failed partition=%s", tp)
+                outcome = _unexpected(tp)
+            queue.popleft()
+            self._waiting_bytes -= len(waiting.records)
+            if not queue:
+                del self._queues[tp]
+            try:
+                waiting.on_outcome(outcome)
+            except Exception:
+                log.exception("append not answered partition=%s", tp)
+
+    def _must_be_prepared_anew(self, waiting: _Waiting) -> bool:
+        """Whether the topic's settings ask for something else by now."""
+        requirement = waiting.partition.log.leader_appends.requirement
+        return requirement is not None and requirement != waiting.requirement
+
+    def _refusal(self, waiting: _Waiting) -> KafkaError | None:
+        """Why the append may not be made any more."""
+        tp = waiting.partition.topic_partition
+        if self._replicas.get(tp) is not waiting.partition or (
+            waiting.partition.leader_epoch != waiting.leader_epoch
+        ):
+            return KafkaError(
+                f"{tp} got another leader epoch before the append", ErrorCode.NOT_LEADER_OR_FOLLOWER
+            )
+        return waiting.refusal()
+
+    def _note_refused(self, tp: TopicPartition, records: memoryview, refusal: KafkaError) -> None:
+        partition = self._replicas.get(tp)
+        if partition is not None:
+            partition.note_refused(records, refusal)
+
+    def _outcome(self, waiting: _Waiting) -> AppendOutcome:
+        if isinstance(waiting.prepared, KafkaError):
+            return waiting.prepared
+        assert waiting.prepared is not None
+        return waiting.partition.append(
+            waiting.prepared,
+            acks=waiting.acks,
+            in_transaction=waiting.in_transaction,
+            keys_checked=waiting.keys_checked,
+        )
+
+
+def _not_here(tp: TopicPartition) -> KafkaError:
+    return KafkaError(f"{tp} is not here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _unexpected(tp: TopicPartition) -> KafkaError:
+    return KafkaError(
+        f"a batch for {tp} met an error in this broker, see its log", ErrorCode.UNKNOWN_SERVER_ERROR
+    )

@@ -1,0 +1,1 @@
+"""What must stay true, and what must come once the faults are over."""

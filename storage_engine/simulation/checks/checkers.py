@@ -1,0 +1,462 @@
+"""The promises, looked at after every event.
+
+Rule: cheap and incremental. After an event only the broker in which it happened is looked at, and
+of it only the partitions whose end, high watermark, epoch or role has changed; a write to ZooKeeper
+is looked at when it is made. `check_everything` reads all logs again, at intervals and at the end,
+to be sure that nothing changed unseen.
+"""
+
+from collections.abc import Callable
+
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.core.ids import TAIL_LOST_NOW, BrokerId, TopicPartition
+from storage_engine.log.files.checkpoints import (
+    HIGH_WATERMARKS_FILE,
+    RECOVERY_POINTS_FILE,
+    read_offsets,
+)
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.simulation.checks.copies import BatchNote, noted
+from storage_engine.simulation.checks.ledger import InvariantViolation, PartitionRecord
+from storage_engine.simulation.checks.trace import Trace
+from storage_engine.simulation.world.broker import SimulatedBroker
+from storage_engine.simulation.world.clock import ProcessLoop
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.zookeeper.znodes import (
+    BrokerIdZNode,
+    ControllerEpochZNode,
+    PartitionStateZNode,
+    TopicZNode,
+)
+
+DELETIONS_PATH = "/admin/delete_topics"
+
+_STATE_PARTS = 7
+"""Of "/brokers/topics/<topic>/partitions/<partition>/state", split at slashes."""
+
+
+class _Seen:
+    """What a replica was like when it was last looked at."""
+
+    __slots__ = ("end_offset", "high_watermark", "leader_epoch", "leading", "log", "session")
+
+    def __init__(self) -> None:
+        self.end_offset = -1
+        self.log: PartitionLog | None = None
+        self.high_watermark = 0
+        self.leader_epoch = -1
+        self.leading = False
+        self.session = 0
+        """In which it took up its present leader epoch."""
+
+
+class _Life:
+    """What is known of one life of a broker's process."""
+
+    __slots__ = ("broker", "brokers_known", "logs", "replicas", "saved", "told")
+
+    def __init__(self, broker: SimulatedBroker) -> None:
+        self.broker = broker
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        """What it had when it was last looked at, hosted or not."""
+        self.replicas: dict[TopicPartition, _Seen] = {}
+        self.brokers_known: object = None
+        """The metadata's brokers, made anew with each UpdateMetadata."""
+        self.told: dict[tuple[str, int], int] = {}
+        """The leader epoch that the broker tells clients, by partition."""
+        self.saved: dict[TopicPartition, int] = {}
+        """High watermarks on the disk at the start."""
+
+
+class Checker:
+    """Watches one cluster. Topics are told to it before they are made."""
+
+    def __init__(self, cluster: SimulatedCluster, trace: Trace) -> None:
+        self._cluster = cluster
+        self._trace = trace
+        self.records: dict[TopicPartition, PartitionRecord] = {}
+        self._topics: dict[str, tuple[bool, int]] = {}
+        self._durable: set[str] = set()
+        self._compacted: set[str] = set()
+        self._registered_since: dict[int, int] = {}
+        """Of brokers that lost their power and have registered since: the incarnation that they say
+        was the first."""
+        self._knows_itself: set[int] = set()
+        """Those of them that have heard of a registration, and so have kept its number."""
+        self._lives: dict[ProcessLoop, _Life] = {}
+        self._controller_epoch = 0
+        self._lost_power: set[int] = set()
+        """Brokers whose logs may be shorter than they were."""
+        self.on_committed: Callable[[TopicPartition, BatchNote, int], None] | None = None
+        """Hears of each committed batch, partition by partition in order, and of the broker whose
+        log has it in that event; set before there is any."""
+        self.on_leader: Callable[[HostedPartition], None] | None = None
+        """Hears of leaders whose logs, high watermarks or epochs have changed."""
+
+    def expect_topic(
+        self,
+        topic: str,
+        *,
+        unclean: bool,
+        min_in_sync: int,
+        durable: bool = False,
+        compacted: bool = False,
+    ) -> None:
+        """A topic of this name may come to be; `durable`: it loses nothing with the power."""
+        self._topics[topic] = (unclean, min_in_sync)
+        if compacted:
+            self._compacted.add(topic)
+        if durable:
+            self._durable.add(topic)
+
+    def record(self, tp: TopicPartition) -> PartitionRecord:
+        record = self.records.get(tp)
+        if record is None:
+            unclean, min_in_sync = self._topics[tp.topic]
+            record = PartitionRecord(
+                tp,
+                unclean=unclean,
+                min_in_sync=min_in_sync,
+                is_compacted=tp.topic in self._compacted,
+            )
+            record.on_committed = self.on_committed
+            if tp.topic not in self._durable:
+                # Made while their old sessions live: in its ISR they are who lost the power.
+                record.cut = self._lost_power - self._registered_since.keys()
+            self.records[tp] = record
+        return record
+
+    # --- lives ---
+
+    def lost_power(self, broker: SimulatedBroker) -> None:
+        """Its logs may end earlier from now on."""
+        self._lost_power.add(broker.id)
+        self._registered_since.pop(broker.id, None)
+        self._knows_itself.discard(broker.id)
+        for record in self.records.values():
+            if record.partition.topic not in self._durable:
+                record.lose_power(broker.id)
+
+    def started(self, broker: SimulatedBroker) -> None:
+        """A new life begins."""
+        life = _Life(broker)
+        for folder in broker.config.log_dirs:
+            if broker.disk.exists(folder):
+                saved = read_offsets(broker.disk, folder / HIGH_WATERMARKS_FILE).offsets
+                if broker.id in self._lost_power and broker.id not in self._registered_since:
+                    # What was not flushed may be what a cut had removed.
+                    points = folder / RECOVERY_POINTS_FILE
+                    flushed = read_offsets(broker.disk, points).offsets
+                    saved = {tp: min(known, flushed.get(tp, 0)) for tp, known in saved.items()}
+                life.saved |= saved
+        self._lives = {k: v for k, v in self._lives.items() if v.broker is not broker}
+        self._lives[broker.loop] = life
+
+    # --- replicas ---
+
+    def after_event(self, process: ProcessLoop | None) -> None:
+        """Look at what the event may have changed."""
+        life = self._lives.get(process) if process is not None else None
+        if life is None or not life.broker.serving:
+            return
+        broker = life.broker
+        if broker.id in self._registered_since and broker.broker_epoch >= 0:
+            self._knows_itself.add(broker.id)
+        brokers = broker.metadata.brokers
+        if brokers is not life.brokers_known:
+            life.brokers_known = brokers
+            self._check_metadata(life)
+        logs = broker.logs.logs
+        if logs != life.logs:
+            self._check_deletions(life, logs)
+        replicas = life.replicas
+        for partition in broker.replicas:
+            seen = replicas.get(partition.topic_partition)
+            if seen is None:
+                seen = replicas[partition.topic_partition] = _Seen()
+            log, leader = partition.log, partition.leader
+            if (
+                log.log_end_offset != seen.end_offset
+                or partition.high_watermark != seen.high_watermark
+                or partition.leader_epoch != seen.leader_epoch
+                or (leader is not None) is not seen.leading
+                or log is not seen.log
+            ):
+                self._changed(life, partition, seen)
+                seen.end_offset = log.log_end_offset
+
+    def _check_deletions(self, life: _Life, logs: dict[TopicPartition, PartitionLog]) -> None:
+        """Only what is no replica in sync is deleted, but for whole topics. What is there may have
+        been made anew in the same event."""
+        broker, before = life.broker, life.logs
+        life.logs = dict(logs)
+        for tp, record in self.records.items():
+            log = logs.get(tp)
+            if broker.id in record.copies and (log is None or log is not before.get(tp, log)):
+                self._trace.note(f"broker {broker.id} has deleted {tp}")
+                del record.copies[broker.id]
+                if self._cluster.zookeeper.data(f"{DELETIONS_PATH}/{tp.topic}") is None:
+                    record.check_in_sync()
+
+    def _check_metadata(self, life: _Life) -> None:
+        """R-CTL1: no order of a replaced controller is taken after one of a newer."""
+        metadata = life.broker.metadata
+        for topic in metadata.topics():
+            for number, item in (metadata.partitions(topic) or {}).items():
+                before = life.told.get((topic, number), -1)
+                if item.leader_epoch < before:
+                    raise InvariantViolation(
+                        "what brokers tell clients of leaders never goes back",
+                        f"{topic}-{number} on broker {life.broker.id}: epoch {item.leader_epoch},"
+                        f" after {before}",
+                    )
+                life.told[topic, number] = item.leader_epoch
+
+    def _changed(self, life: _Life, partition: HostedPartition, seen: _Seen) -> None:
+        record = self.record(partition.topic_partition)
+        broker = life.broker
+        if partition.log is not seen.log:
+            seen.log = partition.log
+            self._check_restart(life, partition, record)
+        appended = self._follow_log(broker, partition, record)
+        leading = partition.leader is not None
+        if partition.leader_epoch != seen.leader_epoch:
+            self._check_epoch(broker, partition, seen)
+            seen.session = broker.session.session_id
+        elif leading and seen.leading:
+            if appended:
+                self._check_right_to_append(broker, partition, seen)
+            if partition.high_watermark < seen.high_watermark:
+                raise InvariantViolation(
+                    "a leader's high watermark never goes back",
+                    f"{partition.topic_partition} on broker {broker.id}: from"
+                    f" {seen.high_watermark} to {partition.high_watermark}",
+                )
+        if leading:
+            record.lead(partition.leader_epoch, broker.id)
+        seen.leader_epoch = partition.leader_epoch
+        seen.leading = leading
+        seen.high_watermark = partition.high_watermark
+        self._check_high_watermark(broker, partition, record)
+        if leading and self.on_leader is not None:
+            self.on_leader(partition)
+
+    def _check_restart(
+        self, life: _Life, partition: HostedPartition, record: PartitionRecord
+    ) -> None:
+        """A log that was opened anew: a killed process loses nothing, nor its high watermark
+        (R-REP10)."""
+        broker, tp = life.broker, partition.topic_partition
+        before = record.copies.pop(broker.id, None)
+        if before is not None and broker.id not in self._lost_power:
+            found = noted(partition.log, record.history())
+            if _is_known(record) and not (found.holds(before) and before.holds(found)):
+                raise InvariantViolation(
+                    "a killed process loses nothing of its log",
+                    f"{tp} on broker {broker.id} ended at {before.end_offset}, and at"
+                    f" {found.end_offset} after the restart, or differs",
+                )
+        saved = min(life.saved.get(tp, 0), partition.log.log_end_offset)
+        if partition.high_watermark < saved:
+            raise InvariantViolation(
+                "the high watermark survives a restart",
+                f"{tp} on broker {broker.id}: {saved} was saved, it begins with"
+                f" {partition.high_watermark}",
+            )
+
+    def _follow_log(
+        self, broker: SimulatedBroker, partition: HostedPartition, record: PartitionRecord
+    ) -> bool:
+        """Whether something was appended."""
+        copy = record.copy(broker.id)
+        last_epoch = copy.notes[-1].leader_epoch if copy.notes else -1
+        cut, added = copy.follow(partition.log, record.history())
+        if cut:
+            self._trace.note(
+                f"broker {broker.id} cut {record.partition} to {copy.end_offset}"
+                f" from {cut[0].end_offset}"
+            )
+            record.check_in_sync()
+            last_epoch = copy.notes[-1].leader_epoch if copy.notes else -1
+        for note in added:
+            if note.leader_epoch < last_epoch and _is_known(record):
+                raise InvariantViolation(
+                    "leader epochs in a log never go back",
+                    f"{record.partition} on broker {broker.id} at {note}, after {last_epoch}",
+                )
+            last_epoch = note.leader_epoch
+            record.note_chain(broker.id, note)
+        return bool(added)
+
+    def _check_epoch(
+        self, broker: SimulatedBroker, partition: HostedPartition, seen: _Seen
+    ) -> None:
+        tp = partition.topic_partition
+        if partition.leader_epoch < seen.leader_epoch:
+            raise InvariantViolation(
+                "leader epochs never go back",
+                f"{tp} on broker {broker.id}: from {seen.leader_epoch} to {partition.leader_epoch}",
+            )
+        self._trace.note(
+            f"broker {broker.id} {'leads' if partition.leader else 'follows'} {tp}"
+            f" epoch {partition.leader_epoch} leader {partition.leader_id}"
+            f" end {partition.log.log_end_offset} high watermark {partition.high_watermark}"
+        )
+
+    def _check_right_to_append(
+        self,
+        broker: SimulatedBroker,
+        partition: HostedPartition,
+        seen: _Seen,
+    ) -> None:
+        """R-REP11: nothing is taken once the session has gone, nor in a later session under the
+        epoch of that one."""
+        session = broker.session.session_id
+        if session not in self._cluster.zookeeper.live or session != seen.session:
+            raise InvariantViolation(
+                "a leader without its session takes nothing",
+                f"{partition.topic_partition}: broker {broker.id} appended in epoch"
+                f" {partition.leader_epoch}, after the session in which it was told to lead",
+            )
+
+    def _check_high_watermark(
+        self, broker: SimulatedBroker, partition: HostedPartition, record: PartitionRecord
+    ) -> None:
+        high_watermark = partition.high_watermark
+        if high_watermark > partition.log.log_end_offset:
+            raise InvariantViolation(
+                "a high watermark is the end of a batch in the log",
+                f"{record.partition} on broker {broker.id}: {high_watermark}, the log ends at"
+                f" {partition.log.log_end_offset}",
+            )
+        if record.unclean:
+            return
+        if high_watermark <= record.committed.end_offset:
+            record.check_replica(broker.id, high_watermark)
+        elif partition.leader is not None:
+            record.commit(broker.id, high_watermark)
+        else:
+            raise InvariantViolation(
+                "a follower's high watermark is not above its leaders'",
+                f"{record.partition} on broker {broker.id}: {high_watermark}, committed is up to"
+                f" {record.committed.end_offset}",
+            )
+
+    # --- ZooKeeper ---
+
+    def on_zookeeper_write(self, path: str, _old: bytes | None, new: bytes | None) -> None:
+        parts = path.split("/")
+        if path == ControllerEpochZNode.PATH and new is not None:
+            self._check_controller_epoch(int(new))
+        elif path.startswith(f"{BrokerIdZNode.PARENT}/") and new is not None:
+            self._broker_registered(int(parts[-1]), new)
+        elif len(parts) >= 4 and parts[1:3] == ["brokers", "topics"] and parts[3] in self._topics:
+            if len(parts) == 4 and new is not None:
+                self._topic_written(TopicZNode.decode(parts[3], new))
+            elif len(parts) == _STATE_PARTS:
+                self._state_written(TopicPartition(parts[3], int(parts[5])), new)
+
+    def _topic_written(self, node: TopicZNode) -> None:
+        for partition, replicas in node.assignment.items():
+            target = node.target_replicas.get(partition)
+            move = None if target is None else (node.original_replicas[partition], target)
+            record = self.record(TopicPartition(node.topic, partition))
+            if (replicas, move) != (record.assigned, record.move):
+                going = "" if move is None else f" from {list(move[0])} to {list(move[1])}"
+                self._trace.note(f"zookeeper: {record.partition} on {list(replicas)}{going}")
+                record.assign(replicas, move)
+
+    def _broker_registered(self, broker: int, data: bytes) -> None:
+        node = self._cluster.zookeeper.nodes[BrokerIdZNode.path(broker)]
+        if broker in self._lost_power and self._lives_in(broker, node.owner):
+            epoch = BrokerIdZNode.decode(broker, data).tail_lost_epoch
+            is_first = epoch == TAIL_LOST_NOW
+            if is_first and broker in self._registered_since and broker not in self._knows_itself:
+                # It was killed before it heard of that registration: it has held nothing since.
+                for record in self.records.values():
+                    if broker in record.assigned and record.partition.topic not in self._durable:
+                        record.cut.add(broker)
+            self._registered_since[broker] = node.czxid if is_first else epoch
+
+    def _lives_in(self, broker: int, session: int) -> bool:
+        """Whether a session is that of the broker as it is now: a write that was on its way when
+        the power was lost arrives all the same."""
+        lives = (life.broker for life in self._lives.values())
+        return any(b.id == broker and b.up and b.session.session_id == session for b in lives)
+
+    def _check_controller_epoch(self, epoch: int) -> None:
+        if epoch < self._controller_epoch:
+            raise InvariantViolation(
+                "controller epochs never go back", f"from {self._controller_epoch} to {epoch}"
+            )
+        self._controller_epoch = epoch
+        self._trace.note(f"controller epoch {epoch}")
+
+    def _state_written(self, tp: TopicPartition, data: bytes | None) -> None:
+        record = self.record(tp)
+        old = record.state
+        if data is None:
+            record.state = None
+            return
+        new = PartitionStateZNode.decode(tp.topic, tp.partition, data)
+        record.state = new
+        self._trace.note(
+            f"zookeeper: {tp} leader {new.leader} epoch {new.leader_epoch} isr {list(new.isr)}"
+            f" controller epoch {new.controller_epoch}"
+        )
+        record.note_isr(new.isr)
+        if new.leader != -1:
+            record.lead(new.leader_epoch, new.leader)
+        for member in record.cut.intersection(new.isr):
+            since = self._registered_since.get(member)
+            if since is not None and new.joined_epochs.get(BrokerId(member), 0) >= since:
+                record.vouch(member, old, new)
+        if old is not None:
+            self._check_transition(tp, record, old, new)
+        record.check_in_sync()
+
+    def _check_transition(
+        self,
+        tp: TopicPartition,
+        record: PartitionRecord,
+        old: PartitionStateZNode,
+        new: PartitionStateZNode,
+    ) -> None:
+        if new.leader_epoch < old.leader_epoch or new.controller_epoch < old.controller_epoch:
+            raise InvariantViolation("epochs in ZooKeeper never go back", f"{tp}: {old}, {new}")
+        if new.leader_epoch == old.leader_epoch:
+            if new.leader != old.leader:
+                raise InvariantViolation(
+                    "one leader per epoch", f"{tp}: {old.leader}, then {new.leader}"
+                )
+            return
+        in_sync = new.leader == -1 or new.leader in new.isr
+        if not in_sync or not (record.unclean or set(new.isr) <= set(old.isr)):
+            raise InvariantViolation(
+                "only members of the ISR are elected",
+                f"{tp}: leader {new.leader} with ISR {list(new.isr)}, after {list(old.isr)}",
+            )
+
+    # --- everything ---
+
+    def check_everything(self) -> None:
+        """Read all logs of living brokers again."""
+        for life in self._lives.values():
+            if not life.broker.serving:
+                continue
+            for partition in life.broker.replicas:
+                record = self.record(partition.topic_partition)
+                copy = record.copies.get(life.broker.id)
+                if copy is None or not _is_known(record):
+                    continue
+                found = noted(partition.log, record.history())
+                if not (found.holds(copy) and copy.holds(found)):
+                    raise InvariantViolation(
+                        "a log changes only by appends and cuts",
+                        f"{partition.topic_partition} on broker {life.broker.id}",
+                    )
+
+
+def _is_known(record: PartitionRecord) -> bool:
+    """Whether it is known what a log was before compaction."""
+    return not (record.is_compacted and record.unclean)

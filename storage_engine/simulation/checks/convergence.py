@@ -1,0 +1,106 @@
+"""What a cluster must come to once its faults are over: liveness.
+
+Rule: every promise here is one that the cluster keeps by itself, without help, within the time that
+`run` gives it.
+"""
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.simulation.checks.checkers import DELETIONS_PATH, Checker
+from storage_engine.simulation.world.broker import SimulatedBroker
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
+
+
+def open_ends(cluster: SimulatedCluster, checker: Checker) -> list[str]:
+    """What is still to be done; nothing when the cluster has converged."""
+    found = _controllers(cluster)
+    found += [f"broker {b.id} is fenced or not registered" for b in _absent(cluster)]
+    topics = cluster.zookeeper.children(TopicZNode.PARENT)
+    deleting = cluster.zookeeper.children(DELETIONS_PATH)
+    found += [f"topic {topic} is still being deleted" for topic in deleting]
+    for topic in topics:
+        found += _topic(cluster, checker, topic)
+    for broker in cluster.brokers:
+        if not broker.serving:
+            found.append(f"broker {broker.id} is not up")
+            continue
+        for tp in broker.logs.logs:
+            if tp.topic not in topics:
+                found.append(f"broker {broker.id} still has {tp}, which was deleted")
+            elif broker.id not in checker.record(tp).assigned:
+                found.append(f"broker {broker.id} still has {tp}, which is on others")
+        known = set(broker.metadata.topics())
+        if known != set(topics):
+            found.append(f"broker {broker.id} knows the topics {sorted(known)}, not {topics}")
+    return found
+
+
+def _controllers(cluster: SimulatedCluster) -> list[str]:
+    loaded = [
+        broker.id
+        for broker in cluster.brokers
+        if broker.serving
+        and (acting := broker.parts.cluster.controller.acting) is not None
+        and acting.loaded
+    ]
+    return [] if len(loaded) == 1 else [f"controllers that have loaded everything: {loaded}"]
+
+
+def _absent(cluster: SimulatedCluster) -> list[SimulatedBroker]:
+    return [b for b in cluster.brokers if b.serving and b.broker_epoch == -1]
+
+
+def _topic(cluster: SimulatedCluster, checker: Checker, topic: str) -> list[str]:
+    found = []
+    data = cluster.zookeeper.data(TopicZNode.path(topic))
+    assert data is not None
+    for partition, assigned in TopicZNode.decode(topic, data).assignment.items():
+        tp = TopicPartition(topic, partition)
+        if checker.record(tp).move is not None:
+            found.append(f"{tp} is on the move")
+        state_data = cluster.zookeeper.data(PartitionStateZNode.path(topic, partition))
+        if state_data is None:
+            found.append(f"{tp} has no leader yet")
+            continue
+        state = PartitionStateZNode.decode(topic, partition, state_data)
+        if state.leader == -1:
+            found.append(f"{tp} has no leader")
+        elif set(state.isr) != set(assigned):
+            found.append(f"{tp} has the ISR {list(state.isr)} of {list(assigned)}")
+        else:
+            found += _replicas(cluster, checker, tp, state, assigned)
+    return found
+
+
+def _replicas(
+    cluster: SimulatedCluster,
+    checker: Checker,
+    tp: TopicPartition,
+    state: PartitionStateZNode,
+    assigned: tuple[int, ...],
+) -> list[str]:
+    found = []
+    for replica in assigned:
+        broker = cluster[replica]
+        partition = broker.replicas.get(tp) if broker.serving else None
+        if partition is None:
+            found.append(f"broker {replica} does not have {tp}")
+        elif (partition.leader_id, partition.leader_epoch) != (state.leader, state.leader_epoch):
+            found.append(f"broker {replica} has not heard of the newest leader of {tp}")
+    for broker in cluster.brokers:
+        if broker.serving:
+            known = (broker.metadata.partitions(tp.topic) or {}).get(tp.partition)
+            if known is None or (known.leader, known.leader_epoch) != (
+                state.leader,
+                state.leader_epoch,
+            ):
+                found.append(f"broker {broker.id} tells clients of an old leader of {tp}")
+    record = checker.record(tp)
+    ends = {record.copy(replica).end_offset for replica in assigned}
+    if len(ends) > 1:
+        found.append(f"the replicas of {tp} end at {sorted(ends)}")
+    elif not record.unclean and not all(
+        record.copy(replica).holds(record.committed) for replica in assigned
+    ):
+        found.append(f"a replica of {tp} lacks what is committed")
+    return found

@@ -1,0 +1,1 @@
+"""What goes wrong: schedules, scripts, and those who carry them out."""

@@ -1,0 +1,1 @@
+"""What simulated brokers live in: time, network, disks and ZooKeeper; and the cluster itself."""
