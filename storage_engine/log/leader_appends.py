@@ -112,7 +112,7 @@ class LeaderAppends:
         ):
             return None
         log.room.take(size)
-        segment.write(columns.placed(offsets, leader_epoch))
+        segment.write(*columns.placed(offsets, leader_epoch))
         segment.wrote_ms = now_ms
         segment.note_run(columns.sizes, offsets, columns.max_timestamps)
         record_producers(log.producer_state, columns, offsets, now_ms)

@@ -71,8 +71,7 @@ class LogState:
         checkpoints: LogCheckpoints,
         progress: RecoveryProgress | None = None,
     ) -> None:
-        """Loads the log in `folder`, and recovers it unless its last stop was clean. When that
-        raises LogStorageError, nothing of this object has changed."""
+        """Loads the log, recovered unless its last stop was clean, or raises LogStorageError."""
         loaded = load_log(folder, start, now_ms=clock.wall_ms(), progress=progress)
         self.topic_partition = topic_partition
         self.clock = clock
@@ -116,11 +115,9 @@ class LogState:
         self.unfollowed_cuts: UnfollowedCuts | None = None
         """Set while the log is copied to another log dir."""
         self.recovered_bytes = loaded.recovered_bytes
-        """The number of bytes that had to be checked when the log was opened; 0 after a clean
-        stop."""
+        """The number of bytes that were checked on opening; 0 after a clean stop."""
         self.scrubbed_ms = clock.wall_ms()
-        """The wall-clock time in milliseconds of the last scrub of the closed segments; 0 demands
-        one at once."""
+        """The wall-clock time of the closed segments' last scrub; 0 demands one at once."""
 
     # -- facts -------------------------------------------------------------------------------------
 

@@ -25,13 +25,15 @@ from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     MAGIC,
+    BytesLike,
 )
 
 SIZES_KNOWN = 1024
 """The most sizes of frames whose layout a pattern remembers."""
 
-RECORDS_MAX_BYTES = 8192
-"""The most bytes of records in a request of a run, which costs one more copy of them."""
+COPIED_MAX_BYTES = 32768
+"""Records up to this size are copied, so that a run of them is one write; larger ones are used
+where they were received."""
 
 LONGEST_SPAN = 1024
 """The most frames that are unpacked together."""
@@ -61,10 +63,14 @@ class _Layout:
     share."""
 
     __slots__ = (
-        "batch_length",
-        "head",
-        "middle",
-        "whole",
+        "_batch_at",
+        "_batch_end",
+        "_batch_length",
+        "_frame",
+        "_head",
+        "_middle",
+        "copies",
+        "stride",
     )
 
     def __init__(
@@ -77,19 +83,45 @@ class _Layout:
         tail_bytes: int,
     ) -> None:
         """`records_size` is the encoded size of the records."""
-        self.head = INT32.pack(size) + api_and_version
-        self.middle = middle + records_size
-        self.batch_length = records_bytes - LENGTH_END
+        self._head = INT32.pack(size) + api_and_version
+        self._middle = middle + records_size
+        self._batch_length = records_bytes - LENGTH_END
         """The length field of a batch that fills the records."""
-        self.whole: struct.Struct | None = None
-        """The frame, with the four bytes of its size, when a batch fits in: head, correlation id,
-        middle, batch length, magic, CRC, the bytes that the CRC protects, tail."""
-        if HEADER_BYTES <= records_bytes <= RECORDS_MAX_BYTES:
-            tail = f"{tail_bytes}s" if tail_bytes else ""
-            self.whole = struct.Struct(
-                f">{len(self.head)}si{len(self.middle)}s8xi4xBI{records_bytes - ATTRIBUTES_AT}s"
-                + tail
-            )
+        self.stride = _SIZE_BYTES + size
+        """The size of a whole frame."""
+        self._batch_end = self.stride - tail_bytes
+        self._batch_at = self._batch_end - records_bytes
+        self.copies = records_bytes <= COPIED_MAX_BYTES
+        """Whether the bytes that the CRC protects are copied."""
+        sealed = f"{records_bytes - ATTRIBUTES_AT}{'s' if self.copies else 'x'}"
+        tail = f"{tail_bytes}s" if tail_bytes else ""
+        self._frame = struct.Struct(
+            f">{len(self._head)}si{len(self._middle)}s8xi4xBI{sealed}{tail}"
+        )
+        """Head, correlation id, middle, batch length, magic, CRC, the bytes that the CRC protects,
+        tail."""
+
+    def matching(
+        self, view: memoryview, starts: range
+    ) -> tuple[Sequence[int], Sequence[int], Sequence[BytesLike]]:
+        """Return the correlation ids, the CRCs, and either copies of the bytes that these protect
+        or views of whole batches, of the frames that begin at `starts`, up to the first that does
+        not match."""
+        rows = map(self._frame.unpack_from, repeat(view), starts)
+        heads, ids, middles, lengths, magics, crcs, *rest = zip(*rows, strict=True)
+        sealed = rest.pop(0) if self.copies else ()
+        good = min(
+            _count_of(heads, self._head),
+            _count_of(middles, self._middle),
+            _count_of(lengths, self._batch_length),
+            _count_of(magics, MAGIC),
+            *(_count_of(tail, _TAGS) for tail in rest),
+        )
+        if self.copies:
+            return ids[:good], crcs[:good], sealed[:good]
+        begin, end = self._batch_at, self._batch_end
+        batches = [view[start + begin : start + end] for start in starts[:good]]
+        return ids[:good], crcs[:good], batches
 
 
 def _count_of(column: Sequence[Hashable], value: Hashable) -> int:
@@ -181,37 +213,31 @@ class ProducePattern:
 
     def match(self, view: memoryview, position: int, end: int, most: int) -> ProduceRun | None:
         """Return the whole frames from `position` on that match and have one batch of magic 2 each,
-        at most `most`; None when the first does not.
+        at most `most`; None when the first does not. All of their batches are copied, or none.
 
-        `view` up to `end` is what was received; each frame follows its size.
+        `view` up to `end` is what was received, and may be changed; each frame follows its size.
         """
         ids: list[int] = []
         crcs: list[int] = []
-        sealed: list[bytes] = []
+        batches: list[BytesLike] = []
+        copies: bool | None = None
         # Frames of one size are unpacked together, twice as many as the last time they all fitted.
         span = self._span
         while end - position >= _SIZE_BYTES and len(ids) < most:
             size = INT32.unpack_from(view, position)[0]
             known = self._sizes.get(size) or self._learn(size)
-            stride = _SIZE_BYTES + size
+            if known is None or copies not in (None, known.copies):
+                break
+            stride, copies = known.stride, known.copies
             count = min(span, (end - position) // stride, most - len(ids))
-            if known is None or known.whole is None or count < 1:
+            if count < 1:
                 break
             starts = range(position, position + count * stride, stride)
-            rows = map(known.whole.unpack_from, repeat(view), starts)
-            heads, some_ids, middles, lengths, magics, some_crcs, some_sealed, *tails = zip(
-                *rows, strict=True
-            )
-            good = min(
-                _count_of(heads, known.head),
-                _count_of(middles, known.middle),
-                _count_of(lengths, known.batch_length),
-                _count_of(magics, MAGIC),
-                *(_count_of(tail, _TAGS) for tail in tails),
-            )
-            ids += some_ids[:good]
-            crcs += some_crcs[:good]
-            sealed += some_sealed[:good]
+            some_ids, some_crcs, some_batches = known.matching(view, starts)
+            good = len(some_ids)
+            ids += some_ids
+            crcs += some_crcs
+            batches += some_batches
             position += good * stride
             if good < count:
                 span = max(1, good)
@@ -220,7 +246,10 @@ class ProducePattern:
             elif good == span:
                 span *= 2
         self._span = min(span, LONGEST_SPAN)
-        return ProduceRun(self, ids, BatchColumns(crcs, sealed), position) if ids else None
+        if not ids:
+            return None
+        columns = BatchColumns(crcs, batches) if copies else BatchColumns.in_place(crcs, batches)
+        return ProduceRun(self, ids, columns, position)
 
     def _learn(self, size: int) -> "_Layout | None":
         """Return the layout of frames of that size; None when it is too small or too large."""
@@ -234,7 +263,7 @@ class ProducePattern:
                     encoded = uvarint(left - size_bytes + 1)
         elif left >= _SIZE_BYTES:
             encoded = INT32.pack(left - _SIZE_BYTES)
-        if encoded is None:
+        if encoded is None or left - len(encoded) < HEADER_BYTES:
             return None
         if len(self._sizes) >= SIZES_KNOWN:
             self._sizes.clear()

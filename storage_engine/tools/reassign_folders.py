@@ -26,7 +26,7 @@ def begin_folder_moves(cluster: Cluster, folders: Folders) -> None:
 
 
 def folder_progress(cluster: Cluster, folders: Folders) -> dict[TopicPartition, tuple[str, str]]:
-    """Of the partitions that are to lie in certain folders, the state and what is missing."""
+    """State and detail for each partition that a plan assigns to certain log directories."""
     states: dict[TopicPartition, tuple[str, str]] = {}
     for broker, wanted in sorted(folders.items()):
         found: dict[TopicPartition, tuple[str, str]] = {}

@@ -1,4 +1,4 @@
-"""What a producer does in the thread of its loop: it alone talks to brokers.
+"""The part of a producer that runs in the thread of its loop. Only it talks to brokers.
 
     callers -> Accumulator -> [loop] encode -> BatchWriter -> leaders
        ^                                          |
@@ -204,7 +204,7 @@ class ProducerLoop:
         self._call("commit_transaction", self._commit)
 
     def abort_transaction(self) -> None:
-        """What is not acknowledged fails."""
+        """Batches that are not acknowledged yet fail."""
         self._call("abort_transaction", self._abort)
 
     @property

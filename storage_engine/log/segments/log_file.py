@@ -5,6 +5,7 @@ sizes. Source: R-LOG4, R-LOG5.
 """
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from storage_engine.core.errors import LogStorageError
@@ -36,19 +37,21 @@ class LogFile(SegmentFile):
         super().__init__(disk, pool, path)
         self._window = MappedWindow(disk, pool, self)
 
-    def append(self, data: Buffer, end: int) -> None:
-        """Writes `data` at `end`; after a failure the file is cut back to it, and LogStorageError
-        raised.
+    def append(self, pieces: Iterable[Buffer], end: int) -> None:
+        """Writes all of them from `end` on; after a failure the file is cut back to it, and
+        LogStorageError raised.
         """
         self.recently_used = True
         descriptor = self.descriptor
+        position = end
         try:
             if descriptor < 0:
                 descriptor = self.open()
-            size = len(data)
-            if size <= WRITE_MAX_BYTES and self._disk.pwrite(descriptor, data, end) == size:
-                return
-            self._write_in_parts(descriptor, memoryview(data), end)
+            for data in pieces:
+                size = len(data)
+                if size > WRITE_MAX_BYTES or self._disk.pwrite(descriptor, data, position) != size:
+                    self._write_in_parts(descriptor, memoryview(data), position)
+                position += size
         except OSError as error:
             self._cut_back(end)
             raise storage_error("append to", self.path, error, unchanged=True) from error

@@ -136,12 +136,12 @@ class LogSegment:
 
     # -- append ------------------------------------------------------------------------------------
 
-    def write(self, data: Buffer) -> None:
+    def write(self, *pieces: Buffer) -> None:
         """Appends whole batches to the file; they count once `note` was called for each.
 
         After a failure the file is cut back, and LogStorageError raised.
         """
-        self.file.append(data, self.size)
+        self.file.append(pieces, self.size)
 
     def note(self, size: int, last_offset: int, max_timestamp: int) -> None:
         """Counts the next batch in the file, and indexes it when that is due."""
@@ -160,8 +160,7 @@ class LogSegment:
         self, sizes: Sequence[int], offsets: Sequence[int], max_timestamps: Sequence[int]
     ) -> None:
         """Does the same as `note` for each of several batches, with `offsets` as
-        `BatchColumns.offsets_from` returns them, in time that grows with the index entries that are
-        due."""
+        `BatchColumns.offsets_from` returns them; the cost grows with the index entries."""
         count = len(sizes)
         starts = list(accumulate(sizes, initial=self.size))
         begin = 0
@@ -210,9 +209,8 @@ class LogSegment:
         """Yields position and header of every batch from the one at `position` to byte `stop` (the
         segment's end).
 
-        Reads a bounded number of bytes at a time; CorruptRecordError where there is no valid
-        header. ColdBytesError instead of a wait for the medium, unless `wait`, as in the methods
-        below.
+        Reads a bounded number of bytes at a time; CorruptRecordError for an invalid header.
+        ColdBytesError instead of a wait for the medium, unless `wait`, as in the methods below.
         """
         stop = self.size if stop is None else stop
         chunk: bytes | bytearray = b""
@@ -396,8 +394,7 @@ class LogSegment:
             if not is_known:
                 self.max_timestamp, self.max_timestamp_offset, self.first_timestamp = latest
         self.seal_sparse_indexes()
-        # The indexes must not wait for a flush: none would bring those of an older segment to the
-        # medium.
+        # No flush would bring the indexes of an older segment to the medium.
         self.offset_index.file.sync()
         self.time_index.file.sync()
 
@@ -452,8 +449,7 @@ class LogSegment:
         return renamed
 
     def _index_batch(self, last_offset: int) -> None:
-        """Adds index entries. Never fails, since the batch is stored already: an index may lack
-        entries."""
+        """Never fails, since the batch is stored already: an index may lack entries."""
         try:
             timestamp = self.max_timestamp
             if timestamp is not None and timestamp > self._indexed_timestamp:

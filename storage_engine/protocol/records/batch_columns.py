@@ -8,8 +8,10 @@ interpreter costs more than their CRCs. Source: R-LOG12; the layout is that of `
 """
 
 import struct
+from collections.abc import Sequence
 from itertools import accumulate, repeat
 from operator import add, and_, sub
+from typing import Self
 
 from crc32c import crc32c
 
@@ -19,10 +21,13 @@ from storage_engine.protocol.records.record_batch import (
     LENGTH_END,
     MAGIC,
     MAX_SEQUENCE,
+    BytesLike,
 )
 
 _HEAD = struct.Struct(">qiibI")
 """The fields before the attributes: base offset, length, leader epoch, magic, CRC."""
+_PLACE = struct.Struct(">qii")
+"""The first of these fields: a leader sets base offset and leader epoch."""
 _FIELDS = struct.Struct(">hi8xqqhii")
 """The rest of the header, without the base timestamp."""
 
@@ -34,6 +39,7 @@ class BatchColumns:
 
     __slots__ = (
         "_crcs",
+        "_in_place",
         "_sealed",
         "attributes",
         "counts",
@@ -53,10 +59,11 @@ class BatchColumns:
     sequences: tuple[int, ...]
     counts: tuple[int, ...]
 
-    def __init__(self, crcs: list[int], sealed: list[bytes]) -> None:
+    def __init__(self, crcs: list[int], sealed: Sequence[BytesLike]) -> None:
         """`sealed` has for each batch the bytes that its CRC protects, from the attributes on."""
         self._crcs = crcs
         self._sealed = sealed
+        self._in_place: Sequence[BytesLike] | None = None
         self.sizes = list(map(add, map(len, sealed), repeat(ATTRIBUTES_AT)))
         """The sizes of whole batches, in bytes."""
         (
@@ -68,6 +75,13 @@ class BatchColumns:
             self.sequences,
             self.counts,
         ) = zip(*map(_FIELDS.unpack_from, sealed), strict=True)
+
+    @classmethod
+    def in_place(cls, crcs: list[int], batches: Sequence[BytesLike]) -> Self:
+        """Make columns of whole batches in memory that may be changed while the columns exist."""
+        columns = cls(crcs, [batch[ATTRIBUTES_AT:] for batch in batches])
+        columns._in_place = batches
+        return columns
 
     def __len__(self) -> int:
         return len(self._sealed)
@@ -106,12 +120,18 @@ class BatchColumns:
         """Return the base offset of each batch, and the one after the last."""
         return list(accumulate(self.counts, initial=base_offset))
 
-    def placed(self, offsets: list[int], leader_epoch: int) -> bytes:
-        """Return all bytes, with these base offsets (one more than batches) and this epoch."""
-        parts: list[bytes] = [b""] * (2 * len(self))
+    def placed(self, offsets: list[int], leader_epoch: int) -> Sequence[BytesLike]:
+        """Return all bytes, with these base offsets (one more than batches) and this epoch: in one
+        piece, or batch by batch when they are `in_place`."""
         lengths = map(sub, self.sizes, repeat(LENGTH_END))
+        batches = self._in_place
+        if batches is not None:
+            for batch, *place in zip(batches, offsets, lengths, strict=False):
+                _PLACE.pack_into(batch, 0, *place, leader_epoch)
+            return batches
+        parts: list[BytesLike] = [b""] * (2 * len(self))
         parts[::2] = map(
             _HEAD.pack, offsets, lengths, repeat(leader_epoch), repeat(MAGIC), self._crcs
         )
         parts[1::2] = self._sealed
-        return b"".join(parts)
+        return [b"".join(parts)]
