@@ -95,6 +95,30 @@ class _Running:
             outcome, self._early = self._early, _NOTHING
 
 
+class NewestWatches:
+    """Watches by name, of which only the newest is heard: each read of a node sets another watch,
+    and where reads overlap only one of them leads to the next."""
+
+    def __init__(self, flows: Flows) -> None:
+        self._flows = flows
+        self._numbers: dict[str, int] = {}
+
+    def newest(self, name: str, work: Callable[[], None]) -> Watch:
+        """A watch that does `work`, unless another was made under the name since."""
+        number = self._numbers.get(name, 0) + 1
+        self._numbers[name] = number
+
+        def run() -> None:
+            if not self._flows.closed and self._numbers.get(name) == number:
+                work()
+
+        return run
+
+    def forget(self, name: str) -> None:
+        """Nothing under this name is heard any more."""
+        self._numbers.pop(name, None)
+
+
 def pause(scheduler: Scheduler, delay_ms: int) -> Flow[None]:
     yield lambda resume: _call_later(scheduler, delay_ms, resume)
 
@@ -121,8 +145,12 @@ class ZookeeperFlows:
         reply: ZkReply = yield partial(self._store.exists, path, watch=watch)
         return reply
 
-    def create(self, path: str, data: bytes, *, make_parents: bool = False) -> Flow[ZkReply]:
-        reply: ZkReply = yield partial(self._store.create, path, data, make_parents=make_parents)
+    def create(
+        self, path: str, data: bytes, *, ephemeral: bool = False, make_parents: bool = False
+    ) -> Flow[ZkReply]:
+        reply: ZkReply = yield partial(
+            self._store.create, path, data, ephemeral=ephemeral, make_parents=make_parents
+        )
         return reply
 
     def set(self, path: str, data: bytes, version: int) -> Flow[ZkReply]:

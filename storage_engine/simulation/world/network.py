@@ -171,7 +171,6 @@ class SimulatedConnection:
         """True while the sender uses it."""
         self.closed = False
         """True when no answer of the receiver arrives any more."""
-        self.closed_because: str | None = None
         network.connections.append(self)
 
     # --- the sender's side ---
@@ -300,7 +299,6 @@ class SimulatedConnection:
 
     def close(self, reason: str) -> None:
         """Close the connection on the receiver's side."""
-        self.closed_because = reason
         self.cut(reason)
 
     def _end(self) -> None:
