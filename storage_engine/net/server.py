@@ -49,7 +49,6 @@ class Server:
         port: int,
         handle: Handler,
         limits: ServerLimits | None = None,
-        memory: ReceiveMemory | None = None,
         handle_run: RunHandler | None = None,
     ) -> None:
         self.loop = loop
@@ -58,7 +57,7 @@ class Server:
         self.handle = handle
         self.handle_run = handle_run
         self.limits = limits or ServerLimits()
-        self.memory = memory or ReceiveMemory()
+        self.memory = ReceiveMemory()
         # Unanswered requests of all connections.
         self.pending = 0
         # Connections that are not read because of `queued.max.requests`.

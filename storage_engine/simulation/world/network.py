@@ -170,7 +170,6 @@ class SimulatedConnection:
         """The sender still uses it."""
         self.closed = False
         """Nothing that the receiver answers arrives any more."""
-        self.closed_because: str | None = None
         network.connections.append(self)
 
     # --- the sender's side ---
@@ -299,7 +298,6 @@ class SimulatedConnection:
 
     def close(self, reason: str) -> None:
         """The receiver's handler closes it."""
-        self.closed_because = reason
         self.cut(reason)
 
     def _end(self) -> None:
