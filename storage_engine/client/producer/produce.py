@@ -356,8 +356,7 @@ class BatchWriter(Closing):
 
     def _collect(self, wait_ms: int) -> None:
         """Take the answers that are there; wait up to `wait_ms` for the first."""
-        leaders = [leader for leader in self._leaders.values() if leader.requests]
-        busy = {leader.connection.socket: leader for leader in leaders}
+        busy = {each.connection.socket: each for each in self._leaders.values() if each.requests}
         wait_ms = min(wait_ms, self._next_timer_ms(monotonic_ms()))
         if busy:
             for socket in wait_readable(busy, wait_ms):
@@ -366,9 +365,8 @@ class BatchWriter(Closing):
             sleep_ms(wait_ms)
         for leader in list(self._leaders.values()):
             if leader.requests and leader.requests[0].deadline.passed:
-                self._drop(
-                    leader, f"{leader.connection.name}: no answer to a Produce request in time"
-                )
+                name = leader.connection.name
+                self._drop(leader, f"{name}: no answer to a Produce request in time")
 
     def _next_timer_ms(self, now_ms: int) -> int:
         """The time until the first retry or metadata request is due."""
