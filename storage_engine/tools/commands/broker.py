@@ -113,9 +113,8 @@ def set_up_logging(file: Path | None, *, file_bytes: int, level: str) -> None:
 
 
 def _state_change_folder(log_file: Path | None, log_dirs: Sequence[Path]) -> Path:
-    """Beside the log; else in the first data folder that can be written, as far as that is known
-    before the broker looks at them.
-    """
+    """The directory of the log file; without one, the first log directory that can be written, as
+    far as that is known before the broker opens them."""
     if log_file is not None:
         return log_file.parent
     return next((path for path in log_dirs if os.access(path, os.W_OK)), log_dirs[0])
