@@ -6,8 +6,9 @@ that the next coordinator would not find in the log.
     what it has committed  commits.py                KIP-98, KIP-211, KIP-496
     what waits for which record   core/state_log.py
 
-The driver appends the records in order, tells when they are replicated, sends CheckDeadlines when
-it was asked to, and drops the coordinator when an append fails or the partition is led elsewhere.
+The driver appends the records in order, reports when they are replicated, sends CheckDeadlines when
+it was asked to, and drops the coordinator when an append fails or another broker leads the
+partition.
 """
 
 from typing import assert_never

@@ -1,6 +1,6 @@
-"""The ledgers of all sinks of one coordinator, and what is asked of them: who has committed a
-batch, which run is the newest, how far the sources are copied. Its one rule: each question costs
-the same, whatever was committed before.
+"""The ledgers of all sinks of one coordinator, with their queries: who has committed a batch, which
+run is the newest, how far the sources are copied. Its one rule: each query costs the same, however
+many batches were committed before.
 
     ledger of              ends as
     streaming query        never; one that has only tried, after a time
