@@ -192,7 +192,7 @@ class ControllerElection:
             return RETRY_DELAY_MS
         owner = found.stat.ephemeral_owner if found.stat else 0
         if owner != 0 and owner == self._metadata_store.session_id:
-            self._set_right(found)
+            self._correct_node(found)
             if self._elected:
                 return None
         elif owner != 0:
@@ -230,7 +230,7 @@ class ControllerElection:
         is_there = created.status in (ZkStatus.OK, ZkStatus.NODE_EXISTS)
         return AT_ONCE if is_there else RETRY_DELAY_MS
 
-    def _set_right(self, found: ZkReply) -> None:
+    def _correct_node(self, found: ZkReply) -> None:
         """Correct the node where others wrote into it; brokers take orders only of the controller
         that it names."""
         try:
