@@ -329,7 +329,8 @@ class HostedPartition:
     # --- steps of a leader, and who waits for them ---
 
     def mark_dirty(self) -> None:
-        """Have the high watermark and those who wait looked at when this turn of the loop ends."""
+        """Schedules a check of the high watermark and of waiting requests for the end of this turn
+        of the loop."""
         self._dirty = True
         self._ports.end_of_turn.call(self.topic_partition, self.end_turn)
 
@@ -470,7 +471,7 @@ class HostedPartition:
             self.guards = VerificationGuards()
 
     def become_follower(self, leader_id: int) -> None:
-        """Nobody is woken by this."""
+        """Does not wake waiting requests."""
         self._keep_high_watermark()
         self.role = Role.FOLLOWER if leader_id != -1 else Role.IDLE
 
@@ -479,7 +480,7 @@ class HostedPartition:
         self._ports.on_failure(self, failure)
 
     def take_offline(self) -> None:
-        """Serve nothing more; nobody is woken by this."""
+        """Stops serving; does not wake waiting requests."""
         self._keep_high_watermark()
         self.role = Role.FAILED
 

@@ -12,7 +12,7 @@ from storage_engine.core.ports import Scheduler, Timer
 
 
 class Waiter(Protocol):
-    """Something that waits on partitions."""
+    """A request that waits on partitions."""
 
     def try_complete(self) -> bool:
         """Answer if the condition holds by now. True when it is answered, now or before."""
@@ -63,8 +63,8 @@ class WaitList:
         self._waiters.pop(waiter, None)
 
     def wake(self) -> None:
-        """Let every waiter look again; those that are answered leave. One that fails leaves too:
-        its time answers it."""
+        """Checks every waiting request; those that are answered leave. One whose check fails leaves
+        too, and is answered when its time is over."""
         if not self._waiters:
             return
         waiters, self._waiters = self._waiters, {}
