@@ -1,30 +1,30 @@
 """The controller's election: R-CTL1, R-CTL5."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from storage_engine.core.ids import BrokerId, ControllerEpoch
-from storage_engine.core.ports import ZkReply
 from storage_engine.simulation.world.clock import EPOCH_MS, ProcessLoop, SimulatedLoop
 from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
-from storage_engine.simulation.world.zookeeper_session import UNKNOWN, SimulatedSession
 from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
+from storage_engine.tests.zookeeper.lossy_session import (
+    ROUND_TRIP_MS,
+    TIMEOUT_MS,
+    LossySession,
+    new_server,
+    pause,
+    settle,
+)
 from storage_engine.zookeeper.controller_election import ControllerElection
 from storage_engine.zookeeper.session import ZooKeeperSession
 from storage_engine.zookeeper.znodes import ControllerEpochZNode, ControllerZNode
-
-ROUND_TRIP_MS = 2
-"""An operation's way to ZooKeeper and its answer's way back."""
-TIMEOUT_MS = 6_000
-"""Of a session; longer than every pause of an election."""
 
 
 class Broker:
     def __init__(self, server: SimulatedZooKeeper, broker_id: int) -> None:
         process = ProcessLoop(server.loop)
-        self.session = LossySession(server, process, timeout_ms=TIMEOUT_MS)
+        self.session = LossySession(server, process)
         self.events: list[object] = []
         self.known_epoch = ControllerEpoch(-1)
         self.election = ControllerElection(
@@ -38,45 +38,9 @@ class Broker:
         )
 
 
-class LossySession(SimulatedSession):
-    lose_request = False
-    """The next operation, a read too, is not done, and answered UNKNOWN."""
-    lose_answer = False
-    """The next operation, a read too, is done, but answered UNKNOWN."""
-
-    def _submit(
-        self,
-        path: str,
-        do: Callable[[int], ZkReply],
-        on_reply: Callable[[ZkReply], None],
-        **options: Any,
-    ) -> None:
-        def maybe(session_id: int) -> ZkReply:
-            if self.lose_request:
-                self.lose_request = False
-                return UNKNOWN
-            reply = do(session_id)
-            if self.lose_answer:
-                self.lose_answer = False
-                return UNKNOWN
-            return reply
-
-        super()._submit(path, maybe, on_reply, **options)
-
-
 @pytest.fixture
 def server() -> SimulatedZooKeeper:
-    return SimulatedZooKeeper(SimulatedLoop())
-
-
-def settle(server: SimulatedZooKeeper) -> None:
-    """All answers and watches come, and no pause is over."""
-    server.loop.run_for(50)
-
-
-def pause(server: SimulatedZooKeeper) -> None:
-    """Every pause of an election is over."""
-    server.loop.run_for(TIMEOUT_MS)
+    return new_server()
 
 
 def test_the_first_controller_has_epoch_one_as_a_bare_integer(server: SimulatedZooKeeper) -> None:
@@ -150,6 +114,23 @@ def test_one_lost_request_anywhere_delays_the_election_only(
     pause(server)
     settle(server)
     assert broker.events == [(1, 1)]
+
+
+@pytest.mark.parametrize("nth", range(14))
+def test_a_session_lost_at_any_step_leaves_one_controller_that_is_the_node_s(
+    server: SimulatedZooKeeper, nth: int
+) -> None:
+    broker = Broker(server, 1)
+    broker.election.start()
+    server.loop.run_for(nth)
+    broker.session.expire_and_reconnect()
+    pause(server)
+    assert broker.election.is_controller
+    assert server.nodes[ControllerZNode.PATH].owner == broker.session.session_id
+    epoch = server.nodes[ControllerEpochZNode.PATH]
+    # An election that the lost session won either began and ended, or never began.
+    assert broker.events[-1] == (ControllerEpochZNode.decode(epoch.data), epoch.version)
+    assert broker.events[:-1] in ([], [(1, 1), "resigned"])
 
 
 def test_a_controller_whose_node_is_deleted_resigns_and_runs_again(
