@@ -170,7 +170,7 @@ class ReplicaMoves:
             self._begin(move.partition, future.log_dir.path)
             self._rest(0)
             return
-        future.bring_in_line()
+        future.follow_cuts()
         current = move.partition.log
         try:
             piece = current.reads.read(future.log.log_end_offset, max_bytes=PIECE_BYTES, wait=False)
