@@ -22,13 +22,13 @@ from storage_engine.net.limits import TELL_AGAIN_MS, TURN_NS, ServerLimits
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Connection, memoryview], None]
-"""Gets each frame without its length; the view is valid during the call. To answer it calls
-`connection.begin()` and then, at any time, `respond` on the exchange. What it raises closes the
+"""Called with each frame without its length; the view is valid during the call. To answer, it calls
+`connection.begin()` and then, at any time, `respond` on the exchange. An exception closes the
 connection."""
 
 RunHandler = Callable[[Connection, memoryview, int, int], int]
-"""Gets what was received before it is cut into frames, and may take frames that belong together;
-see `net.frames.RunReceiver`. It takes no more requests than `connection.room` says, unless it
+"""Called with received bytes before they are cut into frames; it may take frames that belong
+together (see `net.frames.RunReceiver`). It takes no more requests than `connection.room`, unless it
 answers them within the call."""
 
 ABORT_MS = 200
@@ -215,7 +215,7 @@ class Server:
         self._in_turn = False
 
     def go_on_soon(self, connection: Connection) -> None:
-        """Have a halted connection go on in a turn of the loop, behind those that wait already."""
+        """Continues a halted connection in a turn of the loop, behind those that wait already."""
         self._going_on.append(connection)
         self._serve_going_on_soon()
 
@@ -240,7 +240,7 @@ class Server:
 
     @property
     def turn_is_over(self) -> bool:
-        """This turn of the loop has taken up enough requests."""
+        """Whether this turn of the loop has taken enough requests."""
         return time.perf_counter_ns() >= self.turn_end_ns
 
     def flush_soon(self, connection: Connection) -> None:

@@ -64,7 +64,7 @@ LAGGARD_MS = 2 * (LAG_MAX_MS + LAG_MAX_MS // 2) + 4000
 """The time in which a laggard leaves the ISR: it is found at the latest half a lag time after the
 lag time, and a write to ZooKeeper later; a new leader (the preferred one returns) gives it all that
 time once more."""
-LOOK_MS = 250
+CHECK_MS = 250
 """How often the run checks whether the cluster has converged."""
 RESTARTS = 2
 """The most restarts of a broker that coordinates both a group and transactions."""
@@ -270,7 +270,7 @@ class SeedRun:
                     "a cluster without faults converges",
                     f"not within {CONVERGE_MS} ms: {'; '.join(left)}",
                 )
-            self.cluster.loop.run_for(LOOK_MS)
+            self.cluster.loop.run_for(CHECK_MS)
 
     def _fail_over_slowly(self, world: TransactionalWorld) -> None:
         """Have another broker coordinate the group, with a slow load: some transactions end
@@ -317,7 +317,7 @@ class SeedRun:
                     "a laggard leaves the ISR",
                     f"broker {laggard.id} can fetch no more for {LAGGARD_MS} ms: {', '.join(kept)}",
                 )
-            self.cluster.loop.run_for(LOOK_MS)
+            self.cluster.loop.run_for(CHECK_MS)
 
     def _hold_up_a_follower(self) -> SimulatedBroker:
         """Choose a broker, and hold up all that it sends to others."""
@@ -350,7 +350,7 @@ class SeedRun:
                 raise InvariantViolation(
                     "every producer is acknowledged", f"not within {CONVERGE_MS} ms: {names}"
                 )
-            self.cluster.loop.run_for(LOOK_MS)
+            self.cluster.loop.run_for(CHECK_MS)
 
     def _finish_transactions(self, world: TransactionalWorld) -> None:
         """End all open transactions, if need be by their timeout, then read everything."""
@@ -362,7 +362,7 @@ class SeedRun:
                     "every transaction ends, and readers come to its end",
                     f"not within {CONVERGE_MS} ms: {'; '.join(left)}",
                 )
-            self.cluster.loop.run_for(LOOK_MS)
+            self.cluster.loop.run_for(CHECK_MS)
         world.check_end()
 
 

@@ -1,5 +1,5 @@
-"""Which broker is the controller: the ephemeral /controller, and the epoch that fences its
-predecessors.
+"""The election of the controller: the ephemeral node /controller, and the epoch that fences earlier
+controllers.
 
 Rule: the node is created and /controller_epoch raised in one multi, so that whoever owns the node
 owns the epoch; a controller that can't be sure of its node has resigned.
@@ -10,11 +10,11 @@ owns the epoch; a controller that can't be sure of its node has resigned.
                                             node gone or another's
 
 A broker that has resigned under an epoch never acts under it again, since its orders are numbered
-within the epoch: where the node is still its own, it gives the node away and runs for a new one.
-Others may have written into /controller_epoch, so that an epoch is above all that this broker has
-acted under or taken orders of, too: brokers refuse the orders of an older one.
+within the epoch: where the node is still its own, it gives the node away and takes part again for a
+new one. Somebody may have written into /controller_epoch, so a new epoch is also above all under
+which this broker has acted or accepted orders: brokers refuse the orders of an older one.
 
-A node that is no session's would stay for ever: it is removed, with what is below it.
+A node that no session owns would stay for ever: it is removed, with its children.
 
 Source: R-CTL1, R-CTL5. Only `core.ports` is used, so that it runs in the simulation too.
 """
@@ -192,7 +192,7 @@ class ControllerElection:
             return RETRY_DELAY_MS
         owner = found.stat.ephemeral_owner if found.stat else 0
         if owner != 0 and owner == self._metadata_store.session_id:
-            self._set_right(found)
+            self._correct_node(found)
             if self._elected:
                 return None
         elif owner != 0:
@@ -230,7 +230,7 @@ class ControllerElection:
         is_there = created.status in (ZkStatus.OK, ZkStatus.NODE_EXISTS)
         return AT_ONCE if is_there else RETRY_DELAY_MS
 
-    def _set_right(self, found: ZkReply) -> None:
+    def _correct_node(self, found: ZkReply) -> None:
         """Correct the node where others wrote into it; brokers take orders only of the controller
         that it names."""
         try:

@@ -7,10 +7,10 @@
             reply = yield from self._zookeeper.children(path)
         return list(reply.children)
 
-Rule: a flow goes on in the callback that brings what it waits for, on the event loop, and no sooner
-than that; while it waits anything may happen. So what was checked before a wait is checked again
-after it, where something hangs on it. Only that the owner of a flow is there still is checked here:
-once `Flows` are closed, none of them goes on. An exception leaves the flow and its callback.
+Rule: a flow continues in the callback that brings what it waits for, on the event loop, and not
+before; while it waits anything may happen. So what was checked before a wait is checked again after
+it, where something depends on it. Only the existence of a flow's owner is checked here: once
+`Flows` are closed, none of them continues. An exception leaves the flow and its callback.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence

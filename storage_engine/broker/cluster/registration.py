@@ -70,7 +70,7 @@ class Registration:
         self.is_leaving = False
         """Set in controlled shutdown."""
         self.broker_epoch = UNREGISTERED
-        """This broker's present incarnation; UNREGISTERED while it is not registered."""
+        """The broker epoch; UNREGISTERED while the broker is not registered."""
         self._on_registered: Callable[[BrokerEpoch], None]
         self._on_refused: Callable[[BrokerIdInUseError], None]
         self._on_lost: Callable[[], None]
@@ -95,8 +95,8 @@ class Registration:
         self._flows.close()
 
     def leave(self) -> None:
-        """Begin a controlled shutdown: this broker still follows, but no leader takes it into an
-        ISR again."""
+        """Begins a controlled shutdown: this broker still follows, but no leader adds it to an ISR
+        again."""
         self.is_leaving = True
 
     @property

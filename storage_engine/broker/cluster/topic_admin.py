@@ -65,7 +65,7 @@ is being made again the look waits for it in the session."""
 
 
 def nobody() -> bool:
-    """Nobody waits: the client of this topic will ask for it again."""
+    """Ignores the outcome: the client of this topic will ask for it again."""
     return False
 
 
@@ -287,7 +287,7 @@ def _is_written(info: TopicInfo, found: ZkReply) -> bool:
 
 
 def _config_operations(planned: PlannedTopic, left_over: ZkStat | None) -> list[ZkOp]:
-    """Put a new topic's settings where those of an old one may still be."""
+    """Writes a new topic's settings where those of a deleted topic may still be."""
     path = ConfigZNode.topic_path(planned.info.topic)
     data = ConfigZNode(config=planned.config).encode()
     if left_over is None:

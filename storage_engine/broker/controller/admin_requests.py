@@ -170,7 +170,8 @@ class AdminNode:
 
 
 class AdminRequests:
-    """Both nodes, for one controller epoch. Nothing is passed on before `release`."""
+    """The two znodes of administrators' requests, during one controller epoch. No request is passed
+    on before `release`."""
 
     def __init__(
         self,
@@ -212,7 +213,7 @@ class AdminRequests:
         self._prefer.read()
 
     def release(self) -> None:
-        """Everything else is loaded: from here on requests are passed on."""
+        """Called when everything else is loaded: from now on requests are passed on."""
         self._released = True
         early, self._early = self._early, {}
         for node in early:
@@ -251,7 +252,7 @@ class AdminRequests:
         self._reassign.read()
 
     def drop(self, effect: DropReassignmentRequests) -> None:
-        """Take requests out that are done or refused, where they are still the same."""
+        """Removes requests that are done or refused, unless they were changed meanwhile."""
         for partition, (target, why) in effect.requests.items():
             if why is None:
                 log.info("reassigned partition=%s replicas=%s", partition, list(target))

@@ -114,7 +114,7 @@ class DeletionRequests:
         return turned.ok
 
     def drop(self, topic: str) -> None:
-        """Take a request away."""
+        """Removes a request."""
         path = DeleteTopicsZNode.topic_path(topic)
         # One that others have made nodes below would delete a later topic of that name.
         self._flows.start(remove_subtree(self._zookeeper, path))

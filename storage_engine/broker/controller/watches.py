@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 RETRY_MS = 500
 UNREADABLE_MS = 2_000
-"""Before brokers are read again of which nothing could be made out."""
+"""The pause before registrations are read again that could not be decoded."""
 
 BROKERS_WATCH_FIRED = "watch fired: brokers came or went"
 """The line in the log from which failovers are timed."""
@@ -295,7 +295,7 @@ class ControllerWatches:
         self._submit(TopicDeletionRequested(topics=topics))
 
     def drop_deletion_request(self, topic: str) -> None:
-        """Take a request away."""
+        """Removes a request."""
         self._deletion_requests.drop(topic)
 
     def _on_isr_changes(self, notices: Mapping[str, bytes]) -> None:

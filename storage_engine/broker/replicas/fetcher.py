@@ -274,7 +274,7 @@ class PeerFetcher:
         return followed.resume_ms <= now_ms
 
     def _flush_first(self, partitions: list[HostedPartition]) -> None:
-        """Then go on: with what was cut or failed meanwhile, too."""
+        """Flushes, then continues, also with partitions that were truncated or failed meanwhile."""
 
         def settled() -> None:
             self._flushing -= 1
@@ -318,8 +318,8 @@ class PeerFetcher:
         self._take_on()
 
     def _take_on(self) -> None:
-        """Take what one turn may of the answer; the rest in the next, so that what came meanwhile
-        (other channels' answers, producers) does not wait for all of it."""
+        """Appends as much of the answer as one turn may, and the rest in the next, so that other
+        work (answers on other channels, producers) does not wait for all of it."""
         answer = self._answer
         if answer is None:
             return

@@ -95,7 +95,7 @@ class LogMaintenance:
             self._compactions.close()
 
     def check_retention_every(self, interval_ms: int) -> None:
-        """Another `log.retention.check.interval.ms`, from now on."""
+        """Applies another `log.retention.check.interval.ms`."""
         if interval_ms != self._retention_ms:
             self._retention_ms = interval_ms
             if self._retention_timer is not None:

@@ -44,7 +44,7 @@ class ScrubSettings:
 
     broker_id: int
     interval_ms: int
-    """Between two passes over a log; 0: only what is reported is checked."""
+    """The time between two scrubs of a log; 0 means that only reported damage is checked."""
     bytes_per_second: int
 
 
@@ -76,7 +76,7 @@ class _Pass:
         self.stop_offset = stop_offset
         self.reason = reason
         self.left: tuple[int, int] | None = None
-        """Between these offsets lies what could not be repaired."""
+        """The range of offsets that contains what could not be repaired."""
 
     def leave(self, scrub: SegmentScrub) -> None:
         """Called when the segment stays damaged."""
@@ -133,7 +133,7 @@ class Scrubs:
     def report(
         self, partition: HostedPartition, offset: int, what: str = "a follower was sent a bad batch"
     ) -> None:
-        """Somebody has met a bad batch, from `offset` on."""
+        """A reader has found a bad batch at or after `offset`."""
         tp = partition.topic_partition
         now_ms = self._clock.monotonic_ms()
         if tp in self._reported or self._report_due_ms.get(tp, now_ms) > now_ms:

@@ -75,12 +75,12 @@ class GroupDescription:
 
     @property
     def lag(self) -> int:
-        """Over all partitions of which it is known."""
+        """The sum over all partitions whose lag is known."""
         return sum(each.lag or 0 for each in self.partitions)
 
 
 def list_groups(cluster: Cluster) -> list[ListedGroup]:
-    """All groups, by name. KafkaError when a broker does not tell its own in time."""
+    """All groups, by name. Raises KafkaError when a broker does not list its groups in time."""
     spec, request = api_of(_LIST_GROUPS)
     answers = ask_each_broker(cluster, "groups", spec, request(states_filter=[], types_filter=[]))
     groups = [

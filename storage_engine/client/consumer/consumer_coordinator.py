@@ -192,8 +192,8 @@ class ConsumerCoordinator:
         callback: Callable[[HeadraceError | None], None] | None = None,
         timeout_ms: int | None = None,
     ) -> PendingCommit:
-        """Begin to store offsets, within `default.api.timeout.ms` unless told otherwise; commits
-        are stored one after the other."""
+        """Begins to commit offsets, within `default.api.timeout.ms` unless a timeout is given;
+        commits are sent one after the other."""
         deadline = Deadline.after(timeout_ms or self._config.default_api_timeout_ms)
         commit = PendingCommit(
             offsets=dict(offsets), caller=caller, deadline=deadline, callback=callback
@@ -206,7 +206,7 @@ class ConsumerCoordinator:
         return commit
 
     def wait_for(self, commit: PendingCommit) -> None:
-        """Until it is stored. Raises why it is not."""
+        """Waits until the commit is stored, or raises its error."""
         with self._changed:
             while not commit.done and not self._loop.has_ended:
                 self._loop.wait(None)
@@ -236,7 +236,7 @@ class ConsumerCoordinator:
     # The work of the loop, in its thread.
 
     def turn(self) -> None:
-        """Take what has come, and do what is due."""
+        """Processes the answers that have arrived, and does what is due."""
         self._calls.receive()
         with self._changed:
             events, self._events = self._events, deque()

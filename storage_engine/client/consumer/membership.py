@@ -154,7 +154,7 @@ class SendHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendLeave:
-    """Nobody waits for the answer."""
+    """Sends LeaveGroup; the answer is ignored."""
 
     member_id: str
 
@@ -174,7 +174,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take:
-    """The owner's partitions, as the leader wrote them."""
+    """The partitions that the leader has assigned to the owner, encoded."""
 
     assignment: bytes
 
@@ -288,7 +288,7 @@ class Membership:
             )
 
     def _join_anew(self, *, lost: bool) -> None:
-        """Let go of what there is, and join."""
+        """Gives up the present partitions and joins again."""
         self._heartbeat_is_out = False
         if lost:
             self.generation = NO_GENERATION

@@ -17,7 +17,7 @@ LOOK_MS = 1_000
 """The time for one metadata request."""
 
 MISSING_TOPIC_LOOK_MS = 1_000
-"""Between two looks while a topic is missing."""
+"""The pause between two metadata requests while a topic is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ class TopicCounts:
         return self._known
 
     def changed(self, now_ms: int) -> bool:
-        """Look, if it is time; whether what a generation was made from is another by now."""
+        """Refreshes the metadata when it is due; returns whether the data that the present
+        generation's assignment was made from has changed."""
         if self._looked_ms is None or now_ms < self.due_ms():
             return False
         before, self._known = self._known, self._look(now_ms)

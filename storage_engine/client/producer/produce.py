@@ -58,10 +58,10 @@ DELIVERY_TIMEOUT_MS = 120_000
 """`delivery.timeout.ms`: from append to acknowledgement, with all retries."""
 
 WORK_BYTES = 64 << 10
-"""`append` looks after sending and answers once in so many bytes: small batches go together."""
+"""`append` sends and receives once for this many bytes, so that small batches are sent together."""
 
 WORK_MS = 5
-"""And once in so many milliseconds, if it is called at all."""
+"""It also does so after this many milliseconds, if it is called at all."""
 
 NEWEST_OF_ENLISTED = 10
 """The newest version of Produce in transactions whose partitions the client enlists by itself."""
@@ -135,7 +135,8 @@ class BatchWriter(Closing):
         self.deliveries: dict[TopicPartition, PartitionDelivery] = {}
 
     def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """There will be batches for each of these: a transaction is told of all in one request."""
+        """Announces batches for these partitions: a transaction enlists all of them in one
+        request."""
         self._check()
         for tp in partitions:
             if tp not in self._queues:
@@ -186,7 +187,7 @@ class BatchWriter(Closing):
 
     @property
     def idle(self) -> bool:
-        """Nothing waits, and nothing is in flight."""
+        """Whether no batch waits and none is in flight."""
         return all(queue.idle for queue in self._queues.values())
 
     def waiting(self, tp: TopicPartition) -> bool:
@@ -355,7 +356,7 @@ class BatchWriter(Closing):
                 self._delivered(tp, batch, -1)
 
     def _collect(self, wait_ms: int) -> None:
-        """Take the answers that are there; wait up to `wait_ms` for the first."""
+        """Processes the answers that have arrived; waits up to `wait_ms` for the first."""
         busy = {each.connection.socket: each for each in self._leaders.values() if each.requests}
         wait_ms = min(wait_ms, self._next_timer_ms(monotonic_ms()))
         if busy:

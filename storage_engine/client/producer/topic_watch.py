@@ -88,7 +88,7 @@ class TopicWatch:
     def seen(
         self, cluster: Cluster, topics: Iterable[str], error: HeadraceError | None, now_ms: int
     ) -> None:
-        """Take over what a request has found."""
+        """Stores the result of a request."""
         view = cluster.view
         for topic in topics:
             wish = self._wishes[topic]

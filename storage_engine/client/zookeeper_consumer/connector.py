@@ -40,7 +40,7 @@ _ALL = ""
 """Stands for all topics that pass the filter, in the place of a topic."""
 
 _STOP_MS = 5_000
-"""A shutdown waits so long for the release of all partitions; then the session ends."""
+"""How long a shutdown waits for the release of all partitions; then the session ends."""
 
 
 class ConsumerConnector(Closing):

@@ -44,7 +44,7 @@ STATE_PARTITIONS = [
 BEGIN_MS = (1, 500)
 COPYING = 0.5
 """The share of runs with queries that copy one source."""
-LOOK_MS = 500
+CHECK_MS = 500
 """How often compacted replicas are compared."""
 TOPIC_CONFIG = 2
 """The resource_type of IncrementalAlterConfigs."""
@@ -130,7 +130,7 @@ class TransactionalWorld:
         self.later(self.offset_reader.run, within_ms=BEGIN_MS)
         for topic in COMPACTED:
             self.later(lambda topic=topic: self._make_segments_small(topic))  # type: ignore[misc]
-        self.cluster.loop.call_later(LOOK_MS, self._compare_replicas)
+        self.cluster.loop.call_later(CHECK_MS, self._compare_replicas)
 
     def finish(self) -> None:
         """Begin nothing new; transactions without a living client time out."""
@@ -234,7 +234,7 @@ class TransactionalWorld:
 
     def _compare_replicas(self) -> None:
         self.history.check_compacted()
-        self.cluster.loop.call_later(LOOK_MS, self._compare_replicas)
+        self.cluster.loop.call_later(CHECK_MS, self._compare_replicas)
 
     def _make_segments_small(self, topic: str) -> None:
         """Alter the topic's settings, as an administrator does, with retries."""
