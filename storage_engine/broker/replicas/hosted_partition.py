@@ -15,9 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from storage_engine.broker.replicas.end_of_turn import EndOfTurn
 from storage_engine.broker.replicas.lease import LeaderLease
-from storage_engine.broker.replicas.purgatory import WaitList
+from storage_engine.broker.replicas.purgatory import EndOfTurn, WaitList
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
