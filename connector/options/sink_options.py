@@ -18,7 +18,8 @@ DEFAULT_BATCH_BYTES = 512 * 1024
 max.message.bytes, 1 MiB."""
 
 DEFAULT_TRANSACTION_TIMEOUT_MS = 60 * 60 * 1000
-"""From the last request of any task of a micro-batch until its transactions are aborted."""
+"""Transactions of a micro-batch are aborted this long after the last request of any of its tasks.
+"""
 
 MAX_TRANSACTION_TIMEOUT_MS = 24 * 60 * 60 * 1000
 """The most that the brokers allow."""
@@ -49,7 +50,7 @@ class SinkOptions:
     """The part of the sink in which `batch_id` counts. The default is the option `topic`."""
 
     origin: OriginOptions | None
-    """By what the sink recognizes rows that it has already. It needs `sink_id`."""
+    """The columns by which the sink recognizes rows that it already holds. It needs `sink_id`."""
 
     transaction_timeout_ms: int
     acks: int

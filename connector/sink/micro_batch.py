@@ -27,7 +27,7 @@ class MicroBatchId:
     query: str
     batch: int
     part: str | None = None
-    """None except for a named batch write."""
+    """The option `sinkPart`; None except for a named batch write."""
     owner: str = ""
     """The id of the streaming query whose `foreachBatch` makes this named batch write."""
     run: uuid.UUID | None = None

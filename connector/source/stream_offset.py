@@ -33,7 +33,8 @@ class StreamOffset:
 
     positions: Mapping[TopicPartition, int]
     begins: Mapping[TopicPartition, int] | None = None
-    """Where the micro-batch that ends here began. None only for the initial offset."""
+    """The offsets at which the micro-batch that ends here began. None only for the initial offset.
+    """
 
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     """The ids of the topics of `positions`, as far as they are known."""

@@ -7,12 +7,16 @@ examined. Source: R-LOG1, R-LOG12, R-REP8, KIP-98.
 
 from contextlib import suppress
 
-from storage_engine.core.errors import CorruptRecordError, RecordListTooLargeError
+from storage_engine.core.errors import CorruptRecordError, KafkaError, RecordListTooLargeError
+from storage_engine.core.retained.producer_state import (
+    BATCHES_REMEMBERED,
+    ProducerStates,
+    SequencedBatch,
+)
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.log.appending.append_check import check_producers
 from storage_engine.log.appending.append_preparation import Requirement
 from storage_engine.log.appending.append_result import AppendResult
-from storage_engine.log.appending.column_append import producers_allow, record_producers
 from storage_engine.log.batch_writes import write_batches
 from storage_engine.log.log_state import LogState
 from storage_engine.log.segments.placing import place
@@ -20,6 +24,7 @@ from storage_engine.protocol.records.batch_columns import BatchColumns
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import (
     BatchHeader,
+    advance_sequence,
     read_header,
     validate_for_append,
 )
@@ -27,8 +32,7 @@ from storage_engine.protocol.records.record_keys import check_keys
 
 
 class LeaderAppends:
-    """The ways in: a producer's batches, those of many requests as columns, the end of a
-    transaction."""
+    """Appends a producer's batches, those of many requests as columns, and transaction markers."""
 
     __slots__ = ("_log",)
 
@@ -37,7 +41,7 @@ class LeaderAppends:
 
     @property
     def requirement(self) -> Requirement | None:
-        """What producers' batches must be before they are appended; None: anything sound."""
+        """The requirement for producers' batches; None: any valid batch is appended as it is."""
         return self._log.append_rules.requirement
 
     def append(
@@ -54,8 +58,8 @@ class LeaderAppends:
 
         `allow_transactional` False: none of them may belong to a transaction, since nobody would
         end it. Control batches are always refused: see `append_marker`. `keys_checked`: a
-        preparation has seen that every record has a key, so that a compacted log need not look.
-        Raises what the producer is to get; the log is unchanged then.
+        preparation has checked that every record has a key, so that a compacted log need not.
+        Raises the producer's error; the log is unchanged then.
         """
         log = self._log
         batches = self._checked(records, allow_transactional, now_ms)
@@ -71,11 +75,11 @@ class LeaderAppends:
     def append_columns(
         self, columns: BatchColumns, *, leader_epoch: int, now_ms: int
     ) -> list[int] | None:
-        """As `append` of each of these batches, none of a transaction, in one write: their base
-        offsets, then the offset that follows.
+        """Appends these batches, none of a transaction, as `append` would, in one write; returns
+        their base offsets, then the offset that follows.
 
-        None, and nothing is done, unless all of them are good and go to the active segment as they
-        are. Raises what all of them are to get.
+        Returns None, with nothing done, unless all of them are good and go to the active segment as
+        they are. Raises the error of all of them.
         """
         log = self._log
         rules = log.append_rules
@@ -91,7 +95,7 @@ class LeaderAppends:
             or max(columns.sizes) > rules.roll_rule.segment_bytes
             # Batches without a time make a segment roll by another rule.
             or min(columns.max_timestamps) < 0
-            # Which of the batches is refused, and why, is said one by one.
+            # Which of the batches is refused, and why, is found when they are appended one by one.
             or not rules.time_limits.allow_newest(max(columns.max_timestamps), now_ms)
             or rules.time_limits.has_oldest
         ):
@@ -103,20 +107,20 @@ class LeaderAppends:
                 segment, size, offsets[-1] - 1, max(columns.max_timestamps), now_ms
             )
         except OSError:
-            # An append of them one by one gets the error again, and reports it.
+            # The append of them one by one gets the error again, and reports it.
             return None
         if (
             must_roll
             or not columns.are_plain(max_message_bytes=rules.max_message_bytes)
-            or not producers_allow(log.producer_state, columns)
+            or not _producers_allow(log.producer_state, columns)
             or not log.room.has(size)
         ):
             return None
         log.room.take(size)
-        segment.write(columns.placed(offsets, leader_epoch))
+        segment.write(*columns.placed(offsets, leader_epoch))
         segment.wrote_ms = now_ms
         segment.note_run(columns.sizes, offsets, columns.max_timestamps)
-        record_producers(log.producer_state, columns, offsets, now_ms)
+        _record_producers(log.producer_state, columns, offsets, now_ms)
         return offsets
 
     def append_marker(
@@ -128,11 +132,11 @@ class LeaderAppends:
         leader_epoch: int,
         now_ms: int,
     ) -> AppendResult:
-        """Ends the producer's transaction in this partition, as its coordinator says; a marker
+        """Ends the producer's transaction in this partition, as its coordinator demands; a marker
         without data before it is harmless.
 
-        InvalidProducerEpochError, TransactionCoordinatorFencedError: the log knows a newer producer
-        or coordinator, and is unchanged.
+        InvalidProducerEpochError, TransactionCoordinatorFencedError: there was a newer producer or
+        coordinator, and the log is unchanged.
         """
         self._log.producer_state.check_marker(
             producer_id,
@@ -144,7 +148,8 @@ class LeaderAppends:
         return self._store(records, [(0, read_header(records))], leader_epoch, now_ms)
 
     def note_refused(self, records: memoryview) -> None:
-        """The leader has refused these batches of a producer, who will send them again."""
+        """Records that the leader has refused these batches of a producer, which will send them
+        again."""
         with suppress(CorruptRecordError):
             first = read_header(records)
             if first.producer_id >= 0:
@@ -153,8 +158,8 @@ class LeaderAppends:
                 )
 
     def start_epoch(self, epoch: int) -> None:
-        """A leader of this epoch will write from the log's end on. KafkaError when the log knows a
-        newer one. Touches no file: the next flush does.
+        """Begins the epoch of a leader at the log's end. KafkaError when the log has a newer epoch.
+        Touches no file: the next flush does.
         """
         self._log.segments.check_whole()
         self._log.start_epoch(epoch)
@@ -162,7 +167,7 @@ class LeaderAppends:
     def _checked(
         self, records: memoryview, allow_transactional: bool, now_ms: int
     ) -> list[tuple[int, BatchHeader]]:
-        """The batches of one append, after the checks that need no look at the log."""
+        """Return the batches of one append, after the checks that need no state of the log."""
         rules = self._log.append_rules
         batches = validate_for_append(
             records,
@@ -184,7 +189,7 @@ class LeaderAppends:
         leader_epoch: int,
         now_ms: int,
     ) -> AppendResult:
-        """Gives one append that has passed all checks its place, and writes it."""
+        """Gives an append that has passed all checks its offsets, and writes it."""
         log = self._log
         size = len(records)
         log.room.take(size)
@@ -211,3 +216,45 @@ def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:
         f"{size} bytes for one partition are more than segment.bytes ="
         f" {segment_bytes}: send less at a time"
     )
+
+
+def _producers_allow(states: ProducerStates, columns: BatchColumns) -> bool:
+    """Return True when all batches may be appended, and none of them is a duplicate."""
+    if columns.have_no_producer:
+        return True
+    if not columns.are_in_sequence:
+        return False
+    sequence = columns.sequences[0]
+    last_sequence = advance_sequence(sequence, columns.last_offset_deltas[0])
+    try:
+        duplicate = states.check(
+            columns.producer_ids[0], columns.producer_epochs[0], sequence, last_sequence
+        )
+    except KafkaError:
+        # An append of the batches one by one reports it.
+        return False
+    return duplicate is None
+
+
+def _record_producers(
+    states: ProducerStates, columns: BatchColumns, offsets: list[int], now_ms: int
+) -> None:
+    """Record appended batches for which `_producers_allow` returned True."""
+    if columns.have_no_producer:
+        return
+    count = len(columns)
+    # The batches before these would be dropped again at once.
+    for number in range(max(0, count - BATCHES_REMEMBERED), count):
+        sequence = columns.sequences[number]
+        states.record(
+            columns.producer_ids[number],
+            columns.producer_epochs[number],
+            SequencedBatch(
+                sequence,
+                advance_sequence(sequence, columns.last_offset_deltas[number]),
+                offsets[number],
+                offsets[number + 1] - 1,
+                columns.max_timestamps[number],
+            ),
+            now_ms=now_ms,
+        )

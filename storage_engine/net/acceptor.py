@@ -48,7 +48,7 @@ class Acceptor:
         self._resume()
 
     def close(self) -> None:
-        """Take no more."""
+        """Accepts no more connections."""
         if self._resuming is not None:
             self._resuming.cancel()
             self._resuming = None
@@ -78,7 +78,7 @@ class Acceptor:
             self._take(connection)
 
     def _pause(self, error: OSError) -> None:
-        """Until descriptors are back."""
+        """Stops accepting connections until descriptors are free."""
         if self._resuming is not None:
             return
         for listener in self._sockets:

@@ -22,8 +22,8 @@ their own."""
 
 
 class BlockingConnection:
-    """One socket. Errors are KafkaError(NETWORK_EXCEPTION), or DeadlineExceededError; after either,
-    close it."""
+    """A connection over one socket. Errors are KafkaError(NETWORK_EXCEPTION), or
+    DeadlineExceededError; close the connection after either."""
 
     __slots__ = ("_end", "_pid", "_pool", "_scratch", "_socket", "_start", "name")
 
@@ -41,7 +41,8 @@ class BlockingConnection:
     def open(
         cls, host: str, port: int, deadline: Deadline, pool: BufferPool | None = None
     ) -> "BlockingConnection":
-        """Connect. KafkaError(NETWORK_EXCEPTION) when nobody answers there until the deadline."""
+        """Connects. Raises KafkaError(NETWORK_EXCEPTION) when nobody answers before the
+        deadline."""
         name = f"{host}:{port}"
         try:
             timeout_s = max(1, deadline.left_ms) / 1000
@@ -110,12 +111,12 @@ class BlockingConnection:
         return frame
 
     def readable(self) -> bool:
-        """There are bytes of a frame, or the end of the stream."""
+        """Whether there are bytes of a frame, or the end of the stream."""
         return self.has_buffered or _poll(self.fileno(), select.POLLIN, 0)
 
     @property
     def has_buffered(self) -> bool:
-        """Bytes were received that nobody has taken."""
+        """Whether bytes were received that the caller has not taken."""
         return self._end > self._start
 
     def _taken(self) -> memoryview | None:
@@ -181,7 +182,7 @@ class BlockingConnection:
 
 
 _REST_OF_FRAME_MS = 30_000
-"""A broker that stops in the middle of a frame for so long is gone."""
+"""A broker that pauses in the middle of a frame for this long counts as dead."""
 
 
 class Readable(Protocol):
@@ -197,8 +198,8 @@ _Readable = TypeVar("_Readable", bound=Readable)
 
 
 def wait_readable(connections: Iterable[_Readable], timeout_ms: int) -> list[_Readable]:
-    """Those with something to receive (or closed by the other side); waits for the first one up to
-    `timeout_ms`."""
+    """Waits up to `timeout_ms` for data, and returns the connections that have received some or
+    were closed by the other side."""
     poller = select.poll()
     by_descriptor = {}
     ready = []

@@ -56,7 +56,7 @@ _OPEN, _READS = _Life.OPEN, _Reading.READS
 
 
 class Exchange:
-    """One request that waits for its response. Exactly one of `respond` and `skip` is called,
+    """A request, and its response once there is one. Exactly one of `respond` and `skip` is called,
     once."""
 
     __slots__ = ("_buffers", "_connection")
@@ -140,10 +140,10 @@ class Connection(FrameProtocol):
         self._life = _OPEN
         self._reading = _READS
         self.memo: object = None
-        """What the handler of runs keeps about the connection from one run to the next."""
+        """State that the handler of runs keeps about this connection from one run to the next."""
         self.active = True
         self.number = next(_numbers)
-        """In the order in which connections were opened."""
+        """Connections are numbered in the order in which they were opened."""
         self.name = "?"
         self.peer_host = "?"
         self.fd = -1
@@ -152,7 +152,7 @@ class Connection(FrameProtocol):
 
     @property
     def closed(self) -> bool:
-        """Nothing can be sent any more."""
+        """Set when nothing can be sent any more."""
         return self._life is _Life.CLOSED
 
     @property
@@ -171,7 +171,7 @@ class Connection(FrameProtocol):
         return max(1, self._budget + 1 - len(self._exchanges))
 
     def begin(self) -> Exchange:
-        """Take up the present frame's exchange: its place in the order of responses."""
+        """Creates the exchange of the present frame, at its place in the order of responses."""
         exchange = Exchange(self)
         exchanges = self._exchanges
         exchanges.append(exchange)
@@ -180,7 +180,7 @@ class Connection(FrameProtocol):
         return exchange
 
     def hold(self) -> None:
-        """Take up no request after the present one until `release`, as often as this was called."""
+        """Takes no request after the present one until `release` was called as often as this."""
         self._holds += 1
         self._stop_reading()
 
@@ -245,7 +245,7 @@ class Connection(FrameProtocol):
         return not self.idle
 
     def drain(self) -> None:
-        """Take no more requests; close when those under way are answered."""
+        """Takes no more requests, and closes the connection when all requests are answered."""
         self._stop_reading()
         self._begin_to_close()
         self._close_when_idle()
@@ -275,7 +275,7 @@ class Connection(FrameProtocol):
 
     @property
     def idle(self) -> bool:
-        """Nothing is owed to the client."""
+        """Whether all requests are answered."""
         return not self._exchanges and not self._writer.pieces
 
     def on_silence(self) -> None:
@@ -342,7 +342,8 @@ class Connection(FrameProtocol):
             self._server.count(more)
 
     def _steer_reading(self) -> None:
-        """A halted connection: go on when there is room, else somebody calls this again later."""
+        """Continues a halted connection when there is room; otherwise this is called again
+        later."""
         if self._life is not _OPEN:
             return
         self._stop_reading()
@@ -467,4 +468,4 @@ class Connection(FrameProtocol):
 
 
 def _ignore(frame: memoryview) -> None:
-    """Nobody is there to answer."""
+    """The connection is closed, so nobody gets the answer."""

@@ -35,22 +35,17 @@ from storage_engine.protocol.framing import (
 
 log = logging.getLogger("storage_engine.net")
 
+_CLIENT_ID = "headrace-broker"
+
 OnReply = Callable[[Any], None]
 
 
 class PeerTransport:
     """Connections to the other brokers of the cluster, opened when first needed."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        client_id: str = "headrace-broker",
-        memory: ReceiveMemory | None = None,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.client_id = client_id
-        self.memory = memory or ReceiveMemory()
+        self.memory = ReceiveMemory()
         self._channels: dict[tuple[Endpoint, str], _Channel] = {}
 
     def request(
@@ -124,7 +119,7 @@ class _Channel:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request = _Request(self._correlation_id, spec, version, on_reply)
         request.frame = encode_request_frame(
-            spec, version, self._correlation_id, self._parent.client_id, message
+            spec, version, self._correlation_id, _CLIENT_ID, message
         )
         request.timer = self._loop.call_later(
             timeout_ms / 1000, self._timed_out, request, timeout_ms
@@ -184,7 +179,8 @@ class _Channel:
             self._send(connection, request)
 
     def _failed(self, reason: str) -> None:
-        """No connection, or one that broke before its first answer: wait longer before the next."""
+        """The connection could not be made, or broke before its first answer: wait longer before
+        the next."""
         backoff_ms = min(RECONNECT_BACKOFF_MAX_MS, RECONNECT_BACKOFF_MS << min(self._failures, 10))
         self._failures += 1
         self._retry_at_s = self._loop.time() + backoff_ms / 1000

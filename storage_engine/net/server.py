@@ -22,13 +22,13 @@ from storage_engine.net.limits import TELL_AGAIN_MS, TURN_NS, ServerLimits
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Connection, memoryview], None]
-"""Gets each frame without its length; the view is valid during the call. To answer it calls
-`connection.begin()` and then, at any time, `respond` on the exchange. What it raises closes the
+"""Called with each frame without its length; the view is valid during the call. To answer, it calls
+`connection.begin()` and then, at any time, `respond` on the exchange. An exception closes the
 connection."""
 
 RunHandler = Callable[[Connection, memoryview, int, int], int]
-"""Gets what was received before it is cut into frames, and may take frames that belong together;
-see `net.frames.RunReceiver`. It takes no more requests than `connection.room` says, unless it
+"""Called with received bytes before they are cut into frames; it may take frames that belong
+together (see `net.frames.RunReceiver`). It takes no more requests than `connection.room`, unless it
 answers them within the call."""
 
 ABORT_MS = 200
@@ -49,7 +49,6 @@ class Server:
         port: int,
         handle: Handler,
         limits: ServerLimits | None = None,
-        memory: ReceiveMemory | None = None,
         handle_run: RunHandler | None = None,
     ) -> None:
         self.loop = loop
@@ -58,7 +57,7 @@ class Server:
         self.handle = handle
         self.handle_run = handle_run
         self.limits = limits or ServerLimits()
-        self.memory = memory or ReceiveMemory()
+        self.memory = ReceiveMemory()
         # Unanswered requests of all connections.
         self.pending = 0
         # Connections that are not read because of `queued.max.requests`.
@@ -216,7 +215,7 @@ class Server:
         self._in_turn = False
 
     def go_on_soon(self, connection: Connection) -> None:
-        """Have a halted connection go on in a turn of the loop, behind those that wait already."""
+        """Continues a halted connection in a turn of the loop, behind those that wait already."""
         self._going_on.append(connection)
         self._serve_going_on_soon()
 
@@ -226,8 +225,8 @@ class Server:
             self.loop.call_soon(self._serve_going_on)
 
     def _serve_going_on(self) -> None:
-        """One after the other until the turn has taken up enough: so none waits for another that
-        stops and goes on over and over."""
+        """Serves one connection after the other until this turn has handled enough requests, so
+        that none waits for another that stops and continues over and over."""
         self._is_going_on = False
         # A turn has begun, whichever of its callbacks is the first.
         self._in_turn = False
@@ -241,7 +240,7 @@ class Server:
 
     @property
     def turn_is_over(self) -> bool:
-        """This turn of the loop has taken up enough requests."""
+        """Whether this turn of the loop has taken enough requests."""
         return time.perf_counter_ns() >= self.turn_end_ns
 
     def flush_soon(self, connection: Connection) -> None:

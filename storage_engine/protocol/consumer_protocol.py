@@ -1,5 +1,5 @@
-"""What members of a group of consumers tell one another, through a coordinator that does not read
-it. Its one rule: as other clients write and read it, so that a group can be mixed.
+"""The messages between members of a group of consumers, which the coordinator passes on without
+decoding them. Its one rule: the format is that of other clients, so that a group can be mixed.
 
     Subscription   bytes  meaning                Assignment     bytes  meaning
     version          2    what follows may       version          2
@@ -24,7 +24,7 @@ _NO_USER_DATA = struct.pack(">i", 0)
 
 
 def encode_subscription(topics: Iterable[str]) -> bytes:
-    """What a member joins with."""
+    """Encode the metadata with which a member joins."""
     names = sorted(topics)
     parts = [_HEAD.pack(_VERSION, len(names))]
     parts += [_string(name) for name in names]
@@ -32,7 +32,7 @@ def encode_subscription(topics: Iterable[str]) -> bytes:
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """What the leader gives a member."""
+    """Encode the assignment that the leader gives a member."""
     by_topic: dict[str, list[int]] = {}
     for tp in sorted(partitions):
         by_topic.setdefault(tp.topic, []).append(tp.partition)
@@ -44,7 +44,8 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions, none in an empty one. CorruptRecordError when it is no assignment."""
+    """Decode an assignment, which may be empty. CorruptRecordError when the bytes are no
+    assignment."""
     if not assignment:
         return ()
     partitions: list[TopicPartition] = []

@@ -34,6 +34,8 @@ _CLASS_PATH = ("zookeeper-[0-9]*", "zookeeper-jute", "slf4j-api", "metrics-core"
 """The least set that serves requests. Without snappy-java it starts, but drops every session."""
 _PORT_ATTEMPTS = 3
 """A free port may be taken by somebody else before the child binds it."""
+_START_S = 15
+_STOP_S = 5
 _POLL_S = 0.01
 _EXIT_CODES = {
     1: "it failed to start",
@@ -48,17 +50,17 @@ class EmbeddedZooKeeperError(HeadraceError):
 
 @dataclass(slots=True, kw_only=True)
 class EmbeddedZooKeeper:
-    """A running child, started by this process or found again by `attach`."""
+    """A running child process, started by this process or found by `attach`."""
 
     pid: int
     port: int
     data_dir: Path
     process: "subprocess.Popen[bytes] | None" = None
-    """None when another process is its parent."""
+    """None when another process is the parent."""
 
     @property
     def connect(self) -> str:
-        """For `zookeeper.connect`."""
+        """The value for `zookeeper.connect`."""
         return f"{HOST}:{self.port}"
 
     def is_alive(self) -> bool:
@@ -66,20 +68,20 @@ class EmbeddedZooKeeper:
             return self.process.poll() is None  # also takes it from the process table
         return _is_ours(self.pid, self.data_dir)
 
-    def stop(self, timeout_ms: int = 5_000) -> None:
-        """SIGTERM, then SIGKILL after `timeout_ms`; returns when the process is gone."""
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL after 5 s; returns when the process is gone."""
         signals = (signal.SIGTERM, signal.SIGKILL)
-        if self.is_alive() and not any(self._end_by(number, timeout_ms) for number in signals):
+        if self.is_alive() and not any(self._end_by(number) for number in signals):
             raise EmbeddedZooKeeperError(
                 f"ZooKeeper (pid {self.pid}) does not end, not even killed"
             )
         _pid_file(self.data_dir).unlink(missing_ok=True)
 
-    def _end_by(self, signal_number: signal.Signals, timeout_ms: int) -> bool:
-        """Whether the process has ended, its port with it, within `timeout_ms` of the signal."""
+    def _end_by(self, signal_number: signal.Signals) -> bool:
+        """Return True when the process has ended and closed its port soon after the signal."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal_number)
-        deadline = time.monotonic() + timeout_ms / 1000
+        deadline = time.monotonic() + _STOP_S
         while not self._has_ended():
             if time.monotonic() > deadline:
                 return False
@@ -96,9 +98,7 @@ def start_embedded(
     data_dir: Path,
     *,
     port: int = 0,
-    heap_mib: int = 64,
     unsafe_no_fsync: bool = False,
-    timeout_ms: int = 15_000,
 ) -> EmbeddedZooKeeper:
     """Start ZooKeeper on `data_dir` and wait until it serves; `port` 0 takes a free one.
 
@@ -118,7 +118,7 @@ def start_embedded(
         _check_port_is_free(chosen_port)
         command = [
             str(java),
-            *jvm_options(data_dir, heap_mib=heap_mib, unsafe_no_fsync=unsafe_no_fsync),
+            *jvm_options(data_dir, unsafe_no_fsync=unsafe_no_fsync),
             "-cp",
             path,
             _MAIN_CLASS,
@@ -126,7 +126,7 @@ def start_embedded(
         ]
         server = _spawn(command, data_dir, chosen_port)
         try:
-            _wait_until_serving(server, timeout_ms)
+            _wait_until_serving(server)
         except EmbeddedZooKeeperError:
             server.stop()
             if port or attempt == _PORT_ATTEMPTS:
@@ -140,7 +140,7 @@ def start_embedded(
 
 
 def attach_embedded(data_dir: Path) -> EmbeddedZooKeeper | None:
-    """The ZooKeeper that runs on `data_dir`, whoever started it; None when there is none."""
+    """Return the ZooKeeper that runs on `data_dir`, whoever started it; None when there is none."""
     data_dir = data_dir.resolve()
     try:
         pid_text, port_text = _pid_file(data_dir).read_text().split()
@@ -176,8 +176,8 @@ def _spawn(command: list[str], data_dir: Path, port: int) -> EmbeddedZooKeeper:
     return EmbeddedZooKeeper(pid=process.pid, port=port, data_dir=data_dir, process=process)
 
 
-def _wait_until_serving(server: EmbeddedZooKeeper, timeout_ms: int) -> None:
-    deadline = time.monotonic() + timeout_ms / 1000
+def _wait_until_serving(server: EmbeddedZooKeeper) -> None:
+    deadline = time.monotonic() + _START_S
     assert server.process is not None
     while time.monotonic() < deadline:
         exit_code = server.process.poll()
@@ -191,17 +191,16 @@ def _wait_until_serving(server: EmbeddedZooKeeper, timeout_ms: int) -> None:
             return
         time.sleep(_POLL_S)
     raise EmbeddedZooKeeperError(
-        f"the embedded ZooKeeper on port {server.port} is not up after {timeout_ms} ms: "
+        f"the embedded ZooKeeper on port {server.port} is not up after {_START_S} s: "
         f"see {server.data_dir / 'zookeeper.log'}"
     )
 
 
-def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
-    """Whether a ZooKeeper server answers requests there (its command `srvr`)."""
+def is_serving(host: str, port: int) -> bool:
+    """Return True when a ZooKeeper server answers requests there (its command `srvr`)."""
     answer = b""
     try:
-        with socket.create_connection((host, port), timeout_s) as connection:
-            connection.settimeout(timeout_s)
+        with socket.create_connection((host, port), timeout=1) as connection:
             connection.sendall(b"srvr")
             while chunk := connection.recv(4096):
                 answer += chunk
@@ -210,19 +209,19 @@ def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
     return b"Mode:" in answer
 
 
-def jvm_options(data_dir: Path, *, heap_mib: int, unsafe_no_fsync: bool) -> list[str]:
-    """For a small ZooKeeper server."""
+def jvm_options(data_dir: Path, *, unsafe_no_fsync: bool) -> list[str]:
+    """Return the options of a small ZooKeeper server."""
     options = [
-        f"-Xmx{heap_mib}m",
+        "-Xmx64m",
         "-Xss256k",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         "-XX:-UsePerfData",
         "-XX:+ExitOnOutOfMemoryError",
         f"-XX:ErrorFile={data_dir / 'jvm-crash.log'}",
-        # No logging library is on the class path: slf4j would say so at every start.
+        # The class path has no logging library: slf4j would say so at every start.
         "-Dslf4j.internal.verbosity=ERROR",
-        # KiB by which the transaction log grows; the default of 64 MiB is for busy quorums.
+        # The transaction log grows by this many KiB; the default of 64 MiB is for busy quorums.
         "-Dzookeeper.preAllocSize=4096",
         "-Djava.awt.headless=true",
     ]
@@ -262,7 +261,7 @@ def _write_config(data_dir: Path, port: int) -> Path:
 
 
 def class_path() -> str:
-    """The jars that a ZooKeeper server needs, alone or in an ensemble."""
+    """Return the jars that a ZooKeeper server needs, alone or in an ensemble."""
     spec = importlib.util.find_spec("pyspark")  # finds it without importing it
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddedZooKeeperError(
@@ -292,7 +291,7 @@ def _free_port() -> int:
 
 def _check_port_is_free(port: int) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # Ports that only wait for late packets are free for Java too, which sets the same option.
+        # Ports with late packets only are free for Java too, which sets the same option.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -308,7 +307,8 @@ def _pid_file(data_dir: Path) -> Path:
 
 
 def _is_ours(pid: int, data_dir: Path) -> bool:
-    """Whether `pid` is the ZooKeeper of `data_dir`, and not a later process of that number."""
+    """Return True when `pid` is the ZooKeeper of `data_dir`, and not a later process with the same
+    number."""
     try:
         # Empty for a zombie, which has ended but for its parent's `wait`.
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

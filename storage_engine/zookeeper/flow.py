@@ -7,10 +7,10 @@
             reply = yield from self._zookeeper.children(path)
         return list(reply.children)
 
-Rule: a flow goes on in the callback that brings what it waits for, on the event loop, and no sooner
-than that; while it waits anything may happen. So what was checked before a wait is checked again
-after it, where something hangs on it. Only that the owner of a flow is there still is checked here:
-once `Flows` are closed, none of them goes on. An exception leaves the flow and its callback.
+Rule: a flow continues in the callback that brings what it waits for, on the event loop, and not
+before; while it waits anything may happen. So what was checked before a wait is checked again after
+it, where something depends on it. Only the existence of a flow's owner is checked here: once
+`Flows` are closed, none of them continues. An exception leaves the flow and its callback.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -22,10 +22,10 @@ from storage_engine.core.ports import MetadataStore, Scheduler, ZkOp, ZkReply
 T = TypeVar("T")
 
 Wait = Callable[[Callable[[Any], None]], None]
-"""Begins something; it calls its argument once with the outcome, at once or later."""
+"""Begins an operation, which calls its argument once with the outcome, at once or later."""
 
 Flow = Generator[Wait, Any, T]
-"""Work that waits, and what it returns."""
+"""Work with waits, and its result."""
 
 Watch = Callable[[], None]
 
@@ -39,16 +39,16 @@ class Flows:
         self.closed = False
 
     def close(self) -> None:
-        """Nothing of it goes on; what was begun outside may still end."""
+        """Continue no flow any more; operations that were begun may still end."""
         self.closed = True
 
     def start(self, flow: Flow[T], then: Callable[[T], None] | None = None) -> None:
-        """Run a flow up to its first wait, and after that whenever a wait is over; `then` gets what
-        it returns."""
+        """Run a flow up to its first wait, and on whenever a wait is over; `then` gets its
+        result."""
         _Running(self, flow, then).resume(None)
 
     def together(self, flows: Iterable[Flow[T]]) -> Flow[list[T]]:
-        """What each of them returns, in their order, once all have ended."""
+        """Return the results of all flows, in their order, once all have ended."""
         begun = list(flows)
         return (yield partial(self._start_all, begun)) if begun else []
 
@@ -65,8 +65,8 @@ class Flows:
 
 
 class _Running:
-    """One flow. Where a wait is over before it was left the flow goes on in a loop, not deeper in
-    the stack."""
+    """One flow. Where a wait is over before the generator yields, the flow continues in a loop, not
+    deeper in the stack."""
 
     __slots__ = ("_early", "_flow", "_is_in_step", "_owner", "_then")
 
@@ -95,6 +95,30 @@ class _Running:
             outcome, self._early = self._early, _NOTHING
 
 
+class NewestWatches:
+    """Watches by name, of which only the newest is heard: each read of a node sets another watch,
+    and where reads overlap only one of them leads to the next."""
+
+    def __init__(self, flows: Flows) -> None:
+        self._flows = flows
+        self._numbers: dict[str, int] = {}
+
+    def newest(self, name: str, work: Callable[[], None]) -> Watch:
+        """A watch that does `work`, unless another was made under the name since."""
+        number = self._numbers.get(name, 0) + 1
+        self._numbers[name] = number
+
+        def run() -> None:
+            if not self._flows.closed and self._numbers.get(name) == number:
+                work()
+
+        return run
+
+    def forget(self, name: str) -> None:
+        """Nothing under this name is heard any more."""
+        self._numbers.pop(name, None)
+
+
 def pause(scheduler: Scheduler, delay_ms: int) -> Flow[None]:
     yield lambda resume: _call_later(scheduler, delay_ms, resume)
 
@@ -121,8 +145,12 @@ class ZookeeperFlows:
         reply: ZkReply = yield partial(self._store.exists, path, watch=watch)
         return reply
 
-    def create(self, path: str, data: bytes, *, make_parents: bool = False) -> Flow[ZkReply]:
-        reply: ZkReply = yield partial(self._store.create, path, data, make_parents=make_parents)
+    def create(
+        self, path: str, data: bytes, *, ephemeral: bool = False, make_parents: bool = False
+    ) -> Flow[ZkReply]:
+        reply: ZkReply = yield partial(
+            self._store.create, path, data, ephemeral=ephemeral, make_parents=make_parents
+        )
         return reply
 
     def set(self, path: str, data: bytes, version: int) -> Flow[ZkReply]:
@@ -140,11 +168,11 @@ class ZookeeperFlows:
     def get_each(
         self, paths: Iterable[str], watches: Mapping[str, Watch] | None = None
     ) -> Flow[dict[str, ZkReply]]:
-        """Many nodes at once: path -> reply, in the order of the paths."""
+        """Read many nodes at once; return path -> reply, in the order of the paths."""
         return (yield from self._each(paths, partial(self._get_watched, watches or {})))
 
     def exist_each(self, paths: Iterable[str]) -> Flow[dict[str, ZkReply]]:
-        """As `get_each`, without the contents."""
+        """Check many nodes as `get_each` does, without their contents."""
         return (yield from self._each(paths, self._store.exists))
 
     def _get_watched(

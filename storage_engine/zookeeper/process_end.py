@@ -1,4 +1,4 @@
-"""Whether a process has come to its very end.
+"""The check that a process has ended completely.
 
 Rule: a dying process loses its command line first and its ports, files and locks later. It has
 ended when it is gone, or a zombie of one thread that its parent has not waited for.
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def has_ended(pid: int) -> bool:
-    """True once nothing of process `pid` is held any more; needs /proc."""
+    """Return True once nothing of process `pid` is held any more; needs /proc."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         threads = len(list(Path(f"/proc/{pid}/task").iterdir()))

@@ -27,7 +27,7 @@ from storage_engine.zookeeper.znodes import (
 log = logging.getLogger(__name__)
 
 NO_ID = uuid.UUID(int=0)
-"""Stands for an id that nobody remembers: replicas keep the one that they know."""
+"""Stands for an unknown id: replicas keep the one that they have."""
 
 _CREATED_HERE = 0
 """Instead of the transaction that created a node which has not been read yet."""
@@ -70,12 +70,13 @@ class TopicStore:
         """Topics that are there, but were left out because of what stands in their nodes."""
 
     def created(self, topic: str, topic_id: uuid.UUID) -> None:
-        """This broker has just created it, or changed it: others may write it before it is read."""
+        """This broker has just created or changed the topic. Others may write its znode before it
+        is read."""
         if topic not in self._ids and topic_id != NO_ID:
             self._own(topic, _CREATED_HERE, topic_id)
 
     def forget(self, topic: str) -> None:
-        """It is gone."""
+        """Drops what is cached of a deleted topic."""
         _, topic_id = self._ids.pop(topic, (0, NO_ID))
         if self._owners.get(topic_id) == topic:
             del self._owners[topic_id]
@@ -212,13 +213,14 @@ class TopicStore:
         return record.topic_id if said is None and not record.is_doubted else NO_ID
 
     def _record(self, topic: str, read: _Read, topic_id: uuid.UUID) -> None:
-        """Where it can't be written now, whoever reads the topic next does it."""
+        """If it can't be written now, the next reader of the topic writes it."""
         record = PartitionsZNode(topic_id=topic_id, topic_czxid=read.stat.czxid)
         if _record_of(topic, read) != record:
             self._write_record(topic, read, record)
 
     def _doubt(self, topic: str, read: _Read) -> None:
-        """Keep that the node has named another id than the record: a program may take it out."""
+        """Records that the znode named another id than the record does: an administrator's program
+        may remove that id."""
         record = _record_of(topic, read)
         if record is not None and not record.is_doubted:
             self._write_record(topic, read, replace(record, is_doubted=True))

@@ -17,9 +17,9 @@ from storage_engine.core.coordinator_log import Answer, Replicated
 from storage_engine.core.groups.coordinator import GroupCoordinator, refusal
 from storage_engine.core.groups.events import (
     CheckDeadlines,
+    CheckDeletedTopics,
     ExpireOffsets,
     GroupEffect,
-    LookForTopics,
     TopicsDeleted,
     TransactionEnded,
 )
@@ -95,7 +95,7 @@ class _GroupCarrier:
         )
 
     def carry_out(self, effect: GroupEffect) -> None:
-        if isinstance(effect, LookForTopics):
+        if isinstance(effect, CheckDeletedTopics):
             self._deleted.look_for(effect.topics)
             return
         self._stop_timer()
@@ -103,7 +103,7 @@ class _GroupCarrier:
         self._timer = self._scheduler.call_later(delay_ms, self._ring)
 
     def lead_on(self, leader_epoch: int) -> None:
-        """Its alarms do not depend on it."""
+        """The alarms of groups do not depend on the leader epoch."""
 
     def close(self) -> None:
         self._stop_timer()

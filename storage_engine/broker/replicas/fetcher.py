@@ -38,7 +38,7 @@ FETCH_VERSION = 12
 """The first that carries the last fetched epoch and answers with a divergence."""
 
 REQUEST_SLACK_MS = 30_000
-"""On top of the longest wait at the leader, before a fetch counts as lost
+"""A fetch counts as lost this long after its longest wait at the leader
 (replica.socket.timeout.ms)."""
 
 _SESSION_CODES = frozenset(
@@ -72,7 +72,7 @@ class FetcherPorts:
 
 
 class _Answer:
-    """One that is being taken."""
+    """A leader's answer that is being processed."""
 
     __slots__ = ("asked", "left")
 
@@ -84,7 +84,7 @@ class _Answer:
 
 
 class _Turn:
-    """What one turn of the loop has taken."""
+    """The work that one turn of the loop has done."""
 
     __slots__ = ("brought", "leaving", "room_bytes", "shortened", "watched")
 
@@ -122,12 +122,12 @@ class PeerFetcher:
         )
         self._followed: dict[TopicPartition, Followed] = {}
         self._joining: dict[TopicPartition, Followed] = {}
-        """To be followed from the next `wake` on."""
+        """Partitions to be followed from the next `wake` on."""
         self._is_hurried = False
         """The leader was told not to let the fetch under way wait any longer."""
         self._session = ClientFetchSession()
         self.heard_ms: int | None = None
-        """When the leader answered last."""
+        """The time of the leader's last answer."""
         self._in_flight = False
         self._answer: _Answer | None = None
         """The answer to the last fetch, until all of it is taken."""
@@ -274,7 +274,7 @@ class PeerFetcher:
         return followed.resume_ms <= now_ms
 
     def _flush_first(self, partitions: list[HostedPartition]) -> None:
-        """Then go on: with what was cut or failed meanwhile, too."""
+        """Flushes, then continues, also with partitions that were truncated or failed meanwhile."""
 
         def settled() -> None:
             self._flushing -= 1
@@ -318,8 +318,8 @@ class PeerFetcher:
         self._take_on()
 
     def _take_on(self) -> None:
-        """Take what one turn may of the answer; the rest in the next, so that what came meanwhile
-        (other channels' answers, producers) does not wait for all of it."""
+        """Appends as much of the answer as one turn may, and the rest in the next, so that other
+        work (answers on other channels, producers) does not wait for all of it."""
         answer = self._answer
         if answer is None:
             return

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from storage_engine.broker.replicas.end_of_turn import EndOfTurn
 from storage_engine.broker.replicas.lease import LeaderLease
-from storage_engine.broker.replicas.purgatory import WaitList
+from storage_engine.broker.replicas.purgatory import EndOfTurn, WaitList
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
@@ -46,8 +45,8 @@ from storage_engine.protocol.records.record_batch import patch_producer
 
 
 class Role(enum.Enum):
-    """What this replica does: nothing while no leader is known, and nothing until the broker is
-    restarted once its log directory has failed."""
+    """The role of a replica: it has none while no leader is known, nor after its log directory has
+    failed, until the broker is restarted."""
 
     IDLE = "idle"
     LEADER = "leader"
@@ -57,7 +56,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPorts:
-    """What all partitions of a broker share."""
+    """The ports that all partitions of a broker share."""
 
     broker_id: BrokerId
     lag: LagLimits
@@ -103,13 +102,13 @@ class HostedPartition:
         self.data_waiters = WaitList()
         self.deletion_waiters = WaitList()
         self.follower_log_starts: dict[int, int] = {}
-        """Where the followers begin, as they said in their fetches since this replica leads."""
+        """The log start offsets of the followers, from their fetches since this replica leads."""
         self._dirty = False
         """True while `end_turn` is due."""
         self._unflushed_appends = 0
         """Appends of this turn that wait for a flush."""
         self.guards = VerificationGuards()
-        """Which producers may write in transactions, under the present leader epoch."""
+        """The producers that may write in transactions, in the present leader epoch."""
         self._successor: HostedPartition | None = None
         """The object that stands for the replica since its log was replaced."""
 
@@ -130,7 +129,8 @@ class HostedPartition:
 
     @property
     def last_stable_offset(self) -> int:
-        """What readers of committed transactions may see; at most the high watermark."""
+        """The end of the records that readers of committed transactions may see; at most the high
+        watermark."""
         return self.log.last_stable_offset(self.high_watermark)
 
     @property
@@ -140,7 +140,7 @@ class HostedPartition:
 
     @property
     def flushed_end_offset(self) -> int | None:
-        """What of the log counts as held here; None: all of it."""
+        """The end of the records that count as held by this replica; None means the whole log."""
         return self.log.recovery_point if self.config.flush_before_ack else None
 
     @property
@@ -193,7 +193,7 @@ class HostedPartition:
             )
 
     def check_writable_by_producers(self, acks: int) -> None:
-        """As `check_writable`, for what is not written by its coordinator alone."""
+        """Like `check_writable`, but also refuses partitions that only a coordinator writes to."""
         self.check_writable(acks)
         if self.is_internal:
             raise KafkaError(
@@ -328,12 +328,13 @@ class HostedPartition:
     # --- steps of a leader, and who waits for them ---
 
     def mark_dirty(self) -> None:
-        """Have the high watermark and those who wait looked at when this turn of the loop ends."""
+        """Schedules a check of the high watermark and of waiting requests for the end of this turn
+        of the loop."""
         self._dirty = True
         self._ports.end_of_turn.call(self.topic_partition, self.end_turn)
 
     def end_turn(self) -> None:
-        """What the appends of this turn mean for the high watermark and those who wait."""
+        """Applies the appends of this turn to the high watermark and to waiting requests."""
         self._dirty = False
         if self._successor is not None:
             # Its log was replaced in this turn: the one that counts is marked as well.
@@ -469,7 +470,7 @@ class HostedPartition:
             self.guards = VerificationGuards()
 
     def become_follower(self, leader_id: int) -> None:
-        """Nobody is woken by this."""
+        """Does not wake waiting requests."""
         self._keep_high_watermark()
         self.role = Role.FOLLOWER if leader_id != -1 else Role.IDLE
 
@@ -478,7 +479,7 @@ class HostedPartition:
         self._ports.on_failure(self, failure)
 
     def take_offline(self) -> None:
-        """Serve nothing more; nobody is woken by this."""
+        """Stops serving; does not wake waiting requests."""
         self._keep_high_watermark()
         self.role = Role.FAILED
 

@@ -31,7 +31,7 @@ class PostponedRoles:
         self._is_waiting = False
 
     def add(self, tp: TopicPartition, order: _Order, failure: LogBusyError) -> None:
-        """It is tried again in a while."""
+        """Schedules another attempt."""
         log.warning("leadership postponed partition=%s: %s", tp, failure)
         self._orders[tp] = order
         if not self._is_waiting:
@@ -39,7 +39,7 @@ class PostponedRoles:
             self._scheduler.call_later(RETRY_MS, self._try_again)
 
     def forget(self, tp: TopicPartition) -> None:
-        """Another order has come."""
+        """A newer request for the partition has arrived."""
         self._orders.pop(tp, None)
 
     def forget_all(self) -> None:

@@ -14,7 +14,8 @@ Rate = Callable[[], int]
 
 
 class ReplicationThrottle:
-    """Both directions; the rates are asked for each time, since they change at run time."""
+    """The throttle of both directions. The rates are read each time, because they can change at run
+    time."""
 
     def __init__(
         self, broker_id: int, *, clock: Clock, leader_rate: Rate, follower_rate: Rate
@@ -51,7 +52,7 @@ class ReplicationThrottle:
     # --- as follower ---
 
     def pause_ms(self, partition: HostedPartition, *, in_sync: bool) -> int:
-        """How long not to fetch this partition; 0: fetch it."""
+        """How long not to fetch this partition; 0 when it may be fetched."""
         if in_sync or not self._is_taking_throttled(partition):
             return 0
         self._taking.bytes_per_second = self._follower_rate()

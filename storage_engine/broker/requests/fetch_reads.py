@@ -44,8 +44,8 @@ class FetchRead:
         self.failed = False
         """An error, a divergence or another replica to read from: answer now."""
         self.cold: list[tuple[HostedPartition, ColdBytesError, int]] = []
-        """Where the beginning or end of what there is could not be found yet, and the bytes
-        wanted."""
+        """Reads whose beginning or end could not be found without the disk, with the number of
+        bytes wanted."""
 
 
 class PartitionReader:
@@ -68,13 +68,12 @@ class PartitionReader:
         self._on_damage = on_damage
         """Called with a partition led here of which a follower got bad bytes, and their offset."""
         self._rack_reads = rack_reads
-        """None: consumers read from leaders only."""
+        """None when consumers read only from leaders."""
 
     def read(self, request: FetchRequest, *, wait: bool = False) -> FetchRead:
-        """One pass over the partitions; the first with data gets a batch even if it is over the
-        limit.
-
-        What can't be found without a wait for a disk is left to `FetchRead.cold`, unless `wait`."""
+        """Reads each partition once; the first one with data gets a batch even if it is over the
+        limit. Reads that would wait for a disk are left to `FetchRead.cold`, unless `wait`.
+        """
         result = FetchRead(request.max_bytes)
         self.read_more(request, request.partitions, result, wait=wait)
         return result
@@ -103,10 +102,9 @@ class PartitionReader:
                 result.room = max(0, result.room - size)
 
     def note_progress(self, request: FetchRequest) -> None:
-        """Take from a follower's fetch what it holds; once per request, before the first read.
-
-        Only the registered incarnation of a broker can say that: what anybody else says in its
-        name could have records acknowledged that no replica holds.
+        """Applies the offsets that a follower's fetch reports; once per request, before the first
+        read. Only the registered incarnation of a broker may report them: a forged report could
+        have records acknowledged that no replica holds.
         """
         if request.replica_id < 0:
             return
@@ -137,7 +135,7 @@ class PartitionReader:
                 )
 
     def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:
-        """Count what a follower is about to get; some of it may be under a throttle."""
+        """Counts the bytes that a follower is about to get, for the throttle."""
         if request.replica_id < 0:
             return
         for answer in answers:
@@ -279,7 +277,7 @@ def _is_of_a_rack(request: FetchRequest) -> bool:
 def _elsewhere(
     partition: HostedPartition, request: FetchRequest, preferred: int
 ) -> FetchPartitionResponse:
-    """No records: another replica is to be read from."""
+    """Returns no records but the id of another replica to read from."""
     return FetchPartitionResponse(
         partition.topic_partition.topic,
         partition.topic_partition.partition,

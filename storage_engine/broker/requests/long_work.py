@@ -26,16 +26,17 @@ INLINE_BYTES = 1 << 20
 """Requests but Produce that are decoded at once: their strings and bytes are copied."""
 
 INLINE_NS = 2_000_000
-"""What a request may take of the turn in which it came."""
+"""The time that a request may use in the turn in which it arrived."""
 
 SLICE_NS = 4_000_000
-"""What long work may take of each turn, all of it together."""
+"""The time that all long work together may use in each turn."""
 
 RUNNING_MAX = 8
 """Decoded requests that are worked on in turns; the others wait as the bytes that they came as."""
 
 URGENT_MAX = 64
-"""Up to so many, requests of brokers do not wait. Whoever passes for a broker is bounded by it."""
+"""Up to this many requests of brokers do not wait. The limit also applies to clients that pose as
+brokers."""
 
 Steps = Generator[Callable[[], Any] | None, Any, None]
 """Work that may be interrupted where it yields. What is yielded is None, or a function to run
@@ -43,31 +44,31 @@ beside the loop, whose result (or error) is that of the yield."""
 
 
 OnOutcome = Callable[[Any, Exception | None], None]
-"""Gets a result, or the error instead."""
+"""Called with the result or the error."""
 
 
 class LongRequest(Protocol):
     """A request with long work, as this module needs it: an `ApiCall`."""
 
     def hold(self) -> None:
-        """No further request of its connection is taken up until `release`."""
+        """Stops reading requests of this connection until `release`."""
         ...
 
     def release(self) -> None: ...
 
     def failed(self, error: Exception) -> None:
-        """Its work raised; nothing more of it will be done."""
+        """Called when the work raised; nothing more of it will be done."""
         ...
 
     @property
     def is_gone(self) -> bool:
-        """Nobody waits for the answer any more."""
+        """Whether the client is gone, so that nobody waits for the answer."""
         ...
 
     is_long: bool
-    """Its answer may be long, too."""
+    """Whether encoding the answer may take long, too."""
     is_urgent: bool
-    """No client's work goes before it."""
+    """Whether it takes precedence over the work of clients."""
 
 
 class _Job:
@@ -131,8 +132,8 @@ class LongWork:
         *,
         is_urgent: bool = False,
     ) -> None:
-        """Have a thread do `work`; one at a time, so that the loop shares the interpreter with one
-        thread only. What is urgent is the next."""
+        """Runs `work` in a background thread, one at a time, so that the loop shares the
+        interpreter with only one thread. Urgent work is next."""
         if is_urgent:
             self._beside.appendleft((work, done))
         else:
@@ -170,7 +171,7 @@ class LongWork:
             self._scheduler.call_soon(self._slice)
 
     def _slice(self) -> None:
-        """One turn's share, for one job; the next turn's is the next job's."""
+        """Uses one turn's time for one job; the next turn is for the next job."""
         self._is_scheduled = False
         if self._running:
             job = self._running.popleft()

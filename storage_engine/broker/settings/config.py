@@ -67,7 +67,7 @@ class BrokerConfig:
 
     @classmethod
     def load(cls, path: Path, overrides: Mapping[str, str] | None = None) -> "BrokerConfig":
-        """From a file; `overrides` (`--set`) win."""
+        """Reads a file; `overrides` (`--set`) take precedence."""
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
@@ -190,7 +190,7 @@ def _aliased(setting: Setting, value: SettingValue, factor: int) -> SettingValue
 
 
 def _names(key: str) -> tuple[str, ...]:
-    """All names of the setting that has this one."""
+    """All names of the setting that has this name."""
     setting = ALIASES[key][0] if key in ALIASES else BY_BROKER_KEY.get(key)
     if setting is None:
         return ()

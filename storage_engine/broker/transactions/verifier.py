@@ -68,7 +68,7 @@ class _Asked:
     question: TransactionVerification
     enlists: bool
     times_again: int = TIMES_AGAIN
-    """How often it may be asked once more."""
+    """How many more attempts there may be."""
     waiting: list[_Waiter] = field(default_factory=list)
 
     @property
@@ -101,7 +101,7 @@ class Verifier:
         self._scheduler = scheduler
         self._clock = clock
         self._asked: dict[tuple[int, TransactionVerification], _Asked] = {}
-        """By the identity of the guards and the verification asked for."""
+        """Verifications in progress, by the identity of the guards and the request."""
         self._new: list[_Asked] = []
         self._waiting_bytes = 0
 
@@ -238,7 +238,7 @@ class Verifier:
             guarded("a batch that was verified", waiter.on_verified, code)
 
     def _ask_again(self, asked: _Asked) -> None:
-        """Take the question up anew, now, so that later batches wait behind these, and send it in
+        """Verifies once more: queued at once, so that later batches wait behind these, and sent in
         a moment."""
         asked.times_again -= 1
         asked.question = asked.guards.ask(asked.question.producer_id, asked.question.epoch)

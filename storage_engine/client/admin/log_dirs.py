@@ -1,5 +1,5 @@
-"""What lies in the data folders of brokers, how many bytes partitions hold on their leaders, and
-how replicas move from one folder to another.
+"""Describes the log directories of brokers and the size of partitions on their leaders, and moves
+replicas from one log directory to another.
 
 Rule: asked once, not retried: who asks wants an estimate, or to see a broker as it is. Source:
 KIP-113, DescribeLogDirs, AlterReplicaLogDirs.
@@ -20,14 +20,14 @@ _DESCRIBE_LOG_DIRS = 35
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLog:
-    """One replica as it lies on a disk."""
+    """A replica in a log directory."""
 
     tp: TopicPartition
     size_bytes: int
     offset_lag: int
     """Records behind the high watermark."""
     is_future: bool
-    """To take the place of the one in another folder."""
+    """Whether it is a copy that will replace the replica in another log directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +73,10 @@ def describe_log_dirs(
 def alter_replica_log_dirs(
     cluster: Cluster, broker_id: int, targets: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Have replicas of one broker lie in these of its folders. What did not begin, and why:
-    REPLICA_NOT_AVAILABLE where there is no such replica yet, which will be made in that folder.
-    KafkaError or DeadlineExceededError where the broker does not tell."""
+    """Moves replicas of one broker to these of its log directories. Returns the replicas whose move
+    did not begin, with the reason: REPLICA_NOT_AVAILABLE for a replica that the broker does not
+    have yet, which will be created in that directory. Raises KafkaError or DeadlineExceededError
+    when the broker does not answer."""
     # Now, since most clients never need it.
     from storage_engine.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 

@@ -25,17 +25,17 @@ _OFFSET_DELETE = 47
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetReset:
-    """Where a group goes on in one partition."""
+    """The change of a group's committed offset for one partition."""
 
     tp: TopicPartition
     before: int | None
-    """None where nothing was stored."""
+    """None when no offset was committed."""
     after: int
 
 
 def set_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """By partition the next offset to read, also of a group that does not exist yet. KafkaError
-    NON_EMPTY_GROUP while it has members."""
+    """Commits the next offset to read for each partition; the group need not exist. Raises
+    KafkaError NON_EMPTY_GROUP while the group has members."""
     try:
         OffsetCommitter(cluster, group).commit(offsets)
     except KafkaError as error:

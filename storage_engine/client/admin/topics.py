@@ -24,10 +24,10 @@ from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.apis.spec import AnyApi
 
 BROKER_DEFAULT = -1
-"""As number of partitions or replicas: what the broker's settings say."""
+"""Given as a number of partitions or replicas, it means the broker's default."""
 
 ALL_BROKERS = ""
-"""In the place of a broker's id: its settings count for every broker."""
+"""Given in place of a broker id, it means the settings that apply to every broker."""
 
 _CREATE_TOPICS = 19
 _DELETE_TOPICS = 20
@@ -54,17 +54,17 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One setting of a topic or broker as it is in force."""
+    """The effective value of a setting of a topic or broker."""
 
     name: str
     value: str | None
-    """None where the broker does not tell it."""
+    """None when the broker does not disclose it."""
     source: ConfigSource
     read_only: bool
 
 
 class _Outcome(NamedTuple):
-    """What became of one topic or resource of a request."""
+    """The outcome for one topic or resource of a request."""
 
     name: str
     code: ErrorCode
@@ -377,7 +377,7 @@ def _ask_controller(
 
 
 def pause(cluster: Cluster, retry: Retry, error: HeadraceError) -> None:
-    """Before the controller is asked again: it may be another one by then."""
+    """Waits before the controller is asked again: another broker may be controller by then."""
     retry.pause(error)
     cluster.refresh([])
 

@@ -59,7 +59,7 @@ _SLICE_MS = 100
 """The group is looked after so often while records are waited for."""
 
 _CLOSE_MS = 5_000
-"""For the commits that are on their way when the consumer is closed."""
+"""How long `close` waits for the answers to commits."""
 
 
 class Consumer(Closing):
@@ -141,11 +141,11 @@ class Consumer(Closing):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """What it reads now."""
+        """The partitions that the consumer reads now."""
         return frozenset(self._positions.assigned)
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """All partitions; KafkaError when the topic does not exist."""
+        """All partitions of a topic. Raises KafkaError when the topic does not exist."""
         return [TopicPartition(topic, n) for n in sorted(self._cluster.topic(topic).partitions)]
 
     # --- records ---
@@ -166,8 +166,9 @@ class Consumer(Closing):
         return []
 
     def poll_table(self, timeout_ms: int = POLL_MS) -> "pa.Table":
-        """As `poll`, all that has come as an Arrow table: topic, partition, offset, timestamp,
-        timestampType, key, value, headers; without rows when none has come in time."""
+        """Like `poll`, but returns an Arrow table with all records that have arrived: topic,
+        partition, offset, timestamp, timestampType, key, value, headers. It has no rows when none
+        has arrived in time."""
         # Imported now: it brings Arrow.
         from storage_engine.client.fetching.record_tables import table_of
 
@@ -203,8 +204,8 @@ class Consumer(Closing):
         return record
 
     def ready(self, timeout_ms: int) -> int:
-        """How many records iteration can hand out without waiting, once there is one; 0 when none
-        has come in time. Hands out nothing itself."""
+        """The number of records that iteration can return without waiting, once there is one; 0
+        when none has arrived in time. It returns no record itself."""
         if not self._run_left:
             self._begin_run(Deadline.after(timeout_ms))
         return self._run_left
@@ -222,8 +223,7 @@ class Consumer(Closing):
         self._piece, self._rows, self._run_left = None, [], 0
 
     def _fill(self, deadline: Deadline) -> bool:
-        """Look after the group, and fetch until something is buffered; False when the time is
-        over."""
+        """Polls the group, and fetches until something is buffered; False when the time is over."""
         while True:
             self._serve()
             if self._positions.next_piece() is not None:
@@ -247,7 +247,7 @@ class Consumer(Closing):
         return offset
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go on there."""
+        """Moves the position in a partition."""
         self._check_assigned(tp)
         if offset < 0:
             raise ConfigError(f"the offset {offset} is negative; see seek_to_beginning")
@@ -255,11 +255,13 @@ class Consumer(Closing):
         self._positions.seek(tp, offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go on at the first record of these; None: of all assigned."""
+        """Moves the positions to the first record of these partitions; None means all assigned
+        ones."""
         self._seek_all(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go on with what comes after the last record of these."""
+        """Moves the positions behind the last record of these partitions; None means all assigned
+        ones."""
         self._seek_all(partitions, LATEST)
 
     def _seek_all(self, partitions: Iterable[TopicPartition] | None, end: int) -> None:
@@ -269,7 +271,8 @@ class Consumer(Closing):
             self.seek(tp, offset)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume`; they stay this member's as long as it polls."""
+        """Returns no records of these partitions until `resume`; they stay assigned to this member
+        as long as it polls."""
         self._set_paused(partitions, paused=True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -288,7 +291,8 @@ class Consumer(Closing):
     def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """By partition the first offset whose record is not older; None where all are."""
+        """The first offset of each partition whose record is not older than the given time; None
+        when all are older."""
         found = self._cluster.list_offsets(
             {TopicPartition(*tp): at for tp, at in timestamps_ms.items()},
             isolation=self._config.isolation_level,
@@ -300,7 +304,7 @@ class Consumer(Closing):
         return self._offsets(partitions, EARLIEST)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each log can be read to, exclusive, under `isolation.level`."""
+        """The end of each log, exclusive, as far as it can be read under `isolation.level`."""
         return self._offsets(partitions, LATEST)
 
     def _offsets(self, partitions: Iterable[TopicPartition], end: int) -> dict[TopicPartition, int]:
@@ -331,15 +335,15 @@ class Consumer(Closing):
             group.wait_for(commit)
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """What the group has stored of these; None where it has nothing. Waits for the end of
-        transactions that store something."""
+        """The group's committed offsets for these partitions; None for a partition without one.
+        Waits for the end of transactions that commit offsets."""
         self._check_open()
         group = self._group_id("committed")
         stored = committed_offsets(self._cluster, group)
         return {tp: stored.get(tp) for tp in (TopicPartition(*tp) for tp in partitions)}
 
     def group_metadata(self) -> GroupMetadata:
-        """For a producer's `send_offsets_to_transaction`."""
+        """The metadata that a producer's `send_offsets_to_transaction` needs."""
         return GroupMetadata(
             self._group_id("group_metadata"),
             self._caller.generation,
@@ -422,7 +426,8 @@ class Consumer(Closing):
     def _release_partitions(
         self, *, lost: bool, commits: bool, timeout_ms: int | None = None
     ) -> None:
-        """Of all partitions. What can't be committed (within `timeout_ms`) is read again."""
+        """Commits and gives up all partitions. Records whose offsets can't be committed within
+        `timeout_ms` are read again."""
         self._stop_run()
         partitions = sorted(self._positions.assigned)
         try:

@@ -1,4 +1,5 @@
-"""What a consumer does in the thread of its loop: it keeps the membership, and commits offsets.
+"""The part of a consumer that runs in the thread of its loop: it keeps the membership of the group,
+and commits offsets.
 
     consumer -> events, commits -> [loop] Membership -> requests -> coordinator of the group
         ^                             |
@@ -60,7 +61,8 @@ from storage_engine.protocol.consumer_protocol import (
 
 _LONGEST_WAIT_MS = 1_000
 _LEAVE_MS = 2_000
-"""For a LeaveGroup: the coordinator finds out by itself that a member is gone."""
+"""The time for a LeaveGroup request. Without one the coordinator notices by itself, after the
+session timeout."""
 
 _REFUSALS = membership.PUT_OUT | {
     ErrorCode.REBALANCE_IN_PROGRESS,
@@ -168,7 +170,7 @@ class ConsumerCoordinator:
         self._send_event(membership.Released())
 
     def next_change(self) -> Change | None:
-        """To be applied before the next one is asked for."""
+        """The caller applies a change before it asks for the next one."""
         with self._changed:
             self._polled_ms = monotonic_ms()
             if self._lapsed:
@@ -190,8 +192,8 @@ class ConsumerCoordinator:
         callback: Callable[[HeadraceError | None], None] | None = None,
         timeout_ms: int | None = None,
     ) -> PendingCommit:
-        """Begin to store offsets, within `default.api.timeout.ms` unless told otherwise; commits
-        are stored one after the other."""
+        """Begins to commit offsets, within `default.api.timeout.ms` unless a timeout is given;
+        commits are sent one after the other."""
         deadline = Deadline.after(timeout_ms or self._config.default_api_timeout_ms)
         commit = PendingCommit(
             offsets=dict(offsets), caller=caller, deadline=deadline, callback=callback
@@ -204,7 +206,7 @@ class ConsumerCoordinator:
         return commit
 
     def wait_for(self, commit: PendingCommit) -> None:
-        """Until it is stored. Raises why it is not."""
+        """Waits until the commit is stored, or raises its error."""
         with self._changed:
             while not commit.done and not self._loop.has_ended:
                 self._loop.wait(None)
@@ -234,7 +236,7 @@ class ConsumerCoordinator:
     # The work of the loop, in its thread.
 
     def turn(self) -> None:
-        """Take what has come, and do what is due."""
+        """Processes the answers that have arrived, and does what is due."""
         self._calls.receive()
         with self._changed:
             events, self._events = self._events, deque()
@@ -381,7 +383,7 @@ class ConsumerCoordinator:
         return member_requests.heartbeat(self._config, caller)
 
     def _assignments(self, now_ms: int) -> dict[str, bytes]:
-        """Of everybody, when this member leads."""
+        """The assignments of all members, when this member leads the group."""
         joined = self._joined
         if joined.leader != joined.member_id:
             return {}
@@ -480,4 +482,4 @@ class ConsumerCoordinator:
 
 
 NOBODY = MemberIdentity(member_id=NO_MEMBER, generation=NO_GENERATION)
-"""Who commits for a consumer that chose its partitions itself."""
+"""The member that commits for a consumer which chose its partitions itself."""

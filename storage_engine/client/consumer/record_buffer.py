@@ -37,7 +37,8 @@ class Piece:
         self.index = self.count = 0
 
     def load(self) -> bool:
-        """Have a row, of the next group where this one is handed out; False: nothing is left."""
+        """Makes a row available, from the next group of rows when this one is used up; returns
+        False when nothing is left."""
         if self.index < self.count:
             return True
         self.decoded, self._rows = next(self._groups, None), None
@@ -46,7 +47,7 @@ class Piece:
 
     @property
     def rows(self) -> list[ConsumerRecord]:
-        """Of the present group; made when they are first wanted."""
+        """The rows as records of the current group; made when they are first needed."""
         if self._rows is None:
             assert self.decoded is not None, "a piece is loaded before its rows are read"
             self._rows = rows_of(self.tp, self.decoded)
@@ -69,7 +70,7 @@ class RecordBuffer:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Of all partitions, as they are now."""
+        """The present positions of all partitions."""
         found = dict(self._positions)
         for piece in reversed(self._pieces):
             # Of several of a partition the first comes last here: only it has begun.
@@ -90,7 +91,8 @@ class RecordBuffer:
         self._pieces.append(Piece(fetched))
 
     def next_piece(self, paused: Container[TopicPartition]) -> Piece | None:
-        """One with rows to hand out, of a partition that is not paused; None when there is none."""
+        """The next piece with rows to return, of a partition that is not paused; None when there is
+        none."""
         for piece in list(self._pieces):
             if piece.tp in paused:
                 continue
@@ -104,7 +106,7 @@ class RecordBuffer:
         return None
 
     def take_rows(self, limit: int, paused: Container[TopicPartition]) -> list[ConsumerRecord]:
-        """At most `limit`; none where nothing is buffered."""
+        """Takes at most `limit` rows; none when nothing is buffered."""
         taken: list[ConsumerRecord] = []
         while len(taken) < limit and (piece := self.next_piece(paused)) is not None:
             end = min(piece.count, piece.index + limit - len(taken))
@@ -117,7 +119,7 @@ class RecordBuffer:
     def take_columns(
         self, paused: Container[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, "DecodedRecords", int]]:
-        """All that is buffered: (partition, columns, how many of their first rows were handed out
+        """All buffered rows: (partition, columns, how many of their first rows were returned
         before)."""
         while (piece := self.next_piece(paused)) is not None:
             assert piece.decoded is not None, "it has rows"

@@ -14,10 +14,10 @@ from storage_engine.core.internal_topics import INTERNAL_TOPICS
 from storage_engine.net.deadline import Deadline
 
 LOOK_MS = 1_000
-"""For one look at the metadata."""
+"""The time for one metadata request."""
 
 MISSING_TOPIC_LOOK_MS = 1_000
-"""Between two looks while a topic is missing."""
+"""The pause between two metadata requests while a topic is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Subscription:
 
 
 class TopicCounts:
-    """What one member goes by; for one thread."""
+    """The metadata by which one member assigns partitions. It is for one thread."""
 
     def __init__(self, cluster: Cluster, *, max_age_ms: int) -> None:
         self._cluster = cluster
@@ -52,14 +52,15 @@ class TopicCounts:
         return self._known
 
     def changed(self, now_ms: int) -> bool:
-        """Look, if it is time; whether what a generation was made from is another by now."""
+        """Refreshes the metadata when it is due; returns whether the data that the present
+        generation's assignment was made from has changed."""
         if self._looked_ms is None or now_ms < self.due_ms():
             return False
         before, self._known = self._known, self._look(now_ms)
         return before != self._known
 
     def due_ms(self) -> int:
-        """When to look again; a look that failed counts."""
+        """The time of the next metadata request; failed requests count too."""
         missing = not all(self._known.values()) or not self._known
         pause_ms = MISSING_TOPIC_LOOK_MS if missing else self._max_age_ms
         return (self._looked_ms or 0) + min(pause_ms, self._max_age_ms)

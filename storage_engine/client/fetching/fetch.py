@@ -41,14 +41,14 @@ MAX_WAIT_MS = 500
 """`fetch.max.wait.ms`: how long a leader holds a fetch when it has nothing new."""
 
 _LOOKUP_MS = 1_000
-"""For one look at the metadata; it is repeated until the reader's timeout."""
+"""The time for one metadata request; it is repeated until the reader's timeout."""
 
 _LONGEST_WAIT_MS = 100
 """Retries are looked at this often."""
 
 
 def isolation_level(name: str) -> int:
-    """As in a request; ConfigError for a name that is none."""
+    """The number of an isolation level in requests. Raises ConfigError for an unknown name."""
     if name not in ISOLATION_LEVELS:
         levels = ", ".join(ISOLATION_LEVELS)
         raise ConfigError(f"the isolation level is '{name}'; it must be one of {levels}")
@@ -56,12 +56,12 @@ def isolation_level(name: str) -> int:
 
 
 OnOutOfRange = Callable[[TopicPartition, int, int, int], int]
-"""Gets a partition, the offset asked for, and the range that there is, half-open."""
+"""Called with a partition, the requested offset, and the half-open range of offsets that exist."""
 
 
 OnTruncated = Callable[[TopicPartition, int, int], int]
-"""Gets a partition, the offset asked for, and the first one from which on the log has other records
-than were read."""
+"""Called with a partition, the requested offset, and the first offset at which the log has other
+records than were read."""
 
 
 class FetchedBatches(NamedTuple):
@@ -73,7 +73,7 @@ class FetchedBatches(NamedTuple):
     start_offset: int
     """The offset asked for; the first batch may begin before it."""
     next_offset: int
-    """Where the next fetch goes on: after the last batch."""
+    """The offset of the next fetch, which is after the last batch."""
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
@@ -159,8 +159,8 @@ class BatchFetcher:
         return self._cursors[tp].position
 
     def read_from(self, tp: TopicPartition, start_offset: int) -> None:
-        """Begin with a partition, or go on elsewhere: what is under way for it is dropped. To be
-        read on and on, not paused."""
+        """Begins to read a partition, or moves to another offset: fetches in flight for it are
+        dropped. For reading continuously, without pauses."""
         self._cursors[tp] = Cursor(tp, start_offset, None)
 
     def forget(self, tp: TopicPartition) -> None:
@@ -172,10 +172,9 @@ class BatchFetcher:
         self._cursors[tp].paused = paused
 
     def poll(self, timeout_ms: int) -> list[FetchedBatches]:
-        """What has come; empty when there is nothing within `timeout_ms`, or all is read.
-
-        Raises OffsetOutOfRangeError with the valid range, LogTruncatedError where what was read is
-        not in the log any more, KafkaError for what no retry helps, and
+        """The batches that have arrived; empty when there are none within `timeout_ms`, or all is
+        read. Raises OffsetOutOfRangeError with the valid range, LogTruncatedError when records that
+        were read are not in the log any more, KafkaError when no retry helps, and
         DeadlineExceededError when a partition has failed for the reader's timeout.
         """
         deadline = Deadline.after(timeout_ms)
@@ -191,7 +190,7 @@ class BatchFetcher:
                 return []
 
     def close(self) -> None:
-        """Give back the connections; those with a fetch under way are closed."""
+        """Returns the connections to the pool; those with a fetch in flight are closed."""
         for fetch in self._fetches.values():
             self._cluster.give_back(fetch.connection)
         self._fetches.clear()
@@ -272,7 +271,8 @@ class BatchFetcher:
                     self._raise_if_unknown(tp)
 
     def _check_ids(self, topics: Iterable[str]) -> None:
-        """After a refresh. KafkaError for a topic that is another one of its name now."""
+        """Compares the topics' ids after a refresh. Raises KafkaError when a topic was deleted and
+        created again."""
         if self._topic_ids is None:
             return
         for name in topics:
@@ -345,8 +345,8 @@ class BatchFetcher:
         return found
 
     def _check_ids_behind(self, response: FetchResponse) -> None:
-        """Of a broker that knows topics by their names only: ids never come back, so what it sent
-        is of the topic that has the name still."""
+        """Checks a broker that knows topics only by their names. Ids are never reused, so its
+        records belong to the topic if the name still has the same id afterwards."""
         topics = {answer.topic for answer in response.partitions if answer.records}
         if topics:
             self._cluster.refresh(topics)

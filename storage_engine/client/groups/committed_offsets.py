@@ -36,7 +36,7 @@ _NO_MEMBER = MemberIdentity(member_id="", generation=-1)
 
 
 def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    """All offsets of the group: by partition the next one to read."""
+    """All committed offsets of the group: the next offset to read of each partition."""
     spec, request = api_of(_OFFSET_FETCH)
     _, answer = ask_coordinator(
         cluster,
@@ -71,8 +71,9 @@ class OffsetCommitter:
         self._coordinator: int | None = None
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """By partition the next offset to read. KafkaError for the first partition that is refused
-        for good; the others are stored all the same. A group that has members refuses all."""
+        """Commits the next offset to read of each partition. Raises KafkaError for the first
+        partition that is refused for good; the others are committed all the same. A group that has
+        members refuses all."""
         if not offsets:
             return
         request = commit_request(self.group, _NO_MEMBER, offsets)

@@ -10,7 +10,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms
 
 _PAUSE_MS = 50
-"""Between two looks."""
+"""The pause between two metadata requests."""
 
 
 class LeaderLookup:
@@ -34,8 +34,8 @@ class LeaderLookup:
         return bool(self._topics)
 
     def look(self, timeout_ms: int) -> None:
-        """Learn the leaders anew if it is time. KafkaError for a topic that has been unknown for
-        too long."""
+        """Refreshes the leaders if it is due. Raises KafkaError for a topic that has been unknown
+        for too long."""
         now_ms = monotonic_ms()
         if now_ms < self.due_at_ms:
             return

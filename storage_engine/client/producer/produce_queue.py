@@ -20,12 +20,12 @@ from storage_engine.net.deadline import monotonic_ms
 from storage_engine.protocol.records.record_batch import advance_sequence, patch_producer
 
 IN_FLIGHT_PER_PARTITION = 5
-"""A leader remembers so many batches of a producer to recognise a repetition."""
+"""The number of a producer's batches that a leader remembers, to recognize repetitions."""
 
 
 OnDone = Callable[[int, HeadraceError | None], None]
-"""Told once what became of a batch: its base offset (-1 where the leader did not tell), or why it
-failed."""
+"""Called once with the outcome of a batch: its base offset (-1 when the leader did not return it),
+or the error."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -38,15 +38,15 @@ class ProducerIdentity(NamedTuple):
 
 
 class OpenTransaction(Protocol):
-    """What batches may be part of: `micro_batches.MicroBatchMember`."""
+    """A transaction that batches can belong to, such as `micro_batches.MicroBatchMember`."""
 
     transactional_id: str
     producer_id: int
     epoch: int
 
     def enlist(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell the coordinator of partitions before the first batch for them. KafkaError when the
-        transaction is open no more."""
+        """Adds partitions to the transaction before the first batch for them. Raises KafkaError
+        when the transaction is not open any more."""
         ...
 
 
@@ -84,7 +84,7 @@ class PendingBatch:
 
 
 class PartitionQueue:
-    """What is known of one partition."""
+    """The state of one partition."""
 
     __slots__ = (
         "_attempts",
@@ -160,7 +160,8 @@ class PartitionQueue:
 
     @property
     def recovering(self) -> bool:
-        """Something in flight has failed, and what was sent after it is not all answered yet."""
+        """Whether a batch in flight has failed, and batches sent after it are not all answered
+        yet."""
         return bool(self._set_aside)
 
     def may_send(self, now_ms: int, *, one_at_a_time: bool) -> bool:
@@ -194,7 +195,7 @@ class PartitionQueue:
         return batch.number < self._delivered_to
 
     def given_up(self, batch: PendingBatch) -> None:
-        """Never to be sent again. What comes after it starts a sequence of its own."""
+        """The batches are not sent again. Later batches begin a new sequence."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
         else:
@@ -203,7 +204,7 @@ class PartitionQueue:
         self._settle()
 
     def failed(self, batch: PendingBatch, error: str, *, perhaps_appended: bool) -> None:
-        """To be sent again."""
+        """Queues the batches to be sent again."""
         self.in_flight.remove(batch)
         batch.perhaps_appended |= perhaps_appended
         self._set_aside.append(batch)
@@ -211,7 +212,8 @@ class PartitionQueue:
         self._settle()
 
     def _settle(self) -> None:
-        """When nothing is in flight any more, what failed waits again, in front and in order."""
+        """When nothing is in flight any more, failed batches go back to the front of the queue, in
+        order."""
         if self.in_flight or not self._set_aside:
             return
         self._set_aside.sort(key=lambda batch: batch.number, reverse=True)

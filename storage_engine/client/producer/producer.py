@@ -58,7 +58,7 @@ Encoder = Callable[[Any], bytes | None]
 """Makes bytes of a key or value."""
 
 Callback = Callable[[RecordMetadata | None, BaseException | None], None]
-"""Gets where a record is, or why it isn't anywhere."""
+"""Called with the place of a record in the log, or the error."""
 
 LARGEST_TIMESTAMP_MS = (1 << 62) - 1
 """Two of them differ by an int64."""
@@ -80,7 +80,7 @@ def encode_plain(data: Any) -> bytes | None:
 
 
 class _Stage(enum.Enum):
-    """Of a producer with a `transactional.id`."""
+    """The stage of a producer with a `transactional.id`."""
 
     NEW = "init_transactions was not called"
     READY = "no transaction is open; begin_transaction opens one"
@@ -215,14 +215,15 @@ class Producer(Closing):
     # --- transactions, which one thread at a time begins and ends ---
 
     def init_transactions(self) -> None:
-        """Take over the `transactional.id`, once: what its last owner left open is aborted, and
-        that producer is fenced."""
+        """Takes over the `transactional.id`, once: a transaction that its last owner left open is
+        aborted, and that producer is fenced."""
         self._expect(_Stage.NEW)
         self._loop.init_transactions()
         self._stage = _Stage.READY
 
     def begin_transaction(self) -> None:
-        """What is sent from now on is read (with read_committed) once it is committed, or never."""
+        """Begins a transaction: records sent from now on become readable (with read_committed) when
+        it is committed, or never."""
         self._expect(_Stage.READY)
         self._loop.begin_transaction()
         self._stage = _Stage.OPEN
@@ -246,7 +247,8 @@ class Producer(Closing):
             self._stage = _Stage.READY
 
     def abort_transaction(self) -> None:
-        """Nothing of it is ever read with read_committed; futures that wait fail."""
+        """Aborts the transaction: no reader with read_committed ever gets its records; futures that
+        wait fail."""
         self._expect(_Stage.OPEN)
         with self._noting_fences():
             self._loop.abort_transaction()
@@ -279,7 +281,7 @@ class Producer(Closing):
         return self._loop.ready(topic)
 
     def partitions_for(self, topic: str) -> int:
-        """How many partitions it has; KafkaError when it does not exist."""
+        """The number of partitions of a topic. Raises KafkaError when the topic does not exist."""
         return self._loop.topic(topic).partition_count
 
     def close(self, timeout_ms: int | None = None) -> None:
@@ -311,7 +313,7 @@ class Producer(Closing):
     def _choose(
         self, topic: str, key: bytes | None, value: bytes | None, known: TopicPartitions
     ) -> int | None:
-        """None: any partition that has a leader."""
+        """Returns None for any partition that has a leader."""
         if self._partitioner is not None:
             partition = self._partitioner(topic, key, value, known.partition_count)
             if not 0 <= partition < known.partition_count:

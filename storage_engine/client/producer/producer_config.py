@@ -27,7 +27,8 @@ from storage_engine.core.settings.setting import Setting, SettingType
 from storage_engine.zookeeper.connect_string import ConnectString
 
 _LARGEST_BYTES = 256 << 20
-"""Of a batch or a request: Arrow's offsets, and lengths in the protocol, are int32."""
+"""The size limit of a batch or a request: Arrow's offsets, and lengths in the protocol, are int32.
+"""
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -169,7 +170,7 @@ class ProducerConfig:
 
 
 def _check_discovery(values: dict[str, Any]) -> None:
-    """One way to find brokers, and what belongs to it."""
+    """Checks that exactly one way to find brokers is configured, with its settings."""
     connect, timeout_ms = values["zookeeper.connect"], values["zookeeper.connection.timeout.ms"]
     if values["bootstrap.servers"] is None and connect is None:
         raise ConfigError(

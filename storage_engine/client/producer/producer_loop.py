@@ -1,4 +1,4 @@
-"""What a producer does in the thread of its loop: it alone talks to brokers.
+"""The part of a producer that runs in the thread of its loop. Only it talks to brokers.
 
     callers -> Accumulator -> [loop] encode -> BatchWriter -> leaders
        ^                                          |
@@ -115,8 +115,9 @@ class ProducerLoop:
         timestamp_ms: int,
         size: int,
     ) -> RecordFuture:
-        """Put a record that takes `size` bytes at most into the open batch of its partition; None
-        is one of `available`, the same for a batch's worth of records."""
+        """Adds a record of at most `size` bytes to the open batch of its partition. For the
+        partition None it chooses one of `available`, the same one for a batch's worth of records.
+        """
         with self._changed:
             self._reserve(size)
             if partition is None:
@@ -132,7 +133,7 @@ class ProducerLoop:
         return future
 
     def add_encoded(self, batch: ProducerBatch) -> None:
-        """Put a batch that is encoded already on its way."""
+        """Queues a batch that is encoded already."""
         with self._changed:
             self._reserve(batch.size)
             batch.reserved = batch.size
@@ -204,7 +205,7 @@ class ProducerLoop:
         self._call("commit_transaction", self._commit)
 
     def abort_transaction(self) -> None:
-        """What is not acknowledged fails."""
+        """Batches that are not acknowledged yet fail."""
         self._call("abort_transaction", self._abort)
 
     @property
@@ -373,7 +374,7 @@ class ProducerLoop:
         self._fail(error)
 
     def _fail(self, error: HeadraceError, *, every: bool = False) -> None:
-        """Everything that is not in the accumulator, or `every` batch."""
+        """Fails all batches that are not in the accumulator, or `every` batch."""
         with self._changed:
             batches = [batch for batch in self._unfinished if batch.taken or every]
         for batch in batches:

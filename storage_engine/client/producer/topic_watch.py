@@ -20,7 +20,7 @@ _PAUSE_MS = 100
 
 
 class TopicPartitions(NamedTuple):
-    """What a producer needs to choose a partition."""
+    """The metadata by which a producer chooses a partition."""
 
     partition_count: int
     available: Sequence[int]
@@ -88,7 +88,7 @@ class TopicWatch:
     def seen(
         self, cluster: Cluster, topics: Iterable[str], error: HeadraceError | None, now_ms: int
     ) -> None:
-        """Take over what a request has found."""
+        """Stores the result of a request."""
         view = cluster.view
         for topic in topics:
             wish = self._wishes[topic]

@@ -34,13 +34,13 @@ from storage_engine.zookeeper.session import ZooKeeperSession
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
 OnPartitions = Callable[[list[TopicPartition]], None]
-"""Is called with partitions that come or go, in the thread of the group."""
+"""Called with partitions that are assigned or revoked, in the thread of the group."""
 
 _ALL = ""
 """Stands for all topics that pass the filter, in the place of a topic."""
 
 _STOP_MS = 5_000
-"""A shutdown waits so long for the release of all partitions; then the session ends."""
+"""How long a shutdown waits for the release of all partitions; then the session ends."""
 
 
 class ConsumerConnector(Closing):
@@ -71,10 +71,10 @@ class ConsumerConnector(Closing):
         self._member: ZooKeeperGroupMember | None = None
         self._streams: list[MessageStream] = []
         self._ledgers: dict[str, list[StreamLedger]] = {}
-        """By topic; _ALL with a filter."""
+        """The ledgers by topic; under _ALL with a filter."""
         self._commits = self._config.enable_auto_commit
         self._commit_asked = False
-        """By `on_revoked`, while it runs."""
+        """Set by `on_revoked` while it runs."""
         self._closed = False
 
     # --- streams ---
@@ -82,8 +82,9 @@ class ConsumerConnector(Closing):
     def create_message_streams(
         self, topic_counts: Mapping[str, int]
     ) -> dict[str, list[MessageStream]]:
-        """By topic so many streams, each for a thread of its own. Once for a connector: all topics
-        at once spare the group rebalances."""
+        """Creates the given number of streams for each topic, each for a thread of its own. It can
+        be called only once for a connector, because creating all streams at once spares the group
+        rebalances."""
         for topic, count in topic_counts.items():
             if problem := topic_name_problem(topic):
                 raise ConfigError(problem)

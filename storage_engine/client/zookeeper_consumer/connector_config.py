@@ -25,10 +25,10 @@ _OF_STREAMS = (
     "request.timeout.ms",
     "default.api.timeout.ms",
 )
-"""As for `Consumer`."""
+"""The settings that streams share with `Consumer`."""
 
 _NOBODY = "unknown:9092"
-"""Takes the place of brokers until ZooKeeper tells them."""
+"""A placeholder until the brokers are known from ZooKeeper."""
 
 SETTINGS = by_key(
     text("zookeeper.connect", "The servers of the ensemble, and the path of the cluster."),
@@ -59,7 +59,7 @@ class ConnectorConfig:
     enable_auto_commit: bool
     auto_commit_interval_ms: int
     streams: ConsumerConfig
-    """Of what reads; its brokers are to be replaced."""
+    """The settings of the fetching cluster client; its list of brokers is replaced."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "ConnectorConfig":

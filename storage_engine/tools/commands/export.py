@@ -32,12 +32,12 @@ from storage_engine.tools.local.directory_lock import directory_lock
 from storage_engine.tools.table import print_json, report_line, write_line
 
 PROGRESS_S = 5.0
-"""Between two lines of progress."""
+"""The interval between two lines of progress."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ExportOutcome:
-    """How far an export is."""
+    """The progress of an export."""
 
     directory: str
     splits: int
@@ -45,7 +45,7 @@ class ExportOutcome:
     """Splits that were there before."""
     written: int = 0
     records: int = 0
-    """In all of these."""
+    """The number of records in these files."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -51,7 +51,7 @@ _SOURCE = re.compile(r"(?:([A-Za-z0-9_.-]+)=)?([^=]+)")
 _MOST_S = REFRESH_MS // 1000
 
 _WAIT_MS = 100
-"""One step waits so long for records of the sources."""
+"""How long one step waits for records of the sources."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -55,12 +55,12 @@ class ReplicaReport:
     is_leader: bool
     in_sync: bool
     state: ReplicaState | None = None
-    """None: it does not answer."""
+    """None when the replica does not answer."""
     result: str = EQUAL
     first_offset: int | None = None
-    """Of the first difference."""
+    """The offset of the first difference."""
     what: str | None = None
-    """What differs, or why it does not answer."""
+    """A text that says what differs, or why the replica does not answer."""
 
     def differs(self, offset: int | None, what: str) -> None:
         if self.result == EQUAL:
@@ -72,7 +72,7 @@ class ReplicaReport:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionReport:
-    """One partition: what was compared, and each replica."""
+    """The result of comparing one partition's replicas."""
 
     tp: TopicPartition
     replicas: list[ReplicaReport] = field(default_factory=list)
@@ -143,7 +143,8 @@ class Verification:
         """Brokers that did not answer: they are not waited for again."""
 
     def verify(self, pattern: re.Pattern[str]) -> list[PartitionReport]:
-        """All partitions of matching topics. CommandError when no topic matches."""
+        """Compares the replicas of all partitions of matching topics. Raises CommandError when no
+        topic matches."""
         topics = self._cluster.metadata().topics
         names = sorted(name for name in topics if pattern.fullmatch(name))
         if not names:

@@ -22,7 +22,8 @@ from storage_engine.tools.local.processes import (
 )
 
 RAW_OUTPUT_FILE = "broker.err"
-"""Beside `broker.log`: what a broker wrote to stderr in its last run, e.g. why it did not start."""
+"""The file beside `broker.log` with everything that the broker's last run wrote to stderr, such as
+the reason why it did not start."""
 
 _TAIL_BYTES = 8192
 
@@ -74,9 +75,8 @@ class BrokerProcess:
         kill_process(self.find(), self.mark)
 
     def recovery_line(self) -> str | None:
-        """How far the recovery at its start is, as it last said; None when it says other things
-        now.
-        """
+        """The last line about the progress of recovery at start; None once the broker logs anything
+        else."""
         _, mark, rest = _last_line(self.log_file).partition(RECOVERY_MARK)
         return mark + rest if mark else None
 

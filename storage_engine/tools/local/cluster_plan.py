@@ -26,7 +26,8 @@ ZOOKEEPER_DIR = "zookeeper"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpRequest:
-    """What the caller of `up` gave; None is "as it was", or the default where nothing was."""
+    """The arguments of `up`. None means "as the cluster has it", or the default for a new
+    cluster."""
 
     brokers: int | None = None
     port: int | None = None
