@@ -14,11 +14,11 @@ the run at first, too, but users set it, often to a UUID, and what is set in `fo
 there for the next micro-batches."""
 
 _DESCRIPTION_END = re.compile(r"id = (\S+)\s+runId = (\S+)\s+batch = (\S+)\s*$")
-"""How Spark ends the description of a micro-batch's jobs. The name of the query stands before."""
+"""Spark ends the description of a micro-batch's jobs with this, after the name of the query."""
 
 
 def task_property(name: str) -> str | None:
-    """None outside of tasks."""
+    """Returns None outside of tasks."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

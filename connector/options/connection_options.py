@@ -31,7 +31,7 @@ def parse_connection(given: GivenOptions) -> ConnectionOptions:
     if protocol is not None and protocol.strip().upper() != "PLAINTEXT":
         raise OptionError(
             "REFUSED_OPTION",
-            f"'kafka.security.protocol' = '{protocol}' is not possible yet, only PLAINTEXT is",
+            f"'kafka.security.protocol' = '{protocol}' is not supported yet; only PLAINTEXT is",
         )
     return ConnectionOptions(
         bootstrap_servers=parse_servers("kafka.bootstrap.servers", servers),

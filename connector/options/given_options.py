@@ -37,7 +37,8 @@ class GivenOptions:
             if self._texts.setdefault(entry.name, text) != text:
                 raise OptionError(
                     "BAD_OPTION",
-                    f"'{entry.name}' is given with and without 'kafka.', and not the same",
+                    f"'{entry.name}' is given with and without 'kafka.', with different "
+                    "values; leave one of them out",
                 )
         self.notes = tuple(notes)
 

@@ -27,7 +27,7 @@ class Everywhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerPartition:
-    """For each partition that is named: an offset, EARLIEST or LATEST."""
+    """An offset, EARLIEST or LATEST for each partition that the user names."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -41,7 +41,8 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerPartitionTimestamp:
-    """For each partition that is named: the first record at or after a time."""
+    """A time for each partition that the user names; reading begins at the first record at or after
+    it."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 

@@ -18,15 +18,17 @@ class OriginOptions:
     """Which columns say where a row comes from, and which cluster has the topics they name."""
 
     columns: tuple[str, str, str]
-    """Of the topic, the partition and the offset; in lower case, as Spark compares names."""
+    """The names of the columns for topic, partition and offset, in lower case, as Spark compares
+    them."""
 
     connection: ConnectionOptions | None
-    """To the cluster that knows the ids of the topics; None where only their names are known."""
+    """The connection to the cluster that knows the ids of the topics; None when names alone count.
+    """
 
 
 def parse_origin(given: GivenOptions, sink: ConnectionOptions) -> OriginOptions | None:
-    """None without `idempotentKey`. `sink`: the cluster that rows are written to; without
-    `originServers` it is the one that has the topics, too."""
+    """Parse `idempotentKey`; returns None without it. `sink` is the cluster that rows are written
+    to, which also has the source topics unless `originServers` names another."""
     text, servers = given.text("idempotentKey"), given.text("originServers")
     if text is None:
         if servers is not None:

@@ -18,7 +18,8 @@ DEFAULT_BATCH_BYTES = 512 * 1024
 max.message.bytes, 1 MiB."""
 
 DEFAULT_TRANSACTION_TIMEOUT_MS = 60 * 60 * 1000
-"""From the last request of any task of a micro-batch until its transactions are aborted."""
+"""Transactions of a micro-batch are aborted this long after the last request of any of its tasks.
+"""
 
 MAX_TRANSACTION_TIMEOUT_MS = 24 * 60 * 60 * 1000
 """The most that the brokers allow."""
@@ -49,7 +50,7 @@ class SinkOptions:
     """The part of the sink in which `batch_id` counts. The default is the option `topic`."""
 
     origin: OriginOptions | None
-    """By what the sink recognizes rows that it has already. It needs `sink_id`."""
+    """The columns by which the sink recognizes rows that it already holds. It needs `sink_id`."""
 
     transaction_timeout_ms: int
     acks: int
@@ -128,8 +129,8 @@ def _sink_part(given: GivenOptions, topic: str | None) -> str:
     if given.text("batchId") is None:
         raise OptionError(
             "MISSING_OPTION",
-            "'sinkPart' needs 'batchId', since a part counts numbers of batch writes: set that, or "
-            "leave 'sinkPart' out",
+            "'sinkPart' needs 'batchId', because the numbers of batch writes are counted in each "
+            "part: set that, or leave 'sinkPart' out",
         )
     return part
 
@@ -138,6 +139,7 @@ def _batch_id(given: GivenOptions) -> int | None:
     batch_id = given.integer("batchId", low=0, high=INT64_MAX)
     if batch_id is not None and given.text("sinkId") is None:
         raise OptionError(
-            "MISSING_OPTION", "'batchId' needs 'sinkId', which says whose batches are counted"
+            "MISSING_OPTION",
+            "'batchId' needs 'sinkId', the name of the sink in which batches are counted",
         )
     return batch_id

@@ -21,10 +21,11 @@ from connector.schema import ALL_COLUMNS, COLUMNS
 DEFAULT_POLL_TIMEOUT_MS = 120_000
 DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 DEFAULT_FETCH_BYTES = 4 * 1024 * 1024
-"""Of one partition in one fetch: about 40,000 records of 100 B, the size Spark takes best."""
+"""The size of one fetch from one partition: about 40,000 records of 100 B, the batch size that
+Spark processes fastest."""
 
 MAX_GROUP_NAME_LENGTH = 200
-"""With the query's own name appended it is still one that brokers accept."""
+"""A name of this length, with the query's own name appended, is still one that brokers accept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ class TopicPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedPartitions:
-    """Only these partitions."""
+    """The user names the partitions to read."""
 
     partitions: tuple[TopicPartition, ...]
 

@@ -27,7 +27,7 @@ class MicroBatchId:
     query: str
     batch: int
     part: str | None = None
-    """None except for a named batch write."""
+    """The option `sinkPart`; None except for a named batch write."""
     owner: str = ""
     """The id of the streaming query whose `foreachBatch` makes this named batch write."""
     run: uuid.UUID | None = None
@@ -46,7 +46,7 @@ def streaming_micro_batch(options: SinkOptions) -> MicroBatchId:
         raise ConnectorError(
             "NO_BATCH_ID",
             "this version of Spark does not tell a task its query and batch id; "
-            "deliveryGuarantee=at-least-once does without",
+            "use deliveryGuarantee=at-least-once, which needs neither",
         )
     return MicroBatchId(
         sink=options.sink_id or query, query=query, batch=int(batch), run=query_run()

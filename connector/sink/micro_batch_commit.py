@@ -96,9 +96,7 @@ def _lost(options: SinkOptions, batch: MicroBatchId, *, is_stream: bool) -> Conn
     if options.origin is not None:
         reason += ", or another writer has committed rows from the same sources meanwhile"
     remedy = "restart the query" if is_stream or batch.owner else "run the job again"
-    return ConnectorError(
-        "MEMBER_LOST", f"{batch}: nothing of it is committed, since {reason}: {remedy}"
-    )
+    return ConnectorError("MEMBER_LOST", f"{batch} is not committed, because {reason}: {remedy}")
 
 
 def _log_dropped(batch: MicroBatchId, commit: CommitResult, rows: int, dropped: int) -> None:

@@ -23,7 +23,7 @@ from storage_engine.core.ids import TopicPartition
 NONE_COMMITTED = -1
 
 Codes = npt.NDArray[np.int64]
-"""For each row of an Arrow record batch, the code of its source partition."""
+"""The code of each row's source partition, for the rows of one Arrow record batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class _Located:
     codes: Codes
     offsets: npt.NDArray[np.int64]
     partitions: Mapping[int, TopicPartition]
-    """By code, only those that occur."""
+    """The source partition of each code that occurs."""
     code_count: int
 
 
@@ -51,9 +51,10 @@ class OriginFilter:
         self._committed = committed
         self._source_of = source_of
         self.sources: dict[str, str] = {}
-        """By topic, the name of the source; of all rows so far."""
+        """The name of the source of each topic, for all rows so far."""
         self.highest: dict[TopicPartition, int] = {}
-        """By source partition, inclusive, of the rows that were not dropped."""
+        """The highest offset of each source partition, inclusive, among rows that were not dropped.
+        """
         self.dropped = 0
         """Rows."""
 
@@ -93,8 +94,8 @@ class OriginFilter:
                     "CHECKPOINT_REWOUND",
                     "the micro-batch is committed, but not with its row from "
                     f"{topic}-{source.partition} at offset {offset}: the checkpoint was put back "
-                    "and counts batches anew; start with a new checkpoint, what is written already "
-                    "is dropped by its origin",
+                    "and counts batches from an older number; start with a new checkpoint, rows "
+                    "that are written already are dropped by their origin",
                 )
 
     def _origin_columns(self, rows: pa.RecordBatch) -> list[int]:

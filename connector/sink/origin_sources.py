@@ -48,6 +48,6 @@ def source_names(options: OriginOptions) -> Callable[[str], str]:
 def _without_id(topic: str, servers: str) -> ConnectorError:
     return ConnectorError(
         "UNKNOWN_ORIGIN",
-        f"a row comes from the topic '{topic}', of which {servers} tells no id: set "
+        f"a row comes from the topic '{topic}', whose id is not known on {servers}: set "
         "'originServers' to the cluster it comes from, or to none to go by the topic's name",
     )

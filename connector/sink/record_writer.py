@@ -34,7 +34,8 @@ costs a short task more than writing. It is the default batch.size of Kafka's ow
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenRows(WriterCommitMessage):
-    """What a task has written, at least once: all of it is acknowledged."""
+    """The number of rows that an at-least-once task has written; the brokers have acknowledged
+    all."""
 
     rows: int
     batches: int

@@ -38,7 +38,7 @@ class PartitionRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Which rows of an Arrow record batch go to one partition. `rows` copies them, so that all
+    """The rows of an Arrow record batch that go to one partition. `rows` copies them, so that all
     partitions of the record batch are known before any of its rows are held twice."""
 
     topic_partition: TopicPartition
@@ -63,8 +63,8 @@ class Router:
         self._topic = topic
         self._partition_count = partition_count
         self._turn = random.randrange(2**16)
-        """Where the next rows without a key go. It begins at random, or short tasks would all write
-        to partition 0."""
+        """The partition of the next rows without a key. It is random at first, or short tasks would
+        all write to partition 0."""
 
     def route(self, rows: pa.RecordBatch) -> list[Route]:
         """One route for each partition that gets any of `rows`."""

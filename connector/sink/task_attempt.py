@@ -42,8 +42,8 @@ from storage_engine.core.ids import TopicPartition
 logger = logging.getLogger(__name__)
 
 ABORT_TIMEOUT_MS = 5_000
-"""For an abort, which is a best effort. A transaction that it misses ends with the next commit, or
-by its timeout."""
+"""Aborting is a best effort. A transaction that is not aborted in this time ends with the next
+commit, or by its timeout."""
 
 _ABORTED_CODES = frozenset(
     {
@@ -62,22 +62,23 @@ class TaskAttemptResult(WriterCommitMessage):
 
     batch: MicroBatchId
     member: MemberId | None
-    """None where there is nothing to commit: the task had no rows, or has drained them."""
+    """None when there is nothing to commit, because the task had no rows or has drained them."""
 
     drained: bool
     """The coordinator answered that the batch is committed, so the rows were dropped."""
 
     rows: int
-    """How many were written."""
+    """The number of rows that were written."""
 
     dropped: int = 0
-    """How many were not, because the batch is committed or the sink has them by origin."""
+    """The number of rows that were not written, because the batch is committed or the sink holds
+    them already."""
 
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """With `idempotentKey`: by source partition the highest offset that was written, inclusive."""
+    """The highest offset written from each source partition, inclusive, with `idempotentKey`."""
 
     sources: Mapping[str, str] = field(default_factory=dict)
-    """By topic, the name that it has in `origins`."""
+    """The name that each topic has in `origins`."""
 
 
 def write_in_transaction(
@@ -176,7 +177,8 @@ def micro_batches(cluster: Cluster, batch: MicroBatchId, *, deadline_ms: int) ->
 
 
 def _origin_filter(options: SinkOptions, committed: Origins) -> OriginFilter | None:
-    """None without `idempotentKey`. `committed`: what the sink has."""
+    """Returns None without `idempotentKey`. `committed` holds the origins that the sink has
+    committed."""
     if options.origin is None:
         return None
     return OriginFilter(options.origin, committed, source_names(options.origin))

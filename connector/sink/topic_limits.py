@@ -22,7 +22,7 @@ LIMIT_MAX_AGE_S = 60.0
 """How long a changed max.message.bytes may go unseen."""
 
 _limits: dict[tuple[str, str], tuple[float, int]] = {}
-"""By bootstrap servers and topic: when it was asked for, and the limit."""
+"""The limit and the time when it was requested, by bootstrap servers and topic."""
 
 
 def max_message_bytes(cluster: "Cluster", topic: str) -> int:

@@ -38,7 +38,7 @@ def arrow_batches(
 
 
 def _column(decoded: "DecodedRecords", name: str) -> pa.Array | None:
-    """None for a column that has one value in all rows of a partition."""
+    """Returns None for a column that has one value in all rows of a partition."""
     match name:
         case "key":
             return decoded.keys

@@ -35,8 +35,7 @@ class HeadraceBatchReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
-        """One task for each range that is not empty. Where there is none, Spark runs an empty
-        one."""
+        """Each range that is not empty gets a task. Without any range, Spark runs an empty task."""
         options = self._options
         warn_once(options.notes)
         if options.group_id is not None or options.group_id_prefix is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 10_000
-"""For one commit with its retries. The next one has the newest positions."""
+"""The time for one commit with its retries. The next commit has newer positions anyway."""
 
 FLUSH_MS = 1_000
 """How long the end of a query waits for the last commit."""

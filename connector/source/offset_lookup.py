@@ -1,4 +1,4 @@
-"""How planning asks a cluster for offsets."""
+"""Requests offsets from a cluster, for planning."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -13,5 +13,5 @@ class OffsetLookup(Protocol):
     """Asks the cluster for offsets. EARLIEST and LATEST stand for the ends of the log."""
 
     def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """By partition the first offset at or after the time. NO_OFFSET where there is none."""
+        """The first offset of each partition at or after the time; NO_OFFSET when there is none."""
         ...

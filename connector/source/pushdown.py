@@ -243,7 +243,7 @@ def _least_us(one: Filter) -> int | None:
 
 
 def _microseconds(value: object) -> int | None:
-    """None for a time without a zone and for another type."""
+    """Returns None for a time without a zone, and for another type."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     return (value - _EPOCH) // _MICROSECOND

@@ -26,8 +26,8 @@ from storage_engine.core.errors import (
 from storage_engine.protocol.records.records import iter_decoded
 
 GUESSED_RECORD_BYTES = 512
-"""For the fetch size of a short range, because what comes beyond its end is thrown away. If records
-are larger, it takes another fetch."""
+"""The assumed record size in a short range, which limits the fetch because records beyond its end
+are thrown away. Larger records cost another fetch."""
 
 LEAST_FETCH_BYTES = 64 * 1024
 

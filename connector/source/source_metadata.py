@@ -1,6 +1,6 @@
-"""What planning asks of the cluster: which partitions there are, and where they begin and end. A
-topic or partition counts as missing only after brokers have said so for a while, because one that
-has just started or just become leader may not know it yet.
+"""Requests metadata from the cluster for planning: which partitions there are, and where they begin
+and end. A topic or partition counts as missing only after brokers have said so for a while, because
+a broker that has just started or just become leader may not know it yet.
 """
 
 import re

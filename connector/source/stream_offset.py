@@ -33,7 +33,8 @@ class StreamOffset:
 
     positions: Mapping[TopicPartition, int]
     begins: Mapping[TopicPartition, int] | None = None
-    """Where the micro-batch that ends here began. None only for the initial offset."""
+    """The offsets at which the micro-batch that ends here began. None only for the initial offset.
+    """
 
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     """The ids of the topics of `positions`, as far as they are known."""
@@ -121,7 +122,7 @@ def _ids_from_json(encoded: Any) -> dict[str, UUID]:
     except (AttributeError, TypeError, ValueError):
         raise ConnectorError(
             "BAD_CHECKPOINT",
-            f"the checkpoint has topic ids that are none: {encoded!r:.200}",
+            f"the checkpoint has topic ids that are not valid: {encoded!r:.200}",
         ) from None
 
 

@@ -54,11 +54,12 @@ times. It waits and then asks, instead of repeating an old answer, because Spark
 """
 
 BEHIND_PATIENCE_MS = 10_000
-"""How long a log may end before the position of the query, until it counts as cut. The high
-watermark of a new leader has to catch up first."""
+"""A log that ends before the query's position for this long counts as truncated. The high watermark
+of a new leader has to catch up first."""
 
 RECREATED_PATIENCE_MS = 3_000
-"""How long brokers must say that a topic has another id, because one may have old metadata."""
+"""Brokers must report another topic id for this long before it is believed, because one broker may
+have old metadata."""
 
 BEHIND_POLL_MS = 100
 
@@ -210,7 +211,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {each: min(self._latest[each], goal) for each, goal in goals.items() if goal >= 0}
 
     def _patience_ms(self, begin: StreamOffset) -> int:
-        """For how long answers that contradict `begin` are not believed. 0 where they don't."""
+        """How long answers that contradict `begin` are retried before they are believed; 0 when
+        none does."""
         if recreated_topics(begin.topic_ids, self._topic_ids):
             return RECREATED_PATIENCE_MS
         return BEHIND_PATIENCE_MS if _is_behind(self._latest, begin) else 0
@@ -233,7 +235,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planned.backlog < minimum and waited_ms < self._options.max_trigger_delay_ms
 
     def _stop_on_sigterm(self) -> None:
-        """Has SIGTERM call `stop`. At a normal end Spark sends that and does not call `stop`."""
+        """Makes SIGTERM call `stop`: at a normal end of a query Spark sends SIGTERM and does not
+        call `stop`."""
         if self._handles_sigterm or threading.current_thread() is not threading.main_thread():
             return
         self._handles_sigterm = True

@@ -1,2 +1,2 @@
-"""One broker: the replica manager, its fetchers, the controller it may be, and a handler per
-API."""
+"""A broker: the replica manager and its fetchers, the controller when this broker is elected, and a
+handler for each API."""

@@ -1,4 +1,4 @@
-"""From a frame to its handler.
+"""Decodes frames and calls their handlers.
 
 Rule: a frame that can't be decoded, or an API or version that is not served, costs its own
 connection and nothing else; an ApiVersions of an unknown version has an answer of its own

@@ -1,4 +1,4 @@
-"""Has the interpreter collect garbage in full only seldom, since the loop stands still meanwhile.
+"""Makes full garbage collections rare, because the event loop stands still during one.
 
 Rule: what a request needs is freed as it ends, since nothing of it knows itself in a cycle (tested
 for every API); the collector is there for what nobody foresaw. A full collection looks at all that

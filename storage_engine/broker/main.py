@@ -1,4 +1,4 @@
-"""One broker process: builds the parts, joins them, runs until SIGTERM.
+"""Runs a broker process: builds and connects its parts, and runs until SIGTERM.
 
 Rule: the order of a start is log directories, ZooKeeper, logs, listener, registration, candidacy:
 no broker or client learns of a broker before it can answer. A stop runs the other way, after the
@@ -34,8 +34,9 @@ from storage_engine.zookeeper.session import ZooKeeperSession
 log = logging.getLogger(__name__)
 
 SWITCH_S = 0.0005
-"""How long a thread that computes, such as one that decodes a long request, may keep the event loop
-from the interpreter: with Python's 5 ms each system call of the loop might cost as much."""
+"""Python's switch interval: how long a computing thread, such as one that decodes a long request,
+may keep the event loop from running. With Python's default of 5 ms each system call of the loop
+could be delayed by as much."""
 
 SHUTDOWN_TRIES = 3
 """Attempts at a controlled shutdown (controlled.shutdown.max.retries)."""

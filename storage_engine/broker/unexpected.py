@@ -21,7 +21,7 @@ ResultT = TypeVar("ResultT")
 
 
 class CallFailed(enum.Enum):
-    """What `guarded` returns instead of a result."""
+    """The result of `guarded` when the call failed."""
 
     FAILED = "failed"
 
@@ -39,7 +39,9 @@ def report(what: str, error: Exception) -> None:
 def guarded(
     what: str, call: Callable[Args, ResultT], *args: Args.args, **named: Args.kwargs
 ) -> ResultT | CallFailed:
-    """What the call returns; FAILED when it has failed, which is reported as `what`.
+    """Calls and returns the result, or reports the exception as `what` and returns FAILED. It is
+    for calls in a row, and where a request would otherwise stay unanswered for ever: answers to
+    requests, steps of coordinators, requests that wait on a partition.
 
     For what is called in a row, or where something would stay under way for ever: answers to
     requests, steps of coordinators, those who wait on a partition.

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from storage_engine.client.producer.table_future import TableMetadata
 
 _SLICE_MS = 100
-"""Of a wait for records: so long a cancelled one may keep the next call waiting."""
+"""A wait for records is cut into slices of this length: for so long a cancelled wait may delay the
+next call."""
 
 Client = TypeVar("Client", bound=AbstractContextManager[Any])
 Result = TypeVar("Result")
@@ -58,7 +59,7 @@ class InThread(Generic[Client]):
 
     def __init__(self, client: Client) -> None:
         self.blocking = client
-        """For callbacks, which run in the client's thread and may call it."""
+        """The blocking client, for callbacks: they run in the client's thread and may call it."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="headrace-async")
         self._closed = False
         # Of the calls made, which are done in this order.
@@ -87,7 +88,7 @@ class InThread(Generic[Client]):
         return await asyncio.wrap_future(self._submit(work, *arguments, **named))
 
     async def close(self) -> None:
-        """When what was called before is done. A second time it does nothing."""
+        """Waits for earlier calls, then closes. A second call does nothing."""
         await self.__aexit__(None, None, None)
 
     async def __aenter__(self) -> Self:
@@ -99,7 +100,8 @@ class InThread(Generic[Client]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """As the client's own `with` block. Goes on in the thread if this is cancelled."""
+        """Closes the client like its own `with` block does, and completes in the thread even when
+        this is cancelled."""
         if self._closed:
             return
         ended = self._submit(self.blocking.__exit__, kind, error, traceback)
@@ -126,7 +128,7 @@ class AsyncAdmin(InThread[Admin]):
     """See `Admin`."""
 
     def __init__(self, config: Any) -> None:
-        """As `Admin`."""
+        """Takes the arguments of `Admin`."""
         super().__init__(Admin(config))
 
     create_topics = _awaited(Admin.create_topics)
@@ -167,7 +169,7 @@ class Completions:
         self._notified = False
 
     def awaitable(self, future: "Future[Result]") -> "asyncio.Future[Result]":
-        """To cancel it does nothing to `future`."""
+        """Returns an awaitable; cancelling it does not cancel `future`."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Result] = loop.create_future()
         future.add_done_callback(lambda done: self._notify(loop, waiting, done))
@@ -179,7 +181,7 @@ class Completions:
         waiting: "asyncio.Future[Any]",
         done: "Future[Any]",
     ) -> None:
-        """In whatever thread."""
+        """Runs in the thread that completes the future."""
         self._done.append((waiting, done))
         if not self._notified:
             self._notified = True
@@ -205,7 +207,8 @@ class AsyncProducer(InThread[Producer]):
     """See `Producer`."""
 
     def __init__(self, config: Any, **named: Any) -> None:
-        """As `Producer`. Encoders and the partitioner must not wait: they may run in the loop."""
+        """Takes the arguments of `Producer`. Encoders and the partitioner must not block: they may
+        run in the event loop."""
         super().__init__(Producer(config, **named))
         self._completions = Completions()
 
@@ -233,7 +236,7 @@ class AsyncProducer(InThread[Producer]):
         return self._completions.awaitable(sent)
 
     async def flush(self, timeout_ms: int | None = None) -> None:
-        """As `Producer.flush`. Sending goes on meanwhile."""
+        """Like `Producer.flush`. Other sends continue meanwhile."""
         await asyncio.to_thread(self.blocking.flush, timeout_ms)
 
     partitions_for = _awaited(Producer.partitions_for)
@@ -249,7 +252,7 @@ class AsyncConsumer(InThread[Consumer]):
     they call on `blocking`."""
 
     def __init__(self, config: Any) -> None:
-        """As `Consumer`."""
+        """Takes the arguments of `Consumer`."""
         super().__init__(Consumer(config))
         # So many records iteration can take at once; while it is not 0, nothing runs in the thread.
         self._ready = 0
@@ -275,7 +278,7 @@ class AsyncConsumer(InThread[Consumer]):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """What it reads now."""
+        """The partitions that the consumer reads now."""
         return self.blocking.assignment
 
     @property
@@ -283,19 +286,19 @@ class AsyncConsumer(InThread[Consumer]):
         return self.blocking.paused
 
     def group_metadata(self) -> GroupMetadata:
-        """For a producer's `send_offsets_to_transaction`."""
+        """The metadata that a producer's `send_offsets_to_transaction` needs."""
         return self.blocking.group_metadata()
 
     async def poll(
         self, timeout_ms: int = POLL_MS, max_records: int | None = None
     ) -> list[ConsumerRecord]:
-        """As `Consumer.poll`."""
+        """Like `Consumer.poll`."""
         return await self._take(
             lambda wait_ms: self.blocking.poll(wait_ms, max_records), timeout_ms, _firsts_of_rows
         )
 
     async def poll_table(self, timeout_ms: int = POLL_MS) -> "pa.Table":
-        """As `Consumer.poll_table`."""
+        """Like `Consumer.poll_table`."""
         return await self._take(self.blocking.poll_table, timeout_ms, _firsts_of_table)
 
     async def _take(
@@ -304,7 +307,7 @@ class AsyncConsumer(InThread[Consumer]):
         timeout_ms: int,
         firsts: Callable[[Taken], Positions],
     ) -> Taken:
-        """In slices, so that the thread is soon free when this is cancelled."""
+        """Waits in slices, so that the thread is free soon after a cancellation."""
         deadline = Deadline.after(timeout_ms)
         while True:
             polled = self._submit(poll, min(deadline.left_ms, _SLICE_MS))
@@ -333,7 +336,8 @@ class AsyncConsumer(InThread[Consumer]):
         return super()._submit(in_turn)
 
     def _read_again(self) -> None:
-        """What was polled, and then cancelled: nobody has seen it, nor may it be committed."""
+        """Makes records be read again that were polled for a cancelled call: nobody has seen them,
+        so they must not be committed."""
         while self._unseen:
             polled, firsts = self._unseen.popleft()
             # Where that poll has failed the next one does, too.
@@ -350,7 +354,7 @@ class AsyncConsumer(InThread[Consumer]):
                 yield table
 
     def __aiter__(self) -> Self:
-        """As `Consumer.__iter__`."""
+        """Like `Consumer.__iter__`."""
         return self
 
     async def __anext__(self) -> ConsumerRecord:

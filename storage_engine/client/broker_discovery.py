@@ -1,4 +1,5 @@
-"""How a client that knows no broker that answers finds one: a list that it was given, or ZooKeeper.
+"""Finds brokers for a client that knows none that answers: from a list that it was given, or from
+ZooKeeper.
 
 Rule: it is asked only when none of the brokers that are known answers. Source: R-CLI1.
 """
@@ -17,13 +18,13 @@ its session lasts."""
 
 
 class BrokerSource(Protocol):
-    """Where addresses come from."""
+    """A source of broker addresses."""
 
     remedy: str
-    """What to look at when none of them answers."""
+    """What a user should check when none of the addresses answers."""
 
     def addresses(self, deadline: Deadline) -> Sequence[Address]:
-        """As they are now. HeadraceError of one line when they can't be had."""
+        """The present addresses. Raises HeadraceError when they can't be read."""
         ...
 
 

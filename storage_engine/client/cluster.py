@@ -32,15 +32,15 @@ EARLIEST = EARLIEST_TIMESTAMP
 LATEST = LATEST_TIMESTAMP
 
 BOOTSTRAP_TIMEOUT_MS = 10_000
-"""How long a client looks for a first broker before it says that there is none."""
+"""How long a client tries the bootstrap servers before it fails."""
 
 DEADLINE_MS = 60_000
-"""For an operation with all its retries: longer than a failover (session timeout 6 s, then an
-election)."""
+"""The time for an operation with all its retries. It is longer than a failover, which takes the
+session timeout of 6 s and an election."""
 
 UNKNOWN_TOPIC_WAIT_MS = 3_000
-"""How long a topic may be unknown before that is an error: brokers hear of a new topic one after
-the other."""
+"""How long brokers may say that a topic is unknown before that is an error: they learn of a new
+topic one after the other."""
 
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
@@ -141,7 +141,7 @@ class Cluster(Closing):
 
     @property
     def view(self) -> ClusterMetadata:
-        """As of the last refresh."""
+        """The metadata of the last refresh."""
         return self._view
 
     def topic(self, name: str) -> TopicMetadata:
@@ -178,7 +178,8 @@ class Cluster(Closing):
         )
 
     def known_leader(self, tp: TopicPartition) -> Leader | None:
-        """From memory; None when there was no leader at the last refresh, or no such partition."""
+        """The leader according to the last refresh; None when there was no leader, or no such
+        partition."""
         topic = self._view.topics.get(tp.topic)
         partition = None if topic is None else topic.partitions.get(tp.partition)
         if partition is None or partition.leader not in self._view.brokers:
@@ -235,8 +236,8 @@ class Cluster(Closing):
         version: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
-        """One request to that broker and its answer. No retry; KafkaError(NETWORK_EXCEPTION) or
-        DeadlineExceededError when there is no answer."""
+        """Sends one request to a broker and returns its answer. It does not retry; it raises
+        KafkaError(NETWORK_EXCEPTION) or DeadlineExceededError when there is no answer."""
         deadline = Deadline.after(timeout_ms or self.request_timeout_ms)
         return self._exchange(self.take(broker_id, deadline), spec, message, deadline, version)
 

@@ -38,7 +38,8 @@ class NotServedError(UnsupportedVersionError):
 
 
 class BrokerConnection:
-    """One socket to one broker. After an error it is closed and not used again."""
+    """A connection to a broker over one socket. It closes itself after an error and is not used
+    again."""
 
     __slots__ = (
         "_client_id",
@@ -105,7 +106,7 @@ class BrokerConnection:
     def exchange(
         self, spec: AnyApi, message: Any, deadline: Deadline, *, version: int | None = None
     ) -> Any:
-        """One request and its answer, on a connection with nothing in flight."""
+        """Sends a request and waits for its answer, on a connection with no request in flight."""
         assert not self._in_flight, "an answer would be taken for another's"
         self.send(spec, message, deadline, version=version)
         return self.receive(deadline)
@@ -133,7 +134,7 @@ class BrokerConnection:
         return self._decoded(self._socket.receive(deadline))
 
     def receive_nowait(self) -> Any | None:
-        """As `receive`, or None when nothing has come yet."""
+        """Like `receive`, but returns None when no answer has arrived."""
         frame = self._socket.receive_nowait() if self._in_flight else None
         return None if frame is None else self._decoded(frame)
 
@@ -157,7 +158,7 @@ class BrokerConnection:
 
     @property
     def socket(self) -> BlockingConnection:
-        """To wait for several connections at once."""
+        """The socket, for waiting on several connections at once."""
         return self._socket
 
     @property

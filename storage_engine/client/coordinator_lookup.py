@@ -1,4 +1,4 @@
-"""Which broker coordinates a group or a transactional id, and requests to it.
+"""Finds the broker that coordinates a group or a transactional id, and sends requests to it.
 
 Rule: what is remembered is a guess, which whoever is refused by that broker has to take back.
 Source: KIP-98.
@@ -38,7 +38,7 @@ MAX_REMEMBERED = 64
 def remembered_coordinator(
     cluster: Cluster, kind: int, key: str, what: str, deadline: Deadline
 ) -> int:
-    """As `find_coordinator`, by an earlier answer to anybody who uses this `cluster`."""
+    """Like `find_coordinator`, but uses an earlier answer to anybody who shares this `cluster`."""
     known = cluster.coordinators
     found = known.get((kind, key))
     if found is None:
@@ -50,18 +50,22 @@ def remembered_coordinator(
 
 
 def forget_coordinator(cluster: Cluster, kind: int, key: str) -> None:
-    """It did not answer, or does not coordinate that any more."""
+    """Call this when the coordinator does not answer, or says that it is not the coordinator any
+    more."""
     cluster.coordinators.pop((kind, key), None)
 
 
 def find_coordinator(cluster: Cluster, kind: int, key: str, what: str, deadline: Deadline) -> int:
-    """Its id, by the word of any broker. KafkaError, which names `what`, when there is none now."""
+    """Asks any broker for the id of the coordinator. Raises KafkaError, which names `what`, when
+    there is none now."""
     spec, request = api_of(_FIND_COORDINATOR)
     message = request(key=key, key_type=kind)
     answer = cluster.ask_any(spec, message, deadline, version=_FIND_VERSION)
     code = ErrorCode.of(answer.error_code)
     if code is not ErrorCode.NONE:
-        raise KafkaError(f"no coordinator for {what}: {answer.error_message or code.meaning}", code)
+        raise KafkaError(
+            f"there is no coordinator for {what}: {answer.error_message or code.meaning}", code
+        )
     return int(answer.node_id)
 
 

@@ -29,7 +29,8 @@ Result = TypeVar("Result")
 
 
 class LoopWork(Protocol):
-    """What a loop keeps going beside calls and timers. All of it is called in the thread."""
+    """The work that a loop does beside calls and timers. The loop calls all methods in its
+    thread."""
 
     def turn(self) -> None:
         """Do what is due, and do not wait."""

@@ -1,4 +1,4 @@
-"""What the client knows of the cluster.
+"""The client's view of the cluster.
 
 Rule: a view is frozen; a refresh makes a new one.
 """

@@ -64,7 +64,7 @@ MemberId = tuple[int, int]
 """(producer id, epoch), which a task reports to its driver."""
 
 Origins = Mapping[TopicPartition, int]
-"""By source partition the highest offset, inclusive."""
+"""The highest offset of each source partition, inclusive."""
 
 
 def unnamed_write_query() -> str:
@@ -261,16 +261,16 @@ class AlreadyCommitted:
     origins: Origins
     """The highest offset that the sink has of each source partition, inclusive."""
     by: CommittedBy = field(default=UNKNOWN_COMMITTER, compare=False)
-    """Who has committed it, as far as the coordinator still knows."""
+    """The writer that committed the batch, as far as the coordinator still knows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """How a batch came to be committed."""
+    """The outcome of a commit."""
 
     outcome: CommitOutcome
     by: CommittedBy = UNKNOWN_COMMITTER
-    """With ALREADY_COMMITTED."""
+    """Set with ALREADY_COMMITTED."""
     is_own: bool = False
     """ALREADY_COMMITTED by this request itself, whose first answer was lost."""
 
@@ -291,7 +291,7 @@ class MicroBatchMember:
         self.producer_id = producer_id
         self.epoch = epoch
         self.origins = origins
-        """What the sink has of each source partition, for `idempotentKey`."""
+        """The committed origin offsets of each source partition, for `idempotentKey`."""
         self.transactional_id = member_transactional_id(batches.sink)
 
     @property

@@ -14,7 +14,7 @@ from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline, sleep_ms
 
 CONNECT_TIMEOUT_MS = 3_000
-"""For one address: one that swallows packets must leave time for the others."""
+"""The time for one address: an address that drops packets must leave time for the others."""
 
 IDLE_CONNECTIONS_PER_BROKER = 4
 """Kept open for the next user; a client reads and writes with one or two."""

@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of a topic's partitions.
+"""The choice of brokers for the replicas of a topic's partitions.
 
 Rule (R-REP1): s = the broker preferred for the fewest partitions; replica 0 of partition i lies on
 (s + i) mod n, replica j >= 1 on (s + i + 1 + (i // n + j - 1) mod (n - 1)) mod n. For s = 0 and i <
@@ -17,7 +17,8 @@ Assignment = dict[int, tuple[BrokerId, ...]]
 
 
 def _alternating(racks: Mapping[BrokerId, str | None]) -> list[BrokerId]:
-    """Brokers in an order in which neighbours are on different racks, as far as that goes."""
+    """Return the brokers in an order in which neighbours are on different racks, as far as the
+    racks allow."""
     if not any(racks.values()):
         return sorted(racks)
     by_rack: dict[str, list[BrokerId]] = {}
@@ -33,8 +34,8 @@ def _alternating(racks: Mapping[BrokerId, str | None]) -> list[BrokerId]:
 def _spread_over_racks(
     candidates: Sequence[BrokerId], replication_factor: int, racks: Mapping[BrokerId, str | None]
 ) -> tuple[BrokerId, ...]:
-    """The first `replication_factor` candidates, those on fresh racks before those on racks taken
-    already."""
+    """Return `replication_factor` candidates; those on racks without a replica come before the
+    others."""
     chosen = [candidates[0]]
     waiting = list(candidates[1:])
     while len(chosen) < replication_factor:
@@ -54,12 +55,11 @@ def assign_replicas(
     first_partition: int = 0,
     start_broker: BrokerId | None = None,
 ) -> Assignment:
-    """Replicas for partitions first_partition .. first_partition + partitions - 1.
+    """Return the replicas of the partitions first_partition .. first_partition + partitions - 1.
 
-    `racks` maps every live broker to its rack or None. `preferred_counts`: how many partitions each
-    broker is preferred for now. `start_broker` continues the sequence of an existing topic: the
-    preferred replica of its partition 0.
-    """
+    `racks` maps every live broker to its rack or None. `preferred_counts` says for how many
+    partitions each broker is the preferred replica now. `start_broker` continues the sequence of an
+    existing topic: it is the preferred replica of the topic's partition 0."""
     count = len(racks)
     if partitions <= 0:
         raise KafkaError(
@@ -68,7 +68,7 @@ def assign_replicas(
         )
     if not 1 <= replication_factor <= count:
         raise KafkaError(
-            f"replication factor {replication_factor} is not possible: {count} brokers are alive",
+            f"replication factor {replication_factor} is not possible with {count} brokers",
             ErrorCode.INVALID_REPLICATION_FACTOR,
         )
     order = _alternating(racks)

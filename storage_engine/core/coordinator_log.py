@@ -14,31 +14,32 @@ from typing import Generic, NamedTuple, TypeVar
 from storage_engine.core.errors import ErrorCode
 
 EntryT = TypeVar("EntryT")
-"""A key with its new record, or with None for a tombstone: what one kind of coordinator appends."""
+"""A key with its new record, or with None for a tombstone: one coordinator's log is made of
+these."""
 
 
 class Moment(NamedTuple):
-    """Time, by both clocks."""
+    """The time by both clocks."""
 
     now_ms: int
-    """Monotonic: sessions, rebalances and the time of transactions are measured by it, since the
-    other one may be set."""
+    """The monotonic time: sessions, rebalances and transactions are measured by it, since the wall
+    clock may be set."""
     wall_ms: int
-    """Wall time, which records carry."""
+    """The wall time, which records carry."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """The newest record of a key, sound bytes that mean nothing here: a later version wrote them,
-    or a broken one. What was written before is not true any more, so that whoever asks for the key
-    is refused, and all others are served."""
+    """The newest record of a key, with a correct CRC, that this version can't decode: a later
+    version wrote it, or a broken one. It has replaced the record before it, so that requests about
+    the key are refused; all others are served."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Effect: the answer to a request. Kinds of answers that tell more are derived from it."""
+    """Effect: the answer to a request. Answers with more fields are derived from it."""
 
     request: int
     error: ErrorCode = ErrorCode.NONE
@@ -48,14 +49,14 @@ class Answer:
 class AppendRecord(Generic[EntryT]):
     """Effect: append to the coordinator's log, in the order of the numbers.
 
-    When it can't be appended, the driver drops the coordinator and restores another from the log.
-    """
+    When it can't be appended, the driver drops the coordinator and restores another one from the
+    log."""
 
     number: int
     entry: EntryT
     producer: tuple[int, int] | None = None
-    """Id and epoch of the producer in whose transaction it is; all records of a step have the
-    same."""
+    """Id and epoch of the producer whose transaction the record is part of; the same for all
+    records of a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

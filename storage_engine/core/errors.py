@@ -162,8 +162,8 @@ class ErrorCode(enum.IntEnum):
 
     @classmethod
     def of(cls, value: int) -> "ErrorCode":
-        """The member for a number off the wire; UNKNOWN_SERVER_ERROR for one that is not in the
-        table."""
+        """Return the member for a number in a response; UNKNOWN_SERVER_ERROR for one that is not in
+        the table."""
         try:
             return cls(value)  # type: ignore[call-arg]  # mypy takes the members' arguments for it
         except ValueError:
@@ -171,8 +171,8 @@ class ErrorCode(enum.IntEnum):
 
 
 class HeadraceError(Exception):
-    """Base of every error that a user may see; its text is one line that names the thing and the
-    remedy."""
+    """The base of every error that a user may see; its text is one line that names the thing and
+    the remedy."""
 
 
 class ConfigError(HeadraceError):
@@ -184,7 +184,7 @@ class StorageError(HeadraceError):
 
 
 class DeadlineExceededError(HeadraceError):
-    """Retries went on until the deadline of the operation."""
+    """An operation did not succeed before its deadline, though it was retried."""
 
 
 class KafkaError(HeadraceError):
@@ -202,14 +202,15 @@ class KafkaError(HeadraceError):
         return self.code.retriable
 
     def as_outcome(self) -> Self:
-        """This error, to be kept as what became of something. Its traceback goes: the frames in it
-        know the error in turn, and a whole request, until a collection of garbage finds them."""
+        """Return this error without its traceback, to be kept as the outcome of an operation: the
+        traceback's frames refer to the error and to a whole request, and so would stay in memory
+        until a garbage collection."""
         self.__context__ = None
         return self.with_traceback(None)
 
 
 class OffsetOutOfRangeError(KafkaError):
-    """The offset asked for is outside the log; carries the valid half-open range."""
+    """The requested offset is outside the log; the error carries the valid half-open range."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -222,13 +223,13 @@ class OffsetOutOfRangeError(KafkaError):
 
 
 class LogTruncatedError(OffsetOutOfRangeError):
-    """Records that a client has read are gone, and others may be at their offsets: a replica that
-    did not have them was elected leader.
+    """Records that a client has read are gone, and others may be at their offsets: a replica
+    without them was elected leader.
     """
 
     def __init__(self, message: str = "", *, offset: int = -1, truncation_offset: int = -1) -> None:
-        """`offset`: the next one that the client wanted to read. From `truncation_offset` on the
-        log has other records than it has read.
+        """`offset` is the next one that the client wanted to read. From `truncation_offset` on the
+        log has other records than the client has read.
         """
         super().__init__(message, log_end_offset=truncation_offset)
         self.offset = offset
@@ -242,7 +243,7 @@ class CorruptRecordError(KafkaError):
 
 
 class DecompressedTooLargeError(CorruptRecordError):
-    """Compressed data that yields more than its reader allows."""
+    """Compressed data decompresses to more bytes than the reader allows."""
 
 
 class InvalidRecordError(KafkaError):
@@ -252,19 +253,19 @@ class InvalidRecordError(KafkaError):
 
 
 class InvalidTimestampError(KafkaError):
-    """A batch's times are further from the broker's clock than the topic allows."""
+    """The timestamps of a batch are further from the broker's clock than the topic allows."""
 
     code = ErrorCode.INVALID_TIMESTAMP
 
 
 class RecordTooLargeError(KafkaError):
-    """A batch larger than max.message.bytes, or than what a batch may decompress to."""
+    """A batch is larger than max.message.bytes, or decompresses to more than the broker allows."""
 
     code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class RecordListTooLargeError(KafkaError):
-    """More bytes in one request than a segment can hold."""
+    """One request has more bytes for a partition than a segment can hold."""
 
     code = ErrorCode.RECORD_LIST_TOO_LARGE
 
@@ -282,25 +283,25 @@ class UnsupportedCompressionError(KafkaError):
 
 
 class OutOfOrderSequenceError(KafkaError):
-    """A gap in a producer's sequence."""
+    """A producer's sequence has a gap."""
 
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class InvalidProducerEpochError(KafkaError):
-    """A fenced producer."""
+    """The producer was fenced by a newer epoch."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class InvalidTxnStateError(KafkaError):
-    """What a producer sent does not fit the state of its transaction."""
+    """A request of a producer does not fit the state of its transaction."""
 
     code = ErrorCode.INVALID_TXN_STATE
 
 
 class TransactionCoordinatorFencedError(KafkaError):
-    """A marker of a transaction coordinator that was replaced."""
+    """A transaction marker comes from a coordinator that was replaced."""
 
     code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
@@ -312,7 +313,7 @@ class InvalidRequestError(KafkaError):
 
 
 class UnsupportedVersionError(KafkaError):
-    """A request version that is not served."""
+    """The broker does not serve this version of the request."""
 
     code = ErrorCode.UNSUPPORTED_VERSION
 
@@ -324,17 +325,17 @@ class LogStorageError(KafkaError):
 
 
 class LogBusyError(LogStorageError):
-    """Not now: nothing is wrong with the log, and the same will go well once what was missing is
-    there again."""
+    """The log can't do this now, though nothing is wrong with it; the same call succeeds once the
+    missing resource is available again."""
 
 
 class LogFullError(LogBusyError):
-    """The disk has no room; the log is as it was, and takes records again when there is room."""
+    """The disk has no room. The log is unchanged, and takes records again when there is room."""
 
 
 class LogShortageError(LogBusyError):
-    """The process or the machine has no descriptors or no memory left. The log is as it was, or
-    knows what a change still lacks (`PartitionLog.is_cut_short`)."""
+    """The process or the machine has no descriptors or no memory left. The log is unchanged, or
+    remembers the rest of a change that was cut short (`PartitionLog.is_cut_short`)."""
 
 
 class LogDirError(LogStorageError):

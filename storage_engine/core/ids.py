@@ -11,17 +11,18 @@ BrokerId = NewType("BrokerId", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 BrokerEpoch = NewType("BrokerEpoch", int)
-"""Incarnation of a broker: the creation transaction id of its registration znode (R-CTL4)."""
+"""The incarnation of a broker: the creation transaction id of its registration znode (R-CTL4)."""
 
 PartitionEpoch = NewType("PartitionEpoch", int)
-"""Version of a partition's state: grows with every accepted change of leader or ISR."""
+"""The version of a partition's state; it grows with every accepted change of leader or ISR."""
 
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
 NO_TAIL_LOST = BrokerEpoch(0)
-"""Of a broker whose logs were never cut by a stop of its machine."""
+"""The value for a broker whose logs were never cut by a stop of its machine."""
 TAIL_LOST_NOW = BrokerEpoch(-1)
-"""Of a broker whose logs may have been cut by the last one, and that has not registered since."""
+"""The value for a broker whose logs may have been cut by its last stop, and that has not registered
+since."""
 
 MAX_TOPIC_LENGTH = 249
 """Kafka's limit: `<topic>-<partition>` must fit a file name of 255 bytes."""
@@ -48,7 +49,7 @@ class TopicPartition(NamedTuple):
 
 
 def topic_name_problem(topic: str) -> str | None:
-    """Why `topic` can't name a topic, or None when it can."""
+    """Return why `topic` can't be the name of a topic; None when it can."""
     if not topic:
         return "the topic name is empty"
     if topic in (".", ".."):
@@ -65,7 +66,7 @@ def topic_name_problem(topic: str) -> str | None:
 
 
 def topic_id_to_text(topic_id: UUID) -> str:
-    """22 characters of URL-safe base64, as Kafka shows its ids."""
+    """Return the id as 22 characters of URL-safe base64, the form in which Kafka shows ids."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 

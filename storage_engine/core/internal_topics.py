@@ -1,8 +1,8 @@
-"""Topics that the brokers keep for themselves. Its one rule: clients read and configure them, and
-do nothing else to them.
+"""The topics that the brokers keep for themselves. Its one rule: clients read and configure them,
+and do nothing else to them.
 
-A grown one would lead half of its names to other partitions, a deleted one would forget which
-transactions are open, and what groups have read. Source: KIP-98.
+With more partitions half of the keys would belong to other partitions; a deletion would lose the
+open transactions and the offsets of groups. Source: KIP-98.
 """
 
 from storage_engine.core.errors import ErrorCode, KafkaError

@@ -1,4 +1,5 @@
-"""What the broker asks of the outside world, as protocols that real and simulated parts implement.
+"""The protocols through which the broker uses the outside world; real and simulated parts implement
+them.
 
 Rule: broker code above these ports has no asyncio, thread, clock, socket or file of its own;
 answers come back as callbacks on the one event loop.
@@ -13,20 +14,20 @@ Result = TypeVar("Result")
 
 
 class LogSlice(Protocol):
-    """A run of whole record batches in a segment file. Only the transport looks inside."""
+    """A run of whole record batches in a segment file. Only the transport reads its bytes."""
 
     def __len__(self) -> int:
-        """Size in bytes."""
+        """Return the size in bytes."""
         ...
 
     def view(self) -> memoryview:
-        """The bytes, from the page cache where possible; valid until the event loop's next turn and
-        longer."""
+        """Return the bytes, from the page cache where possible; valid at least until the event
+        loop's next turn."""
         ...
 
 
 class Clock(Protocol):
-    """Time."""
+    """The wall clock and the monotonic clock."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
@@ -38,10 +39,10 @@ class Clock(Protocol):
 
 
 class Timer(Protocol):
-    """A call that is due later."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Forget it; harmless after it ran."""
+        """Cancel the call; harmless after it ran."""
         ...
 
 
@@ -72,7 +73,7 @@ class Background(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where another broker listens."""
+    """The address at which another broker listens."""
 
     broker_id: int
     host: str
@@ -81,13 +82,13 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportError:
-    """A request without an answer; its effect on the other side is unknown."""
+    """A request got no answer; its effect on the other side is unknown."""
 
     reason: str
 
 
 class ZkStatus(enum.Enum):
-    """How a request to ZooKeeper ended."""
+    """The outcome of a request to ZooKeeper."""
 
     OK = "ok"
     NO_NODE = "no node"
@@ -95,13 +96,14 @@ class ZkStatus(enum.Enum):
     BAD_VERSION = "bad version"
     NOT_EMPTY = "not empty"
     ILLEGAL = "illegal"
-    """The path can't be that of a node: nothing is there, and nothing can be made there."""
+    """No node can have this path, so there is none, and none can be created."""
     UNKNOWN = "unknown"
-    """Connection lost, session expired or timed out: it may or may not have happened."""
+    """The connection was lost, or the session expired, or the request timed out: it may or may not
+    have been carried out."""
 
 
 class ZkStat(NamedTuple):
-    """What ZooKeeper tells of a node."""
+    """The part of a node's Stat that Headrace uses."""
 
     version: int
     czxid: int
@@ -115,15 +117,15 @@ class ZkReply:
 
     status: ZkStatus
     data: bytes = b""
-    """What a node holds: of `get`."""
+    """The content of the node, after `get`."""
     children: Sequence[str] = ()
-    """Names, in order: of `children`."""
+    """The sorted names, after `children`."""
     path: str = ""
-    """The path of the node that was made: of `create`."""
+    """The path of the created node, after `create`."""
     replies: Sequence["ZkReply"] = ()
-    """One for each operation: of a `multi` that was carried out."""
+    """One reply for each operation, after a `multi` that was carried out."""
     failed: int | None = None
-    """The number of the operation that failed: of a `multi` that was refused."""
+    """The index of the operation that failed, after a `multi` that was refused."""
     stat: ZkStat | None = None
 
     @property
@@ -132,7 +134,7 @@ class ZkReply:
 
     @property
     def is_absent(self) -> bool:
-        """Nothing is there."""
+        """True when there is no such node."""
         return self.status in (ZkStatus.NO_NODE, ZkStatus.ILLEGAL)
 
 
@@ -155,7 +157,7 @@ class ZkOp:
     version: int = -1
     ephemeral: bool = False
     sequence: bool = False
-    """Of a creation: ZooKeeper appends a number to the path."""
+    """True for a creation in which ZooKeeper appends a number to the path."""
 
 
 class SessionState(enum.Enum):
@@ -184,7 +186,7 @@ class MetadataStore(Protocol):
     def exists(
         self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
     ) -> None:
-        """NO_NODE when absent; the watch fires on creation too."""
+        """Check for a node: NO_NODE when it is absent. The watch fires on its creation too."""
         ...
 
     def create(
@@ -203,12 +205,13 @@ class MetadataStore(Protocol):
     def delete(self, path: str, version: int, on_reply: ZkCallback) -> None: ...
 
     def multi(self, operations: Sequence[ZkOp], on_reply: ZkCallback) -> None:
-        """All or nothing; on failure `status` is that of the operation that failed."""
+        """Carry out all operations or none; on failure `status` is that of the operation that
+        failed."""
         ...
 
     def add_state_listener(self, listener: Callable[[SessionState], None]) -> None: ...
 
     @property
     def session_id(self) -> int:
-        """Id of the present session; 0 when there is none."""
+        """The id of the present session; 0 when there is none."""
         ...

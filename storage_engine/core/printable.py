@@ -1,14 +1,14 @@
-"""Text that others chose, made fit for one line of a log or a table.
+"""Text of foreign origin, escaped for one line of a log or a table.
 
 Rule: a name from a client, from ZooKeeper or from a disk can neither begin another line, nor move
-the cursor of a terminal, nor turn the direction of what stands behind it.
+the cursor of a terminal, nor change the direction of the text after it.
 """
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable(text: str) -> str:
-    """`text` with everything that is not shown as a character written as an escape: control
+    """Return `text` with an escape in place of every character that is not shown as one: control
     characters, line and paragraph separators, marks of direction, lone surrogates."""
     if text.isprintable():
         return text
@@ -26,7 +26,7 @@ def _escape(character: str) -> str:
 
 
 def is_text(text: str) -> bool:
-    """Whether UTF-8 has a form for it: JSON can name single halves of characters."""
+    """Return True when UTF-8 can encode the text: JSON can contain lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

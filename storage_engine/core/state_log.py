@@ -16,16 +16,17 @@ from storage_engine.core.errors import ErrorCode
 NOTHING_REPLICATED = -1
 
 EffectT = TypeVar("EffectT")
-"""The answers of one kind of coordinator, and the effects that it alone has."""
+"""The answers of one kind of coordinator, and its other effects."""
 
 
 class StateLog(Generic[EntryT, EffectT]):
-    """Invariant: `replicated` <= `appended`; who waits, waits for a number above `replicated`."""
+    """Invariant: `replicated` <= `appended`; everything that waits, waits for a number above
+    `replicated`."""
 
     __slots__ = ("_effects", "_refusal", "_waiting", "appended", "replicated")
 
     def __init__(self, refusal: Callable[[int, ErrorCode], EffectT]) -> None:
-        """`refusal` makes the answer to a request (by number) that failed."""
+        """`refusal` makes the answer to a request (by number) that has failed."""
         self.appended = 0
         self.replicated = NOTHING_REPLICATED
         self._refusal = refusal
@@ -33,23 +34,23 @@ class StateLog(Generic[EntryT, EffectT]):
         self._effects: list[AppendRecord[EntryT] | CountAppended | EffectT] = []
 
     def append(self, entry: EntryT, *, producer: tuple[int, int] | None = None) -> int:
-        """The number of the record."""
+        """Append a record and return its number."""
         self.appended += 1
         self._effects.append(AppendRecord(number=self.appended, entry=entry, producer=producer))
         return self.appended
 
     def count_appended(self) -> int:
-        """A number for what another has appended, just now."""
+        """Return a number for the records that somebody else has just appended."""
         self.appended += 1
         self._effects.append(CountAppended(number=self.appended))
         return self.appended
 
     def in_flight(self, number: int) -> bool:
-        """Whether a failover may still lose that record."""
+        """Return True while a failover may lose that record."""
         return number > self.replicated
 
     def after(self, number: int, action: Callable[[], None]) -> None:
-        """Do it as soon as the record of that number is replicated."""
+        """Call `action` as soon as the record of that number is replicated."""
         if self.in_flight(number):
             self._waiting.setdefault(number, []).append(action)
         else:
@@ -59,11 +60,11 @@ class StateLog(Generic[EntryT, EffectT]):
         self._effects.append(effect)
 
     def answer(self, answer: EffectT, *, after: int) -> None:
-        """Answer as soon as the record of that number is replicated."""
+        """Send the answer as soon as the record of that number is replicated."""
         self.after(after, lambda: self.emit(answer))
 
     def refuse(self, request: int, error: ErrorCode) -> None:
-        """Answer at once with an error that promises nothing."""
+        """Send an error at once, since it promises nothing."""
         self.emit(self._refusal(request, error))
 
     def note_replicated(self, number: int) -> None:

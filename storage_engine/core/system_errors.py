@@ -23,7 +23,7 @@ from types import MappingProxyType
 
 
 class Reach(enum.Enum):
-    """How far an error goes."""
+    """The reach of an error: what it makes unusable."""
 
     ROOM = "room"
     SHORTAGE = "shortage"
@@ -44,7 +44,8 @@ OF_FILES = MappingProxyType(
         errno.ENFILE: Reach.SHORTAGE,
         # The kernel has no memory, or the process as many mappings as it may (vm.max_map_count).
         errno.ENOMEM: Reach.SHORTAGE,
-        # A signal came, or the call would have to wait; Python repeats the former by itself.
+        # A signal interrupted the call, or the call would block; Python itself repeats after a
+        # signal.
         errno.EINTR: Reach.SHORTAGE,
         errno.EAGAIN: Reach.SHORTAGE,
         errno.EBUSY: Reach.SHORTAGE,
@@ -61,7 +62,7 @@ OF_FILES = MappingProxyType(
         errno.ESTALE: Reach.FOLDER,
         errno.ETIMEDOUT: Reach.FOLDER,
         errno.EUCLEAN: Reach.FOLDER,
-        # Somebody else removed, replaced or locked away what is ours.
+        # Another process removed, replaced or locked our file.
         errno.ENOENT: Reach.FILE,
         errno.EEXIST: Reach.FILE,
         errno.EACCES: Reach.FILE,
@@ -75,12 +76,12 @@ OF_FILES = MappingProxyType(
         errno.EMLINK: Reach.FILE,
         errno.ETXTBSY: Reach.FILE,
         errno.EOVERFLOW: Reach.FILE,
-        # A descriptor, a position or an address that we should not have given.
+        # Our code passed a wrong descriptor, position or address.
         errno.EBADF: Reach.PROCESS,
         errno.EINVAL: Reach.PROCESS,
         errno.ESPIPE: Reach.PROCESS,
         errno.EFAULT: Reach.PROCESS,
-        # What this kernel or file system can't do at all; who asks knows another way.
+        # This kernel or file system does not support the call; the caller has an alternative.
         errno.EOPNOTSUPP: Reach.PROCESS,
         errno.ENOSYS: Reach.PROCESS,
     }
@@ -108,8 +109,8 @@ OF_SOCKETS = MappingProxyType(
         errno.ENETDOWN: Reach.CONNECTION,
         errno.ENETRESET: Reach.CONNECTION,
         errno.EPROTO: Reach.CONNECTION,
-        # The bytes to be sent lie in a mapped file and the disk can't give them. The connection
-        # ends, and who reads them next, on a thread, learns what the disk says.
+        # The bytes to be sent lie in a mapped file and the disk can't deliver them. The connection
+        # ends, and the next read of them, on a thread, gets the error of the disk.
         errno.EFAULT: Reach.CONNECTION,
         errno.EADDRINUSE: Reach.PROCESS,
         errno.EACCES: Reach.PROCESS,
@@ -123,15 +124,15 @@ OF_SOCKETS = MappingProxyType(
 
 
 def reach_of_file_error(error: OSError) -> Reach:
-    """Of a call on a file or a folder, but for fsync."""
+    """Return the reach of an error of a call on a file or directory, other than fsync."""
     return OF_FILES.get(error.errno or 0, Reach.FILE)
 
 
 def reach_of_socket_error(error: OSError) -> Reach:
-    """Of a call on a socket."""
+    """Return the reach of an error of a call on a socket."""
     return OF_SOCKETS.get(error.errno or 0, Reach.CONNECTION)
 
 
 def passes_by_itself(error: OSError) -> bool:
-    """Whether the same call on a file may go well later, with nothing repaired."""
+    """Return True when the same call on a file may succeed later without a repair."""
     return reach_of_file_error(error) in (Reach.ROOM, Reach.SHORTAGE)

@@ -1,6 +1,6 @@
-"""Stores batches at the end of a log. What comes here has its offsets and has passed every check.
+"""Stores batches at the end of a log. They have their offsets and have passed every check.
 
-The segment, its indexes and the producers' state take a batch together. Source: R-LOG1, R-LOG2,
+The segment, its indexes and the producers' state record a batch together. Source: R-LOG1, R-LOG2,
 R-LOG12.
 """
 
@@ -18,7 +18,7 @@ def write_batches(
     log: LogState, records: Buffer, placed: list[PlacedBatch], now_ms: int, stamped: bool
 ) -> None:
     """Stores batches at their offsets, after a roll if one is due. `stamped`: their time is
-    `now_ms`. LogStorageError when that fails; no batch of them is in the log then.
+    `now_ms`. On LogStorageError none of them is in the log.
     """
     if log.is_closed:
         raise LogStorageError(f"the log in {log.directory} is closed")
@@ -40,7 +40,7 @@ def write_batches(
             segment = log.segments.active
         index = segment.transaction_index
         if index.has_seal and any(header.is_control for _, header in placed):
-            # Now, while nothing is stored: an entry must not fail after its batch.
+            # This is done before anything is stored: an entry must not fail after its batch.
             index.unseal()
     except OSError as error:
         raise storage_error("roll", log.directory, error, unchanged=True) from error
@@ -62,9 +62,9 @@ def write_batches(
 
 
 def _next_base(end_offset: int, first_offset: int, last_offset: int) -> int:
-    """Where the next segment begins: at the log's end, also when offsets are missing behind it, so
-    that a gap between two segments tells of an end that a crash took. Only where the indexes do
-    not reach so far it begins with the first batch.
+    """Return where the next segment begins: at the log's end, also when offsets are missing after
+    it, so that a gap between two segments proves that a crash took an end. Only where the indexes
+    do not reach so far it begins with the first batch.
     """
     reaches = last_offset - end_offset <= MAX_RELATIVE_OFFSET
     return end_offset if reaches else first_offset

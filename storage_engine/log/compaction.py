@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 
 
 class Compaction:
-    """A pass over the log is planned, begun, and then led from step to step by
-    `LogState.cleaning`."""
+    """Plans and begins passes over the log; `LogState.cleaning` then takes them from step to
+    step."""
 
     __slots__ = ("_log",)
 
@@ -37,7 +37,7 @@ class Compaction:
         self._log = log
 
     def plan(self, now_ms: int, high_watermark: int) -> CompactionPlan | None:
-        """A pass that is due; None when there is none, or a job is under way.
+        """Return the pass that is due; None when there is none, or a job is under way.
 
         Only records that are committed, with their transaction, and on the medium displace others.
         """
@@ -74,8 +74,8 @@ class Compaction:
             )
 
     def begin(self, plan: CompactionPlan, *, keys_max_bytes: int, now_ms: int) -> CompactionJob:
-        """The pass of a plan that was made just now. No job may be under way."""
-        # Only here: see `load_codec`.
+        """Begins the pass of a plan that was made just now. No job may be under way."""
+        # The imports are here and not above: see `load_codec`.
         from storage_engine.log.cleaning.compactor import Compactor
 
         log, cleaning = self._log, self._log.cleaning
@@ -115,7 +115,7 @@ class Compaction:
             if batch.last_offset < end_offset
         }
         if not segments.active.size:
-            # A reader who waits for the last offset of the log must get something.
+            # A consumer that waits for the last offset of the log must get a batch with it.
             kept_batches.add(segments.active.base_offset - 1)
         aborted = find_aborted(log.snapshots, segments, segments.first.base_offset, end_offset)
         return PassOrder(
@@ -142,9 +142,9 @@ class Compaction:
 
 
 def load_codec() -> None:
-    """Loads numpy and Arrow, for compaction and for the keys of compressed batches: 0.7 s of a
-    processor, which a broker without compacted topics does without, and which its event loop can't
-    spare. May be called on any thread, before they are needed.
+    """Loads numpy and Arrow, for compaction and for the keys of compressed batches: 0.7 s of
+    processor time, which a broker without compacted topics saves, and for which its event loop must
+    not stop. May be called on any thread, before they are needed.
     """
     importlib.import_module("storage_engine.log.cleaning.compactor")
 

@@ -25,7 +25,7 @@ REGISTERED: Mapping[str, Callable[[], DeletionPolicy]] = MappingProxyType(
 
 
 def load_policy(name: str) -> DeletionPolicy:
-    """ConfigError when there is none of that name."""
+    """Load the policy; ConfigError when there is none of that name."""
     registered = REGISTERED.get(name)
     if registered is not None:
         return registered()
@@ -33,7 +33,7 @@ def load_policy(name: str) -> DeletionPolicy:
     if not (colon and module_name and class_name):
         raise _wrong(name, f"it must be {' or '.join(REGISTERED)}, or of the form module:Class")
     try:
-        # Code of the user's, which may fail in any way.
+        # This is a user's code, which may fail in any way.
         made: Any = getattr(importlib.import_module(module_name), class_name)()
     except Exception as error:
         reason = str(error).partition("\n")[0]

@@ -15,7 +15,7 @@ from storage_engine.log.truncation import Truncation
 
 
 class FollowerAppends:
-    """Also the appends of a log to its copy in another log dir."""
+    """Appends of followers, and those of a log to its copy in another log dir."""
 
     __slots__ = ("_log", "_truncation")
 
@@ -56,12 +56,12 @@ class FollowerAppends:
         return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)
 
     def end_at(self, offset: int) -> None:
-        """What is appended next gets `offset`, which is above the log's end: the offsets between
-        are missing, as they are in another log that was compacted and then cut."""
+        """Moves the log's end up to `offset`: the offsets between are missing, as they are in
+        another log that was compacted and then truncated."""
         log = self._log
         log.segments.check_whole()
         log.cleaning.expect_gaps_durably("keep that offsets are missing in")
-        # Recovery takes a gap that is not flushed for damage by a crash.
+        # Recovery takes a gap that is not flushed for the damage of a crash.
         log.flush_state.flush()
         if self._is_empty:
             self._truncation.start_anew_at(offset)

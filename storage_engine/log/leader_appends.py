@@ -27,8 +27,7 @@ from storage_engine.protocol.records.record_keys import check_keys
 
 
 class LeaderAppends:
-    """The ways in: a producer's batches, those of many requests as columns, the end of a
-    transaction."""
+    """Appends a producer's batches, those of many requests as columns, and transaction markers."""
 
     __slots__ = ("_log",)
 
@@ -37,7 +36,7 @@ class LeaderAppends:
 
     @property
     def requirement(self) -> Requirement | None:
-        """What producers' batches must be before they are appended; None: anything sound."""
+        """The requirement for producers' batches; None: any valid batch is appended as it is."""
         return self._log.append_rules.requirement
 
     def append(
@@ -54,8 +53,8 @@ class LeaderAppends:
 
         `allow_transactional` False: none of them may belong to a transaction, since nobody would
         end it. Control batches are always refused: see `append_marker`. `keys_checked`: a
-        preparation has seen that every record has a key, so that a compacted log need not look.
-        Raises what the producer is to get; the log is unchanged then.
+        preparation has checked that every record has a key, so that a compacted log need not.
+        Raises the producer's error; the log is unchanged then.
         """
         log = self._log
         batches = self._checked(records, allow_transactional, now_ms)
@@ -71,11 +70,11 @@ class LeaderAppends:
     def append_columns(
         self, columns: BatchColumns, *, leader_epoch: int, now_ms: int
     ) -> list[int] | None:
-        """As `append` of each of these batches, none of a transaction, in one write: their base
-        offsets, then the offset that follows.
+        """Appends these batches, none of a transaction, as `append` would, in one write; returns
+        their base offsets, then the offset that follows.
 
-        None, and nothing is done, unless all of them are good and go to the active segment as they
-        are. Raises what all of them are to get.
+        Returns None, with nothing done, unless all of them are good and go to the active segment as
+        they are. Raises the error of all of them.
         """
         log = self._log
         rules = log.append_rules
@@ -91,7 +90,7 @@ class LeaderAppends:
             or max(columns.sizes) > rules.roll_rule.segment_bytes
             # Batches without a time make a segment roll by another rule.
             or min(columns.max_timestamps) < 0
-            # Which of the batches is refused, and why, is said one by one.
+            # Which of the batches is refused, and why, is found when they are appended one by one.
             or not rules.time_limits.allow_newest(max(columns.max_timestamps), now_ms)
             or rules.time_limits.has_oldest
         ):
@@ -103,7 +102,7 @@ class LeaderAppends:
                 segment, size, offsets[-1] - 1, max(columns.max_timestamps), now_ms
             )
         except OSError:
-            # An append of them one by one gets the error again, and reports it.
+            # The append of them one by one gets the error again, and reports it.
             return None
         if (
             must_roll
@@ -113,7 +112,7 @@ class LeaderAppends:
         ):
             return None
         log.room.take(size)
-        segment.write(columns.placed(offsets, leader_epoch))
+        segment.write(*columns.placed(offsets, leader_epoch))
         segment.wrote_ms = now_ms
         segment.note_run(columns.sizes, offsets, columns.max_timestamps)
         record_producers(log.producer_state, columns, offsets, now_ms)
@@ -128,11 +127,11 @@ class LeaderAppends:
         leader_epoch: int,
         now_ms: int,
     ) -> AppendResult:
-        """Ends the producer's transaction in this partition, as its coordinator says; a marker
+        """Ends the producer's transaction in this partition, as its coordinator demands; a marker
         without data before it is harmless.
 
-        InvalidProducerEpochError, TransactionCoordinatorFencedError: the log knows a newer producer
-        or coordinator, and is unchanged.
+        InvalidProducerEpochError, TransactionCoordinatorFencedError: there was a newer producer or
+        coordinator, and the log is unchanged.
         """
         self._log.producer_state.check_marker(
             producer_id,
@@ -144,7 +143,8 @@ class LeaderAppends:
         return self._store(records, [(0, read_header(records))], leader_epoch, now_ms)
 
     def note_refused(self, records: memoryview) -> None:
-        """The leader has refused these batches of a producer, who will send them again."""
+        """Records that the leader has refused these batches of a producer, which will send them
+        again."""
         with suppress(CorruptRecordError):
             first = read_header(records)
             if first.producer_id >= 0:
@@ -153,8 +153,8 @@ class LeaderAppends:
                 )
 
     def start_epoch(self, epoch: int) -> None:
-        """A leader of this epoch will write from the log's end on. KafkaError when the log knows a
-        newer one. Touches no file: the next flush does.
+        """Begins the epoch of a leader at the log's end. KafkaError when the log has a newer epoch.
+        Touches no file: the next flush does.
         """
         self._log.segments.check_whole()
         self._log.start_epoch(epoch)
@@ -162,7 +162,7 @@ class LeaderAppends:
     def _checked(
         self, records: memoryview, allow_transactional: bool, now_ms: int
     ) -> list[tuple[int, BatchHeader]]:
-        """The batches of one append, after the checks that need no look at the log."""
+        """Return the batches of one append, after the checks that need no state of the log."""
         rules = self._log.append_rules
         batches = validate_for_append(
             records,
@@ -184,7 +184,7 @@ class LeaderAppends:
         leader_epoch: int,
         now_ms: int,
     ) -> AppendResult:
-        """Gives one append that has passed all checks its place, and writes it."""
+        """Gives an append that has passed all checks its offsets, and writes it."""
         log = self._log
         size = len(records)
         log.room.take(size)

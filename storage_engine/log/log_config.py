@@ -30,7 +30,7 @@ class LogConfig:
     message_timestamp_before_max_ms: int = NO_TIME_LIMIT
     message_timestamp_after_max_ms: int = NO_TIME_LIMIT
     compression_type: str = "producer"
-    """`producer`: batches are stored as they come; else the codec that they are stored with."""
+    """`producer`: batches are stored as they are sent; else the codec that they are stored with."""
 
     retention_ms: int = _WEEK_MS
     retention_bytes: int = -1
@@ -52,7 +52,8 @@ class LogConfig:
 
     @property
     def compacts(self) -> bool:
-        """Only the newest record of each key is to be kept, and every record has a key."""
+        """Return True when only the newest record of each key is kept, and every record must have a
+        key."""
         return "compact" in self._policies
 
     @property

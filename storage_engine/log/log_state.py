@@ -1,4 +1,4 @@
-"""All of a log that changes while it is open. It has one owner and one thread.
+"""The state of an open log. It has one owner and one thread.
 
 The parts of a log (`reads`, `leader_appends`, `follower_appends`, `truncation`, `retention`,
 `compaction`, `repair`) have no mutable state of their own: each of them is given this one. Source:
@@ -71,7 +71,7 @@ class LogState:
         checkpoints: LogCheckpoints,
         progress: RecoveryProgress | None = None,
     ) -> None:
-        """Loads the log in `folder`, and recovers it unless its last stop was in order. When that
+        """Loads the log in `folder`, and recovers it unless its last stop was clean. When that
         raises LogStorageError, nothing of this object has changed."""
         loaded = load_log(folder, start, now_ms=clock.wall_ms(), progress=progress)
         self.topic_partition = topic_partition
@@ -82,10 +82,10 @@ class LogState:
         self.segments = SegmentList(folder, loaded.segments, clock)
         """Invariant: not empty, base offsets ascend, and only the newest one grows."""
         self.read_positions = ReadPositions()
-        """Invariant: every position is the end of a batch; so a cut of the log empties it."""
+        """Invariant: every position is the end of a batch; so a truncation empties it."""
         self.log_start_offset: int = loaded.log_start_offset
-        """Inclusive. Invariant: it never falls but with a truncation of the whole log, and no
-        segment but the oldest begins at or before it once `Retention` has dropped the others."""
+        """Inclusive. Invariant: it falls only with a truncation of the whole log, and no segment
+        but the oldest begins at or before it once `Retention` has dropped the others."""
         self.damaged: tuple[BadRange, ...] = ()
         """Known damage, refused to readers. Invariant: ascending, and below the log's end."""
         self.leader_epochs: LeaderEpochCache = loaded.epochs
@@ -110,32 +110,31 @@ class LogState:
         )
         """Invariant: at most one job replaces segments, and none while the log is cut."""
         self.append_rules = AppendRules(folder)
-        """Invariant: worked out from `config` and `directory` as they are now."""
+        """Invariant: computed from the present `config` and `directory`."""
         self.is_closed = False
         """Invariant: nothing is appended once it is set."""
         self.unfollowed_cuts: UnfollowedCuts | None = None
-        """Not None while the log is copied to another log dir."""
+        """Set while the log is copied to another log dir."""
         self.recovered_bytes = loaded.recovered_bytes
-        """Bytes that opening had to check; 0 after a clean stop."""
+        """The number of bytes that were checked on opening; 0 after a clean stop."""
         self.scrubbed_ms = clock.wall_ms()
-        """When the closed segments were last scrubbed, in wall-clock milliseconds; 0 asks for a
-        scrub at once."""
+        """The wall-clock time of the closed segments' last scrub; 0 demands one at once."""
 
     # -- facts -------------------------------------------------------------------------------------
 
     @property
     def log_end_offset(self) -> int:
-        """Exclusive."""
+        """The offset after the last record, exclusive."""
         return self.segments.active.next_offset
 
     @property
     def recovery_point(self) -> int:
-        """Exclusive: everything below is on the medium."""
+        """Everything below it is on the medium, exclusive."""
         return self.flush_state.recovery_point
 
     @property
     def latest_epoch(self) -> int:
-        """The epoch of the newest leader that this log knows; -1 when there is none."""
+        """The newest leader epoch of this log; -1 when there is none."""
         return self.leader_epochs.latest_epoch
 
     @property
@@ -160,30 +159,31 @@ class LogState:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether a change ended in the middle for want of descriptors or memory: the files are as
-        a killed process would have left them, and nothing is read or written before
+        """True when a change ended in the middle for want of descriptors or memory: the files are
+        as a killed process would have left them, and nothing is read or written before
         `PartitionLog.open_again`."""
         return self.segments.is_cut_short
 
     @property
     def is_durable(self) -> bool:
-        """Whether a crash of the machine would take nothing: no record, and no cut."""
+        """True when a crash of the machine would lose no record and undo no truncation."""
         return not self.flush_state.is_behind
 
     @property
     def ends_with_a_batch(self) -> bool:
-        """Whether a batch ends where the log does. If not, no batch came since the last roll, and
-        compaction may have taken the one before."""
+        """True when a batch ends where the log does. If not, no batch came since the last roll, and
+        compaction may have removed the one before."""
         return self.segments.active.size > 0
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Every transaction with a record below is ended for good: what read_committed may see."""
+        """Return the last stable offset: every transaction with a record below it has ended for
+        good, so that read_committed consumers may read up to it."""
         transactions = self.producer_state.transactions
         stable = transactions.last_stable_offset(high_watermark)
         return min(max(stable, self.log_start_offset), high_watermark)
 
     def out_of_range(self, offset: int) -> OffsetOutOfRangeError:
-        """The error for an offset that this log does not have."""
+        """Return the error for an offset that this log does not have."""
         return OffsetOutOfRangeError(
             f"offset {offset} of {self.topic_partition} is outside the log, which has"
             f" [{self.log_start_offset}, {self.log_end_offset})",
@@ -194,8 +194,8 @@ class LogState:
     # -- changes that several parts make -----------------------------------------------------------
 
     def roll(self, base_offset: int) -> None:
-        """Begins a new segment at `base_offset`, unless that is where the newest begins. OSError
-        when the disk fails."""
+        """Begins a new segment at `base_offset`, unless the newest one begins there. OSError when
+        the disk fails."""
         if self.segments.active.base_offset != base_offset:
             self.snapshots.write(self.log_end_offset, self.producer_state)
             self.segments.roll(base_offset)
@@ -207,13 +207,13 @@ class LogState:
             self.roll(self.log_end_offset)
 
     def start_epoch(self, epoch: int) -> None:
-        """A leader of `epoch` writes from the log's end on. KafkaError when the log knows a newer
+        """Begins the epoch of a leader at the log's end. KafkaError when the log has a newer
         one."""
         self.epoch_checkpoint.start_epoch(epoch, self.log_end_offset)
 
     def save_recovery_point(self, offset: int) -> None:
-        """Before offsets below `offset` may go missing: the recovery point on the medium must be at
-        `offset` or above, since recovery takes a gap above it for damage by a crash."""
+        """Raises the recovery point on the medium to `offset` or above, before offsets below it may
+        go missing: recovery takes a gap above it for the damage of a crash."""
         saved = self.checkpoints.saved_recovery_point()
         if saved is not None and saved < offset:
             with storage_errors("write the recovery point of", self.directory, unchanged=True):

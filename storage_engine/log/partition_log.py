@@ -2,8 +2,8 @@
 one thread.
 
 The list of segments is a tuple that is replaced as a whole, so that a roll or a deletion never
-disturbs a reader of the tuple or of a slice. Bytes are stored as they came; only the header of each
-batch is examined. Source: R-LOG1 to R-LOG4, R-LOG9, R-LOG12, R-REP8.
+disturbs a reader of the tuple or of a slice. Bytes are stored as they were sent; only the header of
+each batch is examined. Source: R-LOG1 to R-LOG4, R-LOG9, R-LOG12, R-REP8.
 """
 
 import logging
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionLog(LogState):
-    """A log's state with its parts, and what concerns all of it: flush, close, settings."""
+    """A log's state with its parts, and the operations on the whole log: flush, close, settings."""
 
     __slots__ = (
         "compaction",
@@ -62,7 +62,7 @@ class PartitionLog(LogState):
         checkpoints: LogCheckpoints,
         progress: RecoveryProgress | None = None,
     ) -> None:
-        """Opens the log in `folder`, or makes an empty one. LogStorageError when that fails."""
+        """Opens the log in `folder`, or creates an empty one. LogStorageError when that fails."""
         super().__init__(
             folder,
             topic_partition,
@@ -94,8 +94,8 @@ class PartitionLog(LogState):
         room: FreeSpace | None = None,
         checkpoints: LogCheckpoints = NO_CHECKPOINTS,
     ) -> "PartitionLog":
-        """Opens a log that may stand alone, without a log dir around it. `room` None: the free
-        space is never asked for."""
+        """Opens a log that may have no log dir around it. `room` None: the free space is never
+        checked."""
         return cls(
             LogFolder(
                 disk=disk,
@@ -113,24 +113,24 @@ class PartitionLog(LogState):
     # -- flush and close ---------------------------------------------------------------------------
 
     def needs_flush(self, now_ms: int) -> bool:
-        """Whether `flush.messages`, `flush.ms` or a finished segment ask for a flush."""
+        """Return True when `flush.messages`, `flush.ms` or a finished segment demands a flush."""
         return self.flush_state.is_due(now_ms)
 
     def prepare_flush(self) -> FlushJob:
-        """A job that brings what is in the log now to the medium; its slow half may run on another
-        thread.
+        """Return a job that brings the present content of the log to the medium; its slow half may
+        run on another thread.
         """
         return self.flush_state.prepare()
 
     def flush(self) -> None:
-        """Everything in the log is on the medium when this returns."""
+        """Brings everything in the log to the medium."""
         self.flush_state.flush()
 
     def settle(self) -> None:
-        """The part of `close` that writes; nothing may be appended after it.
+        """Does the writing part of `close`; nothing may be appended after it.
 
-        Whoever closes many logs settles all of them first: then their flushes find one state of
-        the file system to bring to the medium, instead of a new one each.
+        A caller that closes many logs settles all of them first: then their flushes bring one state
+        of the file system to the medium, instead of a new one each.
         """
         if self.is_closed:
             return
@@ -138,7 +138,8 @@ class PartitionLog(LogState):
         self.cleaning.stop()
         self.is_closed = True
         if self.flush_state.settle():
-            # The snapshot without fsync: what a crash of the machine takes of it, opening notices.
+            # The snapshot is not synced: if a crash of the machine damages it, opening notices
+            # that.
             with storage_errors("close", self.directory):
                 self.segments.active.seal()
                 self.snapshots.write(self.log_end_offset, self.producer_state)
@@ -165,13 +166,13 @@ class PartitionLog(LogState):
             self.disk.remove_tree(self.directory)
 
     def open_again(self) -> None:
-        """Ends a change that was cut short, as after a killed process: what is in memory is thrown
-        away, and the files are recovered. LogStorageError where that does not go yet.
+        """Ends a change that was cut short, as after a killed process: the state in memory is
+        dropped, and the files are recovered. LogStorageError where that is not possible yet.
         """
         self.cleaning.abandon()
         self.segments.close()
         scrubbed_ms, unfollowed_cuts = self.scrubbed_ms, self.unfollowed_cuts
-        # In place, since many hold the log, and its parts hold this object.
+        # The object stays the same, since many refer to the log, and its parts to this object.
         LogState.__init__(
             self,
             self.segments.folder,
@@ -188,7 +189,7 @@ class PartitionLog(LogState):
         self.scrubbed_ms = scrubbed_ms
         self.unfollowed_cuts = unfollowed_cuts
         if unfollowed_cuts is not None:
-            # What recovery has dropped may be in a copy of the log.
+            # A copy of the log may have what recovery has dropped.
             unfollowed_cuts.note_new_beginning()
         logger.info(
             "opened again partition=%s end_offset=%d: a change had been cut short",
@@ -200,41 +201,41 @@ class PartitionLog(LogState):
 
     def update_config(self, config: LogConfig) -> None:
         """Takes new settings, from the next append on. When the log is not compacted any more, its
-        first dirty offset must stay above 0, since it tells of the gaps."""
+        first dirty offset must stay above 0, since that says that offsets are missing."""
         if self.config.compacts and not config.compacts:
             self.cleaning.expect_gaps()
         self.segments.folder = replace(self.segments.folder, config=config)
         self.append_rules = AppendRules(self.segments.folder)
 
     def note_high_watermark(self, high_watermark: int) -> None:
-        """Nothing below can be lost any more, ends of transactions neither."""
+        """Records that nothing below can be lost any more, including the ends of transactions."""
         self.producer_state.transactions.note_high_watermark(high_watermark)
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forgets producers idle for `producer.id.expiration.ms`; their number."""
+        """Forgets producers idle for `producer.id.expiration.ms`; returns their number."""
         return self.producer_state.expire(now_ms, self.config.producer_id_expiration_ms)
 
     def take_deleted_files(self, now_ms: int) -> list[Path]:
-        """Files of deleted segments whose `file.delete.delay.ms` is over; the caller removes
+        """Return files of deleted segments whose `file.delete.delay.ms` is over; the caller removes
         them.
         """
         return self.segments.take_deleted_files(now_ms)
 
     def take_state_of(self, log: "PartitionLog") -> None:
-        """Takes epochs and producers from a log with the same records, in the files as well: the
-        records alone may not tell them, since some may be deleted or compacted."""
+        """Takes epochs and producers from a log with the same records, in the files as well: they
+        can't be learned from the records alone, since some may be deleted or compacted."""
         self.take_epochs_of(log)
         self.producer_state = log.producer_state
         with storage_errors("write", self.directory):
             self.snapshots.write(self.log_end_offset, self.producer_state)
 
     def take_epochs_of(self, log: "PartitionLog") -> None:
-        """Takes the epochs of a log with the same records; also one that began at the end, which
-        opening forgets."""
+        """Takes the epochs of a log with the same records, including one that began at the end,
+        which opening forgets."""
         self.epoch_checkpoint.replace(log.leader_epochs.entries)
 
     def folder_is_renamed(self, path: Path) -> None:
-        """The folder of this log, which was just opened, has a new path. No file is touched."""
+        """Records the new path of a log that was just opened. No file is touched."""
         self.segments.folder_is_renamed(path)
         self.snapshots.folder_is_renamed(path)
         self.epoch_checkpoint.folder_is_renamed(path)

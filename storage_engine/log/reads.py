@@ -15,7 +15,7 @@ from storage_engine.log.state.aborted_transactions import find_aborted
 
 
 class LogReads:
-    """Batches from an offset on, offsets of times and of leader epochs, aborted transactions."""
+    """Reads batches, offsets of times and of leader epochs, and aborted transactions."""
 
     __slots__ = ("_log",)
 
@@ -31,8 +31,8 @@ class LogReads:
         at_least_one: bool = True,
         wait: bool = True,
     ) -> SegmentSlice | None:
-        """Whole batches from the one with `offset` on, below `max_offset` (exclusive; None: the
-        log's end).
+        """Return whole batches from the one with `offset` on, below `max_offset` (exclusive; None:
+        the log's end).
 
         None when nothing is there yet. The first batch is returned even if it is larger than
         `max_bytes`, unless `at_least_one` is off. OffsetOutOfRangeError names the valid range;
@@ -68,11 +68,11 @@ class LogReads:
     def offset_for_timestamp(
         self, timestamp_ms: int, max_offset: int | None = None
     ) -> TimestampedOffset | None:
-        """The first record at or after that time, below `max_offset`."""
+        """Return the first record at or after that time, below `max_offset`."""
         return run(self.search_timestamp(timestamp_ms, max_offset))
 
     def search_timestamp(self, timestamp_ms: int, max_offset: int | None = None) -> Search:
-        """As `offset_for_timestamp`, in steps."""
+        """Search as `offset_for_timestamp` does, in steps."""
         log = self._log
         with storage_errors("read", log.directory):
             return (
@@ -84,11 +84,11 @@ class LogReads:
     def offset_of_largest_timestamp(
         self, max_offset: int | None = None
     ) -> TimestampedOffset | None:
-        """The first of the latest records below `max_offset`."""
+        """Return the first of the records with the largest timestamp below `max_offset`."""
         return run(self.search_largest_timestamp(max_offset))
 
     def search_largest_timestamp(self, max_offset: int | None = None) -> Search:
-        """As `offset_of_largest_timestamp`, in steps."""
+        """Search as `offset_of_largest_timestamp` does, in steps."""
         log = self._log
         with storage_errors("read", log.directory):
             return (
@@ -98,8 +98,8 @@ class LogReads:
             )
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions with data in [start_offset, end_offset), which ends at the last
-        stable offset at most."""
+        """Return the aborted transactions with data in [start_offset, end_offset), which ends at
+        the last stable offset at most."""
         log = self._log
         return find_aborted(log.snapshots, log.segments, start_offset, end_offset)
 
@@ -109,8 +109,8 @@ class LogReads:
         return log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
 
     def skip_empty_segments(self, offset: int) -> int:
-        """The base offset of the next segment that has a batch, if the one with `offset` has none;
-        else `offset`."""
+        """Return the base offset of the next segment that has a batch, if the one with `offset` has
+        none; else `offset`."""
         segments = self._log.segments.all
         number = self._log.segments.number_of(offset)
         while not segments[number].size and number + 1 < len(segments):
@@ -118,7 +118,7 @@ class LogReads:
         return max(offset, segments[number].base_offset)
 
     def _sound_until(self, offset: int, limit: int) -> int:
-        """The offset before `limit` up to which nothing is known to be bad."""
+        """Return the offset before `limit` up to which nothing is known to be bad."""
         log = self._log
         for bad in log.damaged:
             if bad.start_offset <= offset < bad.end_offset:

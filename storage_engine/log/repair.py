@@ -1,4 +1,4 @@
-"""Finds damage in the closed segments of a log, and replaces what is damaged.
+"""Finds damage in the closed segments of a log, and repairs it.
 
 Source: R-LOG8.
 """
@@ -12,7 +12,7 @@ from storage_engine.log.state.aborted_transactions import find_aborted
 
 
 class Repair:
-    """Scrubs only read; a repair is a job that `LogState.cleaning` leads from step to step."""
+    """Scrubs only read; a repair is a job that `LogState.cleaning` takes from step to step."""
 
     __slots__ = ("_log",)
 
@@ -20,8 +20,8 @@ class Repair:
         self._log = log
 
     def next_scrub(self, offset: int) -> SegmentScrub | None:
-        """A check of the segment that has `offset`; None when it is not closed and on the medium
-        yet.
+        """Return a check of the segment that has `offset`; None when it is not closed and on the
+        medium yet.
         """
         log = self._log
         segments = log.segments
@@ -45,15 +45,16 @@ class Repair:
             log.roll_at_end()
 
     def note_damage(self, scrub: SegmentScrub) -> None:
-        """Takes the damage that a finished check has found, in place of what was known of the
+        """Records the damage that a finished check has found, in place of what was known of the
         segment."""
         log = self._log
-        # Where bytes are missing there is nothing that a reader could take for good.
+        # Where bytes are missing no reader could take any for good.
         found = [bad for bad in scrub.bad_ranges if bad.end_position > bad.position]
         log.damaged = tuple(sorted([*self._damage_elsewhere(scrub), *found]))
 
     def begin(self, scrub: SegmentScrub, replacements: Replacements) -> CompactionJob:
-        """Replaces what is bad in a segment. Its check is not outdated, and no job under way."""
+        """Replaces the bad ranges of a segment. Its check is not outdated, and no job is under
+        way."""
         log = self._log
         segment = scrub.segment
         log.save_recovery_point(segment.next_offset)
@@ -68,6 +69,6 @@ class Repair:
         return log.cleaning.begin(patch, [segment], repaired)
 
     def _damage_elsewhere(self, scrub: SegmentScrub) -> list[BadRange]:
-        """The damage that is known of other segments."""
+        """Return the known damage of other segments."""
         start, end = scrub.base_offset, scrub.end_offset
         return [bad for bad in self._log.damaged if not start <= bad.start_offset < end]

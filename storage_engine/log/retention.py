@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 
 class DeletionPolicyError(Exception):
-    """A policy raised an error, or did not answer with a count; see its cause."""
+    """A policy raised an error, or did not return a count; see the cause."""
 
 
 class Retention:
-    """Stops a job that replaces segments before it deletes any."""
+    """Deletes segments; a job that replaces segments is stopped before."""
 
     __slots__ = ("_log",)
 
@@ -36,8 +36,9 @@ class Retention:
         self._log = log
 
     def advance_log_start(self, offset: int) -> bool:
-        """Records below `offset` count as deleted, and segments that have no others go. Whether the
-        log's start has changed. OffsetOutOfRangeError when `offset` is above the log's end.
+        """Counts records below `offset` as deleted, and deletes segments that have no others.
+        Returns True when the log's start has changed. OffsetOutOfRangeError when `offset` is above
+        the log's end.
         """
         log = self._log
         if offset > log.log_end_offset:
@@ -46,7 +47,7 @@ class Retention:
         if is_higher:
             log.log_start_offset = offset
         if is_higher or self._has_segments_below_start:
-            # The caller must learn of the new start and write it down; the files can go later.
+            # The caller must have the new start to write it down; the files can be deleted later.
             with suppress(LogShortageError):
                 self._drop_below_start()
         return is_higher
@@ -54,8 +55,9 @@ class Retention:
     def delete_old_segments(
         self, now_ms: int, high_watermark: int, policy: DeletionPolicy = KAFKA_POLICY
     ) -> int:
-        """Applies the policy, of `retention.ms` and `retention.bytes` mostly; the number of
-        segments deleted. DeletionPolicyError when the policy fails; nothing is deleted then."""
+        """Applies the policy, mostly that of `retention.ms` and `retention.bytes`; returns the
+        number of segments deleted. On DeletionPolicyError, when the policy fails, nothing is
+        deleted."""
         log = self._log
         segments = log.segments
         segments.check_whole()
@@ -77,8 +79,8 @@ class Retention:
         return count
 
     def _count_deletable(self, now_ms: int, high_watermark: int, policy: DeletionPolicy) -> int:
-        """How many of the oldest segments are to go; all of them only if the policy gives up even
-        the newest records."""
+        """Return how many of the oldest segments to delete; all of them only if the policy deletes
+        even the newest records."""
         config, segments = self._log.config, self._log.segments
         if not config.deletes_old_segments:
             return 0
@@ -106,15 +108,15 @@ class Retention:
 
     @property
     def _has_segments_below_start(self) -> bool:
-        """A segment that held the log's start when it was the newest may not be the newest any
-        more."""
+        """Return True when segments lie below the log's start: one that held it as the newest
+        segment may not be the newest any more."""
         return self._log.segments.number_of(self._log.log_start_offset) > 0
 
     def _drop_below_start(self) -> None:
         log = self._log
         if self._has_segments_below_start:
             log.cleaning.stop()
-        # Counted only now: the end of a pass may have made one segment of several.
+        # The segments are counted only now: the end of a pass may have made one of several.
         count = log.segments.number_of(log.log_start_offset)
         with storage_errors("delete segments of", log.directory):
             log.segments.drop_oldest(count)

@@ -1,5 +1,5 @@
-"""Drops the end of a log, or all of it. What tells of a cut is on the medium before the files are
-cut.
+"""Drops the end of a log, or all of it. The record of a truncation is on the medium before the
+files are cut.
 
 Source: R-LOG8, R-REP8.
 """
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Truncation:
-    """Stops a job that replaces segments before it changes any."""
+    """Truncates the log; a job that replaces segments is stopped before."""
 
     __slots__ = ("_log",)
 
@@ -31,8 +31,8 @@ class Truncation:
         self._log = log
 
     def truncate_to(self, offset: int) -> int:
-        """Drops everything from `offset` on; the new end, which is lower if `offset` lies within a
-        batch.
+        """Drops everything from `offset` on; returns the new end, which is lower if `offset` lies
+        within a batch.
         """
         log = self._log
         log.segments.check_whole()
@@ -53,7 +53,7 @@ class Truncation:
         with self._whole_or_cut_short():
             log.read_positions.clear()
             end_offset = segments.cut_to(offset)
-            # Within a batch: the end is lower still.
+            # The offset lies within a batch: the end is lower still.
             self._lower_offsets(end_offset)
             log.damaged = tuple(bad for bad in log.damaged if bad.end_offset <= end_offset)
             log.epoch_checkpoint.truncate_from_end(end_offset)
@@ -111,14 +111,15 @@ class Truncation:
         log.epoch_checkpoint.truncate_from_end(0)
 
     def _lower_offsets(self, end_offset: int) -> None:
-        """Brings recovery point and first dirty offset down to `end_offset`, on the medium too."""
+        """Lowers recovery point and first dirty offset to `end_offset`, on the medium too."""
         self._log.flush_state.log_is_cut_to(end_offset)
         self._log.cleaning.log_is_cut_to(end_offset)
 
     @contextmanager
     def _whole_or_cut_short(self) -> Iterator[None]:
-        """Around a change of several files. A shortage of descriptors or memory in the middle
-        leaves them as a killed process would, and only `PartitionLog.open_again` repairs that."""
+        """Marks the log as cut short when a shortage of descriptors or memory ends a change of
+        several files in the middle: the files are as a killed process leaves them, and only
+        `PartitionLog.open_again` repairs that."""
         log = self._log
         try:
             with storage_errors("truncate", log.directory):
@@ -126,6 +127,6 @@ class Truncation:
         except LogShortageError:
             log.segments.is_cut_short = True
             if log.unfollowed_cuts is not None:
-                # How much is gone is known once the log is opened again.
+                # The extent of the loss is known once the log is opened again.
                 log.unfollowed_cuts.note_new_beginning()
             raise

@@ -22,8 +22,8 @@ their own."""
 
 
 class BlockingConnection:
-    """One socket. Errors are KafkaError(NETWORK_EXCEPTION), or DeadlineExceededError; after either,
-    close it."""
+    """A connection over one socket. Errors are KafkaError(NETWORK_EXCEPTION), or
+    DeadlineExceededError; close the connection after either."""
 
     __slots__ = ("_end", "_pid", "_pool", "_scratch", "_socket", "_start", "name")
 
@@ -197,8 +197,8 @@ _Readable = TypeVar("_Readable", bound=Readable)
 
 
 def wait_readable(connections: Iterable[_Readable], timeout_ms: int) -> list[_Readable]:
-    """Those with something to receive (or closed by the other side); waits for the first one up to
-    `timeout_ms`."""
+    """Waits up to `timeout_ms` for data, and returns the connections that have received some or
+    were closed by the other side."""
     poller = select.poll()
     by_descriptor = {}
     ready = []

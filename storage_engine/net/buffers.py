@@ -71,7 +71,7 @@ class BufferPool:
 
 
 def joined(pieces: ResponseBuffers) -> bytes:
-    """One bytes object of all pieces, for small ones."""
+    """Joins small pieces into one bytes object."""
     try:
         return b"".join(pieces)  # type: ignore[arg-type]
     except TypeError:
@@ -88,7 +88,8 @@ def as_buffer(piece: Piece) -> Buffer:
 
 
 class PieceRest:
-    """What is left of a piece whose first `skip` bytes are sent.
+    """The unsent part of a piece, whose first `skip` bytes are sent. Each send takes a new view of
+    a log's slice: reading a view that was kept while the file was truncated would end the process.
 
     A slice of a log is looked at anew for each send: a view that is kept while the file is
     truncated would end the process when it is read.

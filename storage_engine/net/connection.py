@@ -56,7 +56,7 @@ _OPEN, _READS = _Life.OPEN, _Reading.READS
 
 
 class Exchange:
-    """One request that waits for its response. Exactly one of `respond` and `skip` is called,
+    """A request, and its response once there is one. Exactly one of `respond` and `skip` is called,
     once."""
 
     __slots__ = ("_buffers", "_connection")
@@ -140,10 +140,10 @@ class Connection(FrameProtocol):
         self._life = _OPEN
         self._reading = _READS
         self.memo: object = None
-        """What the handler of runs keeps about the connection from one run to the next."""
+        """State that the handler of runs keeps about this connection from one run to the next."""
         self.active = True
         self.number = next(_numbers)
-        """In the order in which connections were opened."""
+        """Connections are numbered in the order in which they were opened."""
         self.name = "?"
         self.peer_host = "?"
         self.fd = -1

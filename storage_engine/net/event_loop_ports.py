@@ -24,9 +24,10 @@ long have bounds of their own, which leave a thread for the flushes that acknowl
 for."""
 
 BACKGROUND_NICE = 10
-"""How much nicer they are than the loop: four threads that decompress on two processors took from
-the loop half of its time. With it a produce beside hostile clients took 6 ms instead of 12
-(median), 39 instead of 58 (99th percentile); where other programs took both processors, too."""
+"""The nice value of background threads relative to the loop. Four threads that decompressed on two
+processors took half of the loop's time. With this value a produce beside hostile clients took 6 ms
+instead of 12 (median) and 39 instead of 58 (99th percentile), also where other programs used both
+processors."""
 
 
 _NICEST = 19

@@ -25,8 +25,8 @@ RunReceiver = Callable[[memoryview, int, int], int]
 
 
 class ReceiveMemory:
-    """What the connections of one event loop receive into. Shared: a read is consumed before the
-    next one starts."""
+    """The buffer that all connections of an event loop receive into. They can share it because each
+    read is consumed before the next one starts."""
 
     __slots__ = ("pool", "scratch")
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 SCRATCH_BYTES = 1024 * 1024
-"""One read of a socket: several frames of 128 KiB, the usual large ones, of which then one in eight
-and not every other one is cut by the end of a read and copied."""
+"""The size of one read from a socket. It holds several of the usual large frames of 128 KiB, so
+that only one in eight, not every other one, is cut by the end of a read and has to be copied."""
 
 EXACT_RECEIVE_BYTES = 64 * 1024
 """A frame above this is received into a buffer of its own size, without passing through the scratch
@@ -60,20 +60,21 @@ ACCEPTS_PER_TURN = 64
 """Connections taken up in one turn of the loop; each costs some 50 us."""
 
 ACCEPT_PAUSE_MS = 100
-"""How long nobody is let in when the process is out of descriptors: they come back when a
-connection ends, and the system's queue holds who waits."""
+"""How long the broker stops accepting connections when the process is out of descriptors.
+Descriptors become free when a connection ends; meanwhile the system's queue holds new connections.
+"""
 
 TELL_AGAIN_MS = 10_000
-"""How long the same message about refused or waiting connections is not logged again."""
+"""The same message about refused or waiting connections is logged only this often."""
 
 DESCRIPTORS_RESERVED = 64
-"""For what is neither a client nor a file that the log keeps open: libraries, the log, ZooKeeper,
-other brokers, flushes and checkpoints under way."""
+"""Descriptors kept for everything but clients and the files of logs: libraries, the broker's log
+file, ZooKeeper, other brokers, flushes and checkpoints."""
 
 
 def most_connections(descriptor_limit: int, descriptors_of_logs: int) -> int:
-    """How many clients a process that may have so many descriptors can let in, so that its logs
-    always find theirs; at least one in eight."""
+    """The most client connections with which the logs of this process always find descriptors; at
+    least an eighth of `descriptor_limit`."""
     reserved = min(DESCRIPTORS_RESERVED, descriptor_limit // 4)
     return max(descriptor_limit // 8, descriptor_limit - descriptors_of_logs - reserved, 1)
 

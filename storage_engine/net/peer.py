@@ -184,7 +184,8 @@ class _Channel:
             self._send(connection, request)
 
     def _failed(self, reason: str) -> None:
-        """No connection, or one that broke before its first answer: wait longer before the next."""
+        """The connection could not be made, or broke before its first answer: wait longer before
+        the next."""
         backoff_ms = min(RECONNECT_BACKOFF_MAX_MS, RECONNECT_BACKOFF_MS << min(self._failures, 10))
         self._failures += 1
         self._retry_at_s = self._loop.time() + backoff_ms / 1000

@@ -226,8 +226,8 @@ class Server:
             self.loop.call_soon(self._serve_going_on)
 
     def _serve_going_on(self) -> None:
-        """One after the other until the turn has taken up enough: so none waits for another that
-        stops and goes on over and over."""
+        """Serves one connection after the other until this turn has handled enough requests, so
+        that none waits for another that stops and continues over and over."""
         self._is_going_on = False
         # A turn has begun, whichever of its callbacks is the first.
         self._in_turn = False

@@ -19,7 +19,7 @@ class Waker:
         return self._descriptor
 
     def wake(self) -> None:
-        """From any thread."""
+        """May be called from any thread."""
         os.eventfd_write(self._descriptor, 1)
 
     def clear(self) -> None:

@@ -24,7 +24,7 @@ _NO_USER_DATA = struct.pack(">i", 0)
 
 
 def encode_subscription(topics: Iterable[str]) -> bytes:
-    """What a member joins with."""
+    """Encode the metadata with which a member joins."""
     names = sorted(topics)
     parts = [_HEAD.pack(_VERSION, len(names))]
     parts += [_string(name) for name in names]
@@ -32,7 +32,7 @@ def encode_subscription(topics: Iterable[str]) -> bytes:
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """What the leader gives a member."""
+    """Encode the assignment that the leader gives a member."""
     by_topic: dict[str, list[int]] = {}
     for tp in sorted(partitions):
         by_topic.setdefault(tp.topic, []).append(tp.partition)
@@ -44,7 +44,8 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions, none in an empty one. CorruptRecordError when it is no assignment."""
+    """Decode an assignment, which may be empty. CorruptRecordError when the bytes are no
+    assignment."""
     if not assignment:
         return ()
     partitions: list[TopicPartition] = []

@@ -1,5 +1,5 @@
-"""What the headers of dead letters say (`dead_letter_headers`). Its one rule: whole columns, never
-a record; a letter that was written otherwise is no error, it only has no origin.
+"""The content of the headers of dead letters (`dead_letter_headers`). Its one rule: whole columns
+are read, never single records; a letter without these headers is no error, it only has no origin.
 
 Source: R-CLI4.
 """
@@ -25,7 +25,8 @@ _NUMBER_PATTERN = r"^(-1|[0-9]{1,18})$"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letters:
-    """What the headers of records say, as columns of one length; null where they don't."""
+    """The dead-letter headers of records, as columns of one length; null where a record has no such
+    header."""
 
     topics: Any
     """string"""
@@ -40,13 +41,14 @@ class Letters:
 
     @property
     def complete(self) -> Any:
-        """Whether each says where it came from: boolean."""
+        """Return a boolean column: True where a record has all headers about its origin."""
         known = pc.and_(self.topics.is_valid(), self.partitions.is_valid())
         return pc.and_(known, self.offsets.is_valid())
 
 
 def read_letters(headers: Any) -> Letters:
-    """`headers`: list<struct<key, value>>, as records are decoded. The last of a name counts."""
+    """Read `headers`: list<struct<key, value>>, as records are decoded. The last of equal names
+    counts."""
     parents = pc.list_parent_indices(headers).to_numpy()
     entries = headers.flatten()
     names, values = entries.field("key"), entries.field("value")
@@ -67,7 +69,7 @@ def read_letters(headers: Any) -> Letters:
 
 
 def without_reason(headers: Any) -> Any:
-    """The same lists without that header; null stays null."""
+    """Return the same lists without the reason's header; null stays null."""
     entries = headers.flatten()
     kept = pc.not_equal(entries.field("key"), REASON).to_numpy(zero_copy_only=False)
     parents = pc.list_parent_indices(headers).to_numpy()

@@ -1,7 +1,8 @@
-"""A fetch session as its client keeps it: a follower's fetcher, or a consumer.
+"""The client's side of a fetch session: that of a follower's fetcher, or of a consumer.
 
-Rule: a request names what differs from what the broker remembers; whenever that is in doubt (an
-error, a lost answer), the next request names everything and ends the old session. Source: KIP-227.
+Rule: a request names the partitions that differ from the session on the broker; whenever that is in
+doubt (an error, a lost answer), the next request names all and ends the old session. Source:
+KIP-227.
 """
 
 from collections.abc import Sequence
@@ -11,10 +12,10 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchResponse
 
 NO_SESSION = 0
-"""Session id of requests and answers without a session."""
+"""The session id of requests and answers without a session."""
 
 FULL_EPOCH = 0
-"""Names all partitions and wants a session."""
+"""The epoch of a request that names all partitions and asks for a session."""
 
 NO_SESSION_EPOCH = -1
 
@@ -22,22 +23,22 @@ _LAST_EPOCH = 2**31 - 1
 
 
 def epoch_after(epoch: int) -> int:
-    """Epochs go on from 1 after the last one: 0 has a meaning of its own."""
+    """Return the next epoch; after the last one it is 1, since 0 has a meaning of its own."""
     return 1 if epoch == _LAST_EPOCH else epoch + 1
 
 
 class SessionPart(NamedTuple):
-    """What a FetchRequest says of its session."""
+    """The fields of a FetchRequest that belong to its session."""
 
     session_id: int
     session_epoch: int
     partitions: Sequence[FetchPartition]
-    """All of them, or those that are new or changed."""
+    """All partitions of the session, or those that are new or changed."""
     forgotten: Sequence[tuple[str, Sequence[int]]]
 
 
 class ClientFetchSession:
-    """One at a time with one broker; at most one request under way."""
+    """The session with one broker; at most one request is under way."""
 
     __slots__ = ("_epoch", "_id", "_known")
 
@@ -45,11 +46,11 @@ class ClientFetchSession:
         self._id = NO_SESSION
         self._epoch = FULL_EPOCH
         self._known: dict[tuple[str, int], FetchPartition | None] = {}
-        """What the broker remembers once the present request has reached it; None: to be named
-        again."""
+        """The partitions that the broker remembers once it has the present request; None for one
+        that has to be named again."""
 
     def next(self, wanted: Sequence[FetchPartition]) -> SessionPart:
-        """The request that fetches exactly `wanted`."""
+        """Return the session's part of a request that fetches exactly `wanted`."""
         now: dict[tuple[str, int], FetchPartition | None]
         now = {(each.topic, each.partition): each for each in wanted}
         known, self._known = self._known, now
@@ -64,13 +65,14 @@ class ClientFetchSession:
         return SessionPart(self._id, self._epoch, changed, list(forgotten.items()))
 
     def name_again(self, topic: str, partition: int) -> None:
-        """An answer was, or will be, dropped: the next request asks for one in any case."""
+        """Have the next request name the partition in any case, because an answer for it was, or
+        will be, dropped."""
         key = topic, partition
         if key in self._known:
             self._known[key] = None
 
     def took(self, response: FetchResponse) -> None:
-        """The answer came."""
+        """Record the answer."""
         if response.error_code:
             known_no_more = response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             self._begin_anew(NO_SESSION if known_no_more else self._id)
@@ -81,7 +83,7 @@ class ClientFetchSession:
             self._epoch = epoch_after(self._epoch)
 
     def lost(self) -> None:
-        """No answer came: what the broker remembers is not known."""
+        """Record that no answer came: it is unknown what the broker remembers."""
         self._begin_anew(self._id)
 
     def _begin_anew(self, session_id: int) -> None:

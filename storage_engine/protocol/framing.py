@@ -46,7 +46,7 @@ _VERSIONS: dict[int, tuple[int, int, int]] = {
 
 
 class RequestHeader(NamedTuple):
-    """Who asks for what."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
@@ -55,11 +55,11 @@ class RequestHeader(NamedTuple):
 
 
 def parse_request_header(frame: memoryview) -> tuple[RequestHeader, memoryview]:
-    """The header, and the body as a slice of `frame`.
+    """Return the header, and the body as a slice of `frame`.
 
-    InvalidRequestError for an unknown API or a version that is not served, after which the only
-    answer is to close the connection: the layout of the rest is unknown. A version of ApiVersions
-    that is not served passes, because it has an answer of its own
+    InvalidRequestError for an unknown API or a version that is not served, after which the
+    connection has to be closed: the layout of the rest is unknown. A version of ApiVersions that is
+    not served passes, because it has an answer of its own
     (`api_versions.unsupported_version_response`); its body is not to be decoded.
     """
     try:
@@ -100,7 +100,8 @@ def _decode_client_id(raw: bytes) -> str:
 
 
 def _skip_tags(frame: memoryview, position: int) -> int:
-    """Position after the tagged fields of a header; none are known, all are skipped (KIP-482)."""
+    """Return the position after the tagged fields of a header; none are known, all are skipped
+    (KIP-482)."""
     if position < len(frame) and frame[position] == 0:
         return position + 1
     reader = Reader(frame, flexible=True, position=position)
@@ -120,7 +121,7 @@ def encode_request_frame(
     client_id: str | None,
     message: Req,
 ) -> list[Buffer]:
-    """The pieces of a whole frame, size included. Records in `message` are not copied."""
+    """Return the pieces of a whole frame, size included. Records in `message` are not copied."""
     buffers = spec.encode_request(version, message)
     raw = b"" if client_id is None else client_id.encode()
     tags = b"\x00" if spec.is_flexible(version) else b""
@@ -134,7 +135,7 @@ def encode_request_frame(
 def encode_response_frame(
     spec: ApiSpec[Any, Resp], version: int, correlation_id: int, message: Resp
 ) -> list[Buffer]:
-    """The pieces of a whole frame, size included. LogSlices in `message` stay pieces."""
+    """Return the pieces of a whole frame, size included. LogSlices in `message` stay pieces."""
     buffers = spec.encode_response(version, message)
     first_flexible = spec.first_flexible_version
     if first_flexible is None or version < first_flexible or spec.key == API_VERSIONS_KEY:
@@ -145,7 +146,7 @@ def encode_response_frame(
 
 
 def read_correlation_id(frame: memoryview) -> int:
-    """The correlation id of a response frame."""
+    """Return the correlation id of a response frame."""
     try:
         return int(_CORRELATION_ID.unpack_from(frame)[0])
     except struct.error:
@@ -153,14 +154,15 @@ def read_correlation_id(frame: memoryview) -> int:
 
 
 def response_body(spec: AnyApi, version: int, frame: memoryview) -> memoryview:
-    """The body in a response frame, after its header."""
+    """Return the body in a response frame, after its header."""
     if spec.is_flexible(version) and spec.key != API_VERSIONS_KEY:
         return frame[_skip_tags(frame, 4) :]
     return frame[4:]
 
 
 def parse_response(spec: ApiSpec[Any, Resp], version: int, frame: memoryview) -> Resp:
-    """The message in a response frame; `read_correlation_id` has told which request it answers.
+    """Return the message in a response frame; the caller knows its request by
+    `read_correlation_id`.
 
     InvalidRequestError for a malformed one. Records are slices of `frame`.
     """
@@ -174,7 +176,7 @@ def _total(buffers: list[Buffer]) -> int:
 
 
 def _with_head(head: bytes, buffers: list[Buffer]) -> list[Buffer]:
-    """The head joined to the first piece, which is small and never a LogSlice."""
+    """Return the pieces with the head joined to the first, which is small and never a LogSlice."""
     first = buffers[0] if buffers else b""
     assert isinstance(first, _BYTES), "an encoder put a LogSlice first"
     if len(buffers) <= 1:

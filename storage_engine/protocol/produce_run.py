@@ -25,23 +25,26 @@ from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     MAGIC,
+    BytesLike,
 )
 
 SIZES_KNOWN = 1024
-"""Sizes of frames whose layout a pattern remembers."""
+"""The most sizes of frames whose layout a pattern remembers."""
 
-RECORDS_MAX_BYTES = 8192
-"""Largest records of a request in a run, which costs one more copy of them."""
+COPIED_MAX_BYTES = 32768
+"""Records up to this size are copied, so that a run of them is one write; larger ones are used
+where they were received."""
 
 LONGEST_SPAN = 1024
-"""Frames unpacked together."""
+"""The most frames that are unpacked together."""
 
 _SIZE_BYTES = 4
 _IDS_BYTES = 8
-"""Api key, version and correlation id."""
+"""The api key, the version and the correlation id."""
 _TAGS = b"\x00\x00\x00"
 _MARK = 0x0102030405060708
-"""A base offset to find again; its bytes can't be in the name of a topic."""
+"""A base offset by which its place in a frame is found; its bytes can't be in the name of a
+topic."""
 
 
 class ProduceRun(NamedTuple):
@@ -50,19 +53,24 @@ class ProduceRun(NamedTuple):
     pattern: "ProducePattern"
     correlation_ids: list[int]
     columns: BatchColumns
-    """The one batch of each."""
+    """The one batch of each request."""
     end: int
-    """Where the frame after them begins."""
+    """The position after the last of these frames."""
 
 
 class _Layout:
-    """Frames of one size: what is where, and what must be there."""
+    """The layout of frames of one size: the places of their fields, and the bytes that all of them
+    share."""
 
     __slots__ = (
-        "batch_length",
-        "head",
-        "middle",
-        "whole",
+        "_batch_at",
+        "_batch_end",
+        "_batch_length",
+        "_frame",
+        "_head",
+        "_middle",
+        "copies",
+        "stride",
     )
 
     def __init__(
@@ -74,31 +82,57 @@ class _Layout:
         records_bytes: int,
         tail_bytes: int,
     ) -> None:
-        """`records_size` is the size of the records as it is encoded."""
-        self.head = INT32.pack(size) + api_and_version
-        self.middle = middle + records_size
-        self.batch_length = records_bytes - LENGTH_END
-        """Of a batch that fills the records."""
-        self.whole: struct.Struct | None = None
-        """The frame, with the four bytes of its size, when a batch fits in: head, correlation id,
-        middle, batch length, magic, CRC, what the CRC protects, tail."""
-        if HEADER_BYTES <= records_bytes <= RECORDS_MAX_BYTES:
-            tail = f"{tail_bytes}s" if tail_bytes else ""
-            self.whole = struct.Struct(
-                f">{len(self.head)}si{len(self.middle)}s8xi4xBI{records_bytes - ATTRIBUTES_AT}s"
-                + tail
-            )
+        """`records_size` is the encoded size of the records."""
+        self._head = INT32.pack(size) + api_and_version
+        self._middle = middle + records_size
+        self._batch_length = records_bytes - LENGTH_END
+        """The length field of a batch that fills the records."""
+        self.stride = _SIZE_BYTES + size
+        """The size of a whole frame."""
+        self._batch_end = self.stride - tail_bytes
+        self._batch_at = self._batch_end - records_bytes
+        self.copies = records_bytes <= COPIED_MAX_BYTES
+        """Whether the bytes that the CRC protects are copied."""
+        sealed = f"{records_bytes - ATTRIBUTES_AT}{'s' if self.copies else 'x'}"
+        tail = f"{tail_bytes}s" if tail_bytes else ""
+        self._frame = struct.Struct(
+            f">{len(self._head)}si{len(self._middle)}s8xi4xBI{sealed}{tail}"
+        )
+        """Head, correlation id, middle, batch length, magic, CRC, the bytes that the CRC protects,
+        tail."""
+
+    def matching(
+        self, view: memoryview, starts: range
+    ) -> tuple[Sequence[int], Sequence[int], Sequence[BytesLike]]:
+        """Return the correlation ids, the CRCs, and either copies of the bytes that these protect
+        or views of whole batches, of the frames that begin at `starts`, up to the first that does
+        not match."""
+        rows = map(self._frame.unpack_from, repeat(view), starts)
+        heads, ids, middles, lengths, magics, crcs, *rest = zip(*rows, strict=True)
+        sealed = rest.pop(0) if self.copies else ()
+        good = min(
+            _count_of(heads, self._head),
+            _count_of(middles, self._middle),
+            _count_of(lengths, self._batch_length),
+            _count_of(magics, MAGIC),
+            *(_count_of(tail, _TAGS) for tail in rest),
+        )
+        if self.copies:
+            return ids[:good], crcs[:good], sealed[:good]
+        begin, end = self._batch_at, self._batch_end
+        batches = [view[start + begin : start + end] for start in starts[:good]]
+        return ids[:good], crcs[:good], batches
 
 
 def _count_of(column: Sequence[Hashable], value: Hashable) -> int:
-    """How many at the beginning of the column are `value`."""
+    """Return how many items at the beginning of the column are `value`."""
     if column.count(value) == len(column):
         return len(column)
     return next(number for number, each in enumerate(column) if each != value)
 
 
 class ProducePattern:
-    """What requests to one partition have in common."""
+    """The bytes that all requests of a run to one partition share."""
 
     __slots__ = (
         "_answer",
@@ -125,7 +159,7 @@ class ProducePattern:
         middle_end: int,
         frame_max_bytes: int,
     ) -> None:
-        """Use `of`."""
+        """Instances are made by `of`."""
         (item,) = request.partitions
         self.version = version
         self.acks = request.acks
@@ -136,7 +170,7 @@ class ProducePattern:
         self._api_and_version = bytes(frame[:4])
         self._middle = bytes(frame[_IDS_BYTES:middle_end])
         self._tail_bytes = len(_TAGS) if self._flexible else 0
-        # By size, without the four bytes of the size itself.
+        # The keys are sizes without the four bytes of the size itself.
         self._sizes: dict[int, _Layout] = {}
         self._span = 1
         self._answer: tuple[struct.Struct, bytes, bytes, bytes] | None = None
@@ -151,10 +185,10 @@ class ProducePattern:
         *,
         frame_max_bytes: int,
     ) -> Self | None:
-        """The pattern of a decoded request, given with its frame; None when it has none: several
-        partitions, a transaction, no answer wanted, or an unusual encoding.
+        """Return the pattern of a decoded request, given with its frame; None when it has none:
+        several partitions, a transaction, no answer wanted, or an unusual encoding.
 
-        Frames above `frame_max_bytes` are never alike."""
+        Frames above `frame_max_bytes` never match."""
         if (
             version < produce.FIRST_WITH_V2_BATCHES
             or request.acks not in (-1, 1)
@@ -178,38 +212,32 @@ class ProducePattern:
         return pattern
 
     def match(self, view: memoryview, position: int, end: int, most: int) -> ProduceRun | None:
-        """The whole frames from `position` on that are alike and have one batch of magic 2 each, at
-        most `most`; None when the first is not.
+        """Return the whole frames from `position` on that match and have one batch of magic 2 each,
+        at most `most`; None when the first does not. All of their batches are copied, or none.
 
-        `view` up to `end` is what was received; frames have their size in front.
+        `view` up to `end` is what was received, and may be changed; each frame follows its size.
         """
         ids: list[int] = []
         crcs: list[int] = []
-        sealed: list[bytes] = []
+        batches: list[BytesLike] = []
+        copies: bool | None = None
         # Frames of one size are unpacked together, twice as many as the last time they all fitted.
         span = self._span
         while end - position >= _SIZE_BYTES and len(ids) < most:
             size = INT32.unpack_from(view, position)[0]
             known = self._sizes.get(size) or self._learn(size)
-            stride = _SIZE_BYTES + size
+            if known is None or copies not in (None, known.copies):
+                break
+            stride, copies = known.stride, known.copies
             count = min(span, (end - position) // stride, most - len(ids))
-            if known is None or known.whole is None or count < 1:
+            if count < 1:
                 break
             starts = range(position, position + count * stride, stride)
-            rows = map(known.whole.unpack_from, repeat(view), starts)
-            heads, some_ids, middles, lengths, magics, some_crcs, some_sealed, *tails = zip(
-                *rows, strict=True
-            )
-            good = min(
-                _count_of(heads, known.head),
-                _count_of(middles, known.middle),
-                _count_of(lengths, known.batch_length),
-                _count_of(magics, MAGIC),
-                *(_count_of(tail, _TAGS) for tail in tails),
-            )
-            ids += some_ids[:good]
-            crcs += some_crcs[:good]
-            sealed += some_sealed[:good]
+            some_ids, some_crcs, some_batches = known.matching(view, starts)
+            good = len(some_ids)
+            ids += some_ids
+            crcs += some_crcs
+            batches += some_batches
             position += good * stride
             if good < count:
                 span = max(1, good)
@@ -218,11 +246,13 @@ class ProducePattern:
             elif good == span:
                 span *= 2
         self._span = min(span, LONGEST_SPAN)
-        return ProduceRun(self, ids, BatchColumns(crcs, sealed), position) if ids else None
+        if not ids:
+            return None
+        columns = BatchColumns(crcs, batches) if copies else BatchColumns.in_place(crcs, batches)
+        return ProduceRun(self, ids, columns, position)
 
     def _learn(self, size: int) -> "_Layout | None":
-        """How a frame of that size is laid out; None when it is too small or too
-        large."""
+        """Return the layout of frames of that size; None when it is too small or too large."""
         if size > self._frame_max_bytes:
             return None
         left = size - _IDS_BYTES - len(self._middle) - self._tail_bytes
@@ -233,7 +263,7 @@ class ProducePattern:
                     encoded = uvarint(left - size_bytes + 1)
         elif left >= _SIZE_BYTES:
             encoded = INT32.pack(left - _SIZE_BYTES)
-        if encoded is None:
+        if encoded is None or left - len(encoded) < HEADER_BYTES:
             return None
         if len(self._sizes) >= SIZES_KNOWN:
             self._sizes.clear()
@@ -248,7 +278,7 @@ class ProducePattern:
         return known
 
     def answers(self, correlation_ids: list[int], base_offsets: list[int], log_start: int) -> bytes:
-        """The response frames for batches that were appended at these offsets."""
+        """Return the response frames for batches that were appended at these offsets."""
         if self._answer is None or log_start != self._answer_log_start:
             self._answer = self._cut_answer(log_start)
             self._answer_log_start = log_start

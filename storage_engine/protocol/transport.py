@@ -23,11 +23,11 @@ class Transport(Protocol):
     ) -> None:
         """Send `message`; `on_reply` gets the decoded response or a TransportError, exactly once.
 
-        `channel` names a connection of its own ("fetch", "controller"), so that a long poll delays
-        nobody else.
+        `channel` names a connection of its own ("fetch", "controller"), so that a long poll does
+        not delay other requests.
         """
         ...
 
     def disconnect(self, endpoint: Endpoint, channel: str) -> None:
-        """Drop the connection; what is pending is answered with TransportError."""
+        """Close the connection; pending requests are answered with TransportError."""
         ...

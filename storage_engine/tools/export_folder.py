@@ -29,15 +29,16 @@ PLAN = "_export.json"
 _VERSION = 1
 
 ROW_GROUP_BYTES = 64 << 20
-"""Of Arrow data, before it is written: enough for a reader to skip by, and little to hold."""
+"""The size of a row group in Arrow data, before it is written: large enough for readers to skip by,
+and small enough to hold in memory."""
 
 _TOPIC_CHARACTERS = 120
-"""Of a file's name, which has at most 255; a topic's may have 249."""
+"""File names have at most 255 characters, and topic names 249; the rest is the split's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """What an export is asked for: the same again goes on with it."""
+    """The arguments of an export. A command with the same arguments continues it."""
 
     topics: tuple[str, ...]
     since_ms: int | None
@@ -46,7 +47,7 @@ class ExportRequest:
 
 
 class ExportFolder:
-    """One export. For one process at a time: see `directory_lock`."""
+    """The directory of one export. Only one process at a time may use it: see `directory_lock`."""
 
     def __init__(self, directory: Path, splits: list[Split]) -> None:
         self.directory = directory
@@ -79,19 +80,19 @@ class ExportFolder:
         return cls(directory, splits)
 
     def path_of(self, number: int) -> Path:
-        """Where a split is, once it is whole."""
+        """The path of a split's file once it is complete."""
         split = self.splits[number]
         topic = split.tp.topic[:_TOPIC_CHARACTERS]
         name = f"{number:06d}-{topic}-{split.tp.partition}-{split.start_offset:020d}.parquet"
         return self.directory / name
 
     def remove_leftovers(self) -> None:
-        """Of a process that was killed."""
+        """Removes files that a killed process has left unfinished."""
         for path in self.directory.glob(".*.part"):
             path.unlink()
 
     def records_of(self, number: int) -> int | None:
-        """How many a split has; None while it is not whole."""
+        """The number of records in a split's file; None while it is not complete."""
         try:
             return int(pq.read_metadata(self.path_of(number)).num_rows)
         except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""How a broker's log lines are written. Its one rule: what stands at the beginning of a line was
-written by the broker.
+"""The format of a broker's log lines. Its one rule: the beginning of every line was written by the
+broker itself.
 
 A message may hold what clients sent, what stands in ZooKeeper or on a disk. It is escaped here, for
 all messages of all modules, so that nobody who logs a name has to think of it. A trace keeps its

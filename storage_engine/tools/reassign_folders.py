@@ -22,11 +22,11 @@ def begin_folder_moves(cluster: Cluster, folders: Folders) -> None:
         if code is not ErrorCode.REPLICA_NOT_AVAILABLE
     ]
     if refused:
-        raise CommandError(f"not moved: {'; '.join(refused)}")
+        raise CommandError(f"some replicas can't be moved: {'; '.join(refused)}")
 
 
 def folder_progress(cluster: Cluster, folders: Folders) -> dict[TopicPartition, tuple[str, str]]:
-    """Of the partitions that are to lie in certain folders, the state and what is missing."""
+    """State and detail for each partition that a plan assigns to certain log directories."""
     states: dict[TopicPartition, tuple[str, str]] = {}
     for broker, wanted in sorted(folders.items()):
         found: dict[TopicPartition, tuple[str, str]] = {}

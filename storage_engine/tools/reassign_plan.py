@@ -44,12 +44,12 @@ def read_plan(path: Path) -> Plan:
 ANY_FOLDER = "any"
 
 Folders = Mapping[int, Mapping[TopicPartition, str]]
-"""By broker, in which of its data folders replicas are to lie."""
+"""The log directory that a plan names for each replica, by broker."""
 
 
 def read_folders(path: Path) -> Folders:
-    """What a plan says of data folders: beside `replicas` a list `log_dirs` of absolute paths, one
-    for each replica, or "any"."""
+    """Reads the log directories of a plan: beside `replicas` stands a list `log_dirs` of absolute
+    paths, one for each replica, or "any"."""
     folders: dict[int, dict[TopicPartition, str]] = {}
     for item in _items(path, "partitions"):
         if "log_dirs" not in item:

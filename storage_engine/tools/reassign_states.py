@@ -1,3 +1,3 @@
-"""How far a partition of a plan is, in the words of `headrace reassign verify`."""
+"""The states of a partition of a plan, in the words of `headrace reassign verify`."""
 
 DONE, MOVING, FAILED = "completed", "in progress", "failed"

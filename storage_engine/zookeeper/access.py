@@ -1,13 +1,13 @@
-"""Who a broker is to ZooKeeper, and who may write what it creates.
+"""A broker's credentials for ZooKeeper, and the ACLs of the nodes that it creates.
 
 Rule: the password is in a file of its own, never in a setting, which DescribeConfigs would show.
 
 With credentials the broker authenticates by ZooKeeper's digest scheme. With `zookeeper.set.acl` the
 nodes it creates can be written by its user alone and read by anyone, as Kafka's can: nothing below
 the root is secret, but a stranger's write could take the cluster apart. Below /consumers there is
-nothing of the cluster's, and everybody may write. Nodes that exist keep the
-rights they have, the root of ZooKeeper among them: who may write there may remove /controller, so
-that a path of its own in zookeeper.connect is needed to be safe.
+nothing of the cluster's, and everybody may write. Existing nodes keep their ACLs, the root of
+ZooKeeper among them: whoever may write there may remove /controller, so that only a chroot in
+zookeeper.connect is safe.
 """
 
 import stat
@@ -31,7 +31,7 @@ from storage_engine.core.errors import ConfigError, HeadraceError
 
 CREDENTIALS_KEY = "zookeeper.digest.credentials.file"
 _OF_EVERYBODY = "/consumers"
-"""What groups that meet in ZooKeeper write into: their members have no credentials."""
+"""The path that consumer groups in ZooKeeper write to: their members have no credentials."""
 
 
 class ZooKeeperRefusedError(HeadraceError):
@@ -39,7 +39,8 @@ class ZooKeeperRefusedError(HeadraceError):
 
 
 class Written(NamedTuple):
-    """Where somebody makes nodes; the first of `paths` that exists says if that is allowed."""
+    """The places where a client creates nodes; the first of `paths` that exists shows whether it
+    may."""
 
     paths: Sequence[str]
     remedy: str
@@ -52,15 +53,15 @@ BY_BROKERS = Written(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperAccess:
-    """How a client presents itself. Invariant: `set_acl` only with a user."""
+    """The credentials and ACLs of a client. Invariant: `set_acl` only with a user."""
 
     user: str = ""
-    """Empty: nobody in particular."""
+    """The user's name; empty without credentials."""
     password: str = ""
     set_acl: bool = False
 
     def client_options(self) -> dict[str, Any]:
-        """For a KazooClient."""
+        """Return the options of a KazooClient."""
         options: dict[str, Any] = {}
         if self.user:
             options["auth_data"] = [("digest", f"{self.user}:{self.password}")]
@@ -70,11 +71,12 @@ class ZooKeeperAccess:
         return options
 
     def acl_of(self, path: str) -> list[ACL] | None:
-        """Of a node that is to be made; None for that of all nodes of this client."""
+        """Return the ACL of a node that is to be created; None for the default ACL of this
+        client."""
         return OPEN_ACL_UNSAFE if path == _OF_EVERYBODY else None
 
     def check(self, client: KazooClient, written: Written = BY_BROKERS) -> None:
-        """ZooKeeperRefusedError when nodes could not be made with this access."""
+        """Raise ZooKeeperRefusedError when nodes could not be created with this access."""
         for path in written.paths:
             try:
                 found = client.get_acls(path)
@@ -94,7 +96,7 @@ class ZooKeeperAccess:
             return bool(self.user) and acl.id.id == make_digest_acl_credential(
                 self.user, self.password
             )
-        # Of other schemes (ip, sasl, x509) only the server knows.
+        # Names of other schemes (ip, sasl, x509) are known to the server only.
         return True
 
 
@@ -102,7 +104,7 @@ ANYBODY = ZooKeeperAccess()
 
 
 def load_access(credentials_file: Path | None, *, set_acl: bool) -> ZooKeeperAccess:
-    """From a file of one line, `user:password`; ConfigError when it is none, or others may read
+    """Load a file of one line, `user:password`; ConfigError when it is none, or others may read
     it."""
     if credentials_file is None:
         if set_acl:

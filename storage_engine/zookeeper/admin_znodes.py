@@ -42,7 +42,7 @@ class DeleteTopicsZNode:
 
     topics: tuple[str, ...]
     problems: tuple[str, ...] = ()
-    """What is wrong with the entries that can't be read; of those there is nothing else here."""
+    """The problems of the entries that can't be decoded; these entries are left out."""
 
     @classmethod
     def topic_path(cls, topic: str) -> str:
@@ -54,7 +54,7 @@ class DeleteTopicsZNode:
 
     @classmethod
     def decode(cls, data: bytes) -> "DeleteTopicsZNode":
-        """Of the node's own data; empty data (the parent of children) names no topic."""
+        """Decode the node's own data; empty data (the parent of children) names no topic."""
         if not data.strip():
             return cls(topics=())
         topics, problems = _readable(cls.PATH, data, "topics", cls._entry)
@@ -73,7 +73,7 @@ class PreferredReplicaElectionZNode:
 
     partitions: tuple[TopicPartition, ...]
     problems: tuple[str, ...] = ()
-    """What is wrong with the entries that can't be read; of those there is nothing else here."""
+    """The problems of the entries that can't be decoded; these entries are left out."""
 
     def encode(self) -> bytes:
         return _encode_partitions(self.partitions)
@@ -86,13 +86,13 @@ class PreferredReplicaElectionZNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignPartitionsZNode:
-    """/admin/reassign_partitions: the replicas that partitions shall have."""
+    """/admin/reassign_partitions: the future replicas of partitions."""
 
     PATH: ClassVar[str] = "/admin/reassign_partitions"
 
     target_replicas: Mapping[TopicPartition, tuple[BrokerId, ...]]
     problems: tuple[str, ...] = ()
-    """What is wrong with the entries that can't be read; of those there is nothing else here."""
+    """The problems of the entries that can't be decoded; these entries are left out."""
 
     def encode(self) -> bytes:
         return encode_object(
@@ -107,8 +107,8 @@ class ReassignPartitionsZNode:
 
     @classmethod
     def decode(cls, data: bytes) -> "ReassignPartitionsZNode":
-        """An entry that can't be read keeps no other from being carried out. ZnodeFormatError when
-        there are no entries at all to be found."""
+        """Decode the entries; those that can't be decoded don't affect the others. ZnodeFormatError
+        when no entries can be found at all."""
         targets: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         problems: list[str] = []
         for item in entries(cls.PATH, decode_object(cls.PATH, data), "partitions"):
@@ -140,11 +140,11 @@ class IsrChangeZNode:
 
     PARENT: ClassVar[str] = "/isr_change_notification"
     PREFIX: ClassVar[str] = "/isr_change_notification/isr_change_"
-    """ZooKeeper appends the number."""
+    """The path to which ZooKeeper appends the number."""
 
     partitions: tuple[TopicPartition, ...]
     problems: tuple[str, ...] = ()
-    """What is wrong with the entries that can't be read; of those there is nothing else here."""
+    """The problems of the entries that can't be decoded; these entries are left out."""
 
     @classmethod
     def path(cls, child: str) -> str:
@@ -161,13 +161,13 @@ class IsrChangeZNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirEventZNode:
-    """/log_dir_event_notification/log_dir_event_<n>, sequential: replicas of a broker failed
+    """/log_dir_event_notification/log_dir_event_<n>, sequential: replicas of a broker have failed
     (KIP-112)."""
 
     PARENT: ClassVar[str] = "/log_dir_event_notification"
     PREFIX: ClassVar[str] = "/log_dir_event_notification/log_dir_event_"
     FAILURE: ClassVar[int] = 1
-    """The only event there is."""
+    """The only kind of event."""
 
     broker_id: BrokerId
 
@@ -225,7 +225,7 @@ def _decode_partitions(
 
 
 def _partition(path: str, item: object) -> tuple[TopicPartition, dict[str, Any]]:
-    """What an entry of 'partitions' is about, and all its fields."""
+    """Return the partition of an entry of 'partitions', and all its fields."""
     if not isinstance(item, dict):
         raise ZnodeFormatError(f"znode {path}: 'partitions' must be a list of objects")
     partition = int_field(path, item, "partition", PARTITIONS)
@@ -235,7 +235,7 @@ def _partition(path: str, item: object) -> tuple[TopicPartition, dict[str, Any]]
 def _readable(
     path: str, data: bytes, key: str, read: Callable[[object], Entry]
 ) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-    """The entries of a list, each once, and what is wrong with those that can't be read."""
+    """Return the entries of a list, each once, and the problems of those that can't be decoded."""
     found: dict[Entry, None] = {}
     problems: list[str] = []
     for item in entries(path, decode_object(path, data), key):

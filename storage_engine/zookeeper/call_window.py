@@ -1,4 +1,4 @@
-"""The operations of a session on their way: some with kazoo, the rest waiting for their turn.
+"""The operations of a session under way: some are with kazoo, the rest wait for their turn.
 
 Rule: every call is finished exactly once, in the order of submission unless it fails.
 """
@@ -16,10 +16,10 @@ from storage_engine.zookeeper import replies
 log = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT = 128
-"""kazoo wakes its thread with one byte per request through a socket pair: some 280 of them fill it,
-and the loop would block."""
+"""The most operations with kazoo. It wakes its thread with one byte per request through a socket
+pair: some 280 of them fill it, and the loop would block."""
 MAX_BACKLOG = 200_000
-"""Operations that wait for their turn: a controller that loads 100,000 partitions, twice."""
+"""The most operations that wait: those of a controller that loads 100,000 partitions, twice."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -29,7 +29,7 @@ class PendingCall:
     name: str
     path: str
     send: Callable[[], Any]
-    """Hands it to kazoo; returns kazoo's asynchronous result."""
+    """Passes it to kazoo; returns kazoo's asynchronous result."""
     decode: Callable[[Any], ZkReply]
     on_reply: ZkCallback
     sent_monotonic_ms: int = 0
@@ -45,7 +45,8 @@ class CallWindow:
         clock: Clock,
         on_answer: Callable[[int], None],
     ) -> None:
-        """`on_answer(sent_monotonic_ms)`: the server has answered what was sent then."""
+        """`on_answer(sent_monotonic_ms)` is called when the server has answered a call that was
+        sent then."""
         self._post = post
         self._clock = clock
         self._on_answer = on_answer
@@ -61,29 +62,29 @@ class CallWindow:
         self._send_backlog()
 
     def send_now(self, call: PendingCall) -> None:
-        """Past the backlog."""
+        """Send a call before those of the backlog."""
         call.sent_monotonic_ms = self._clock.monotonic_ms()
         try:
             result = call.send()
         except Exception:
-            # Others' calls come after it, and who made this one waits for an answer.
+            # Other calls come after it, and its caller waits for an answer.
             log.exception("zookeeper %s not sent path=%.200s", call.name, call.path)
             self.refuse(call)
         else:
             result.rawlink(functools.partial(self._on_result, call))
 
     def refuse(self, call: PendingCall, reply: ZkReply = replies.UNKNOWN) -> None:
-        """Finish without having sent it, in the loop's next turn."""
+        """Finish a call without having sent it, in the loop's next turn."""
         self._post(functools.partial(self._finish, call, reply))
 
     def refuse_backlog(self) -> None:
-        """Of the calls that kazoo does not have yet."""
+        """Refuse the calls that kazoo does not have yet."""
         for call in self._backlog:
             self.refuse(call)
         self._backlog.clear()
 
     def refuse_all(self) -> None:
-        """Of the calls that kazoo has, too."""
+        """Refuse all calls, also those that kazoo has."""
         for call in self._in_flight:
             self.refuse(call)
         self.refuse_backlog()
@@ -105,7 +106,7 @@ class CallWindow:
             log.exception("zookeeper %s: answer not read path=%.200s", call.name, call.path)
             reply = replies.UNKNOWN
         if error is not None and reply.status is ZkStatus.UNKNOWN and not call.done:
-            # An answer that has no status of its own is a mistake of ours.
+            # An answer without a status of its own is a mistake of this code.
             level = logging.ERROR if answered else logging.INFO
             log.log(
                 level, "zookeeper %s unknown path=%.200s reason=%r", call.name, call.path, error

@@ -1,6 +1,6 @@
 """`zookeeper.connect`: `host:port,host:port/chroot`.
 
-Rule: a mistake in it is told in one line.
+Rule: an error in it is reported in one line.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ DEFAULT_PORT = 2181
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectString:
-    """Where ZooKeeper is, and below which of its nodes this cluster lives."""
+    """The addresses of ZooKeeper, and the node below which this cluster has its nodes."""
 
     servers: tuple[tuple[str, int], ...]
     chroot: str = ""
@@ -30,7 +30,7 @@ class ConnectString:
 
     @classmethod
     def parse(cls, text: str) -> "ConnectString":
-        """ConfigError when `text` is not of the form."""
+        """Parse the setting; ConfigError when `text` is not of the form."""
         hosts, slash, chroot = text.strip().partition("/")
         servers = tuple(_server(text, part.strip()) for part in hosts.split(","))
         levels = chroot.strip().rstrip("/").split("/") if slash else [""]

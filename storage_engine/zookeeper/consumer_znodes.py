@@ -26,13 +26,13 @@ from storage_engine.zookeeper.znode_json import (
 
 _NUMBER = re.compile(rb"[0-9]{1,19}")
 _NOT_OF_A_NAME = re.compile("[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff]")
-"""ZooKeeper takes no node whose name has one of these."""
+"""The characters that ZooKeeper refuses in the name of a node."""
 _OFFSETS = range(2**63)
 _STREAMS = range(1, 2**31)
 
 
 class ConsumerGroupPaths:
-    """Of one group."""
+    """The paths of one group."""
 
     PARENT: ClassVar[str] = "/consumers"
 
@@ -56,20 +56,20 @@ class ConsumerGroupPaths:
 
 
 def group_problem(group: str) -> str | None:
-    """Why `group` can't be part of a path, or None when it can."""
+    """Return why `group` can't be part of a path, or None when it can."""
     if group in (".", "..") or _NOT_OF_A_NAME.search(group):
         return f"the group '{group}' can't be a part of a path in ZooKeeper"
     return None
 
 
 def new_consumer_id() -> str:
-    """`<host>:<uuid>`, of this machine, never twice."""
+    """Return `<host>:<uuid>` of this machine, different in each call."""
     return f"{socket.gethostname()}:{uuid.uuid4()}"
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerIdZNode:
-    """What one consumer reads: streams by topic, one at least."""
+    """The streams of one consumer by topic, one at least."""
 
     streams: Mapping[str, int]
 
@@ -83,7 +83,7 @@ class ConsumerIdZNode:
 
 
 class OffsetZNode:
-    """The next offset that a group reads of a partition: a bare number."""
+    """The offset of the next record that a group reads of a partition: a bare number."""
 
     @staticmethod
     def encode(offset: int) -> bytes:

@@ -45,15 +45,18 @@ from storage_engine.zookeeper.znodes import (
 log = logging.getLogger(__name__)
 
 RETRY_DELAY_MS = 100
-"""After an answer that says nothing: long enough to spin on nothing, short against a failover."""
+"""The delay after an answer without content: long enough to avoid a busy loop, short compared with
+a failover."""
 UNREADABLE_DELAY_MS = 5_000
-"""Before an epoch is read again that could not be made out: only a person can mend it."""
+"""The delay before an epoch that could not be decoded is read again: only a person can repair
+it."""
 GIVEN_UP_DELAY_MS = 1_000
-"""Before a broker runs again that has given the node away: others come first."""
+"""The delay before a broker that has given the node away takes part again: others come first."""
 
 
 class ControllerElection:
-    """Runs for controller as long as the broker lives. All calls and callbacks are on the loop."""
+    """Takes part in elections as long as the broker lives. All calls and callbacks are on the
+    loop."""
 
     def __init__(
         self,
@@ -66,9 +69,9 @@ class ControllerElection:
         on_resigned: Callable[[], None],
         known_epoch: Callable[[], ControllerEpoch] = lambda: INITIAL_CONTROLLER_EPOCH,
     ) -> None:
-        """`on_elected(controller_epoch, epoch_znode_version)`: the version of /controller_epoch is
-        what every write of this controller checks. `on_resigned` follows each `on_elected` once.
-        `known_epoch`: the highest of which this broker has taken orders."""
+        """`on_elected(controller_epoch, epoch_znode_version)`: the version of /controller_epoch
+        that every write of this controller checks. `on_resigned` follows each `on_elected` once.
+        `known_epoch` returns the highest epoch whose orders this broker has accepted."""
         self._metadata_store = metadata_store
         self._broker_id = broker_id
         self._clock = clock
@@ -80,11 +83,11 @@ class ControllerElection:
         self._epoch_version = -1
         self._known_epoch = known_epoch
         self._own_epoch = INITIAL_CONTROLLER_EPOCH
-        """The highest that this broker has acted under."""
+        """The highest epoch under which this broker has acted."""
         self._own_node = -1
         """The creation id of the node by which it was elected last."""
         self._controller_id: BrokerId | None = None
-        # Answers and watches of an earlier attempt are recognised by it and dropped.
+        # Answers and watches of an earlier attempt are recognised by this number and ignored.
         self._attempt = 0
 
     @property
@@ -93,17 +96,17 @@ class ControllerElection:
 
     @property
     def controller_id(self) -> BrokerId | None:
-        """Who is the controller, as last seen; None when nobody is or it is not known."""
+        """The controller's id as last seen; None when there is none or it is not known."""
         return self._controller_id
 
     def start(self) -> None:
-        """Begin to run; once."""
+        """Begin to take part; called once."""
         self._running = True
         self._metadata_store.add_state_listener(self._on_session_state)
         self._check_node()
 
     def stop(self) -> None:
-        """Resign and run no more, so that another broker takes over at once."""
+        """Resign and take part no more, so that another broker takes over at once."""
         self._running = False
         self._attempt += 1
         if not self._elected:
@@ -112,7 +115,8 @@ class ControllerElection:
         self._resign("stopped")
 
     def give_up(self) -> None:
-        """Resign, so that another broker takes over; run again only after it had its chance."""
+        """Resign, so that another broker takes over; take part again only after others had the
+        chance."""
         if not self._elected:
             return
         version = self._epoch_version
@@ -126,7 +130,8 @@ class ControllerElection:
         self._scheduler.call_later(GIVEN_UP_DELAY_MS, lambda: self._on_watch(attempt))
 
     def _remove_node(self, version: int) -> None:
-        # Guarded by the epoch: should another have taken over already, its node stays.
+        # The deletion depends on the epoch: if another broker has taken over already, its node
+        # stays.
         self._metadata_store.multi(
             [
                 ZkOp(kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=version),
@@ -136,7 +141,7 @@ class ControllerElection:
         )
 
     def reconsider(self) -> None:
-        """A broker or ZooKeeper has named a newer epoch: resign, and look who is there."""
+        """Resign because a broker or ZooKeeper has named a newer epoch, and read the node again."""
         self._resign("a newer epoch was seen")
         self._check_node()
 
@@ -155,7 +160,7 @@ class ControllerElection:
     # ---- attempts ----
 
     def _check_node(self) -> None:
-        """Who is the controller? Watches the node for as long as it is there."""
+        """Read who the controller is, and watch the node for as long as it exists."""
         if not self._running:
             return
         self._attempt += 1
@@ -189,14 +194,16 @@ class ControllerElection:
                 self._look_later()
 
     def _on_own_node(self, reply: ZkReply) -> None:
-        """The node of this session: seen again, or created by a multi whose answer was lost."""
+        """React to this session's own node, seen again, or created by a multi whose answer was
+        lost."""
         self._set_right(reply)
         if not self._elected:
             node = reply.stat.czxid if reply.stat else -1
             self._read_epoch(functools.partial(self._become_controller, node))
 
     def _set_right(self, reply: ZkReply) -> None:
-        """Others may have written into the node; brokers take orders of whom it names only."""
+        """Correct the node where others wrote into it; brokers take orders only of the controller
+        that it names."""
         try:
             if ControllerZNode.decode(reply.data).broker_id == self._broker_id:
                 return
@@ -216,8 +223,8 @@ class ControllerElection:
         self._resign("another has the node")
 
     def _remove_foreign_node(self, _epoch: ControllerEpoch, version: int) -> None:
-        """Seen once more after the epoch was read: an election since then raises the epoch, so that
-        it keeps its node."""
+        """Remove the node that no session owns. It is read once more after the epoch: an election
+        since then raises the epoch, so that its node stays."""
         guard = ZkOp(kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=version)
 
         def on_controller(reply: ZkReply) -> None:
@@ -311,12 +318,12 @@ class ControllerElection:
         if reply.status is ZkStatus.UNKNOWN:
             self._look_later()
         else:
-            # Won or lost, the node tells; reading it sets the watch as well.
+            # Whether it was won or lost, the node says; reading it sets the watch as well.
             self._check_node()
 
     def _become_controller(self, node: int, epoch: ControllerEpoch, version: int) -> None:
         # No broker can have raised the epoch since: that takes the node, which this session has.
-        # Others may have written there all the same.
+        # Others may have written to it all the same.
         if node == self._own_node or epoch <= max(self._own_epoch, self._known_epoch()):
             self._give_node_away(version)
             return
@@ -338,12 +345,14 @@ class ControllerElection:
     # ---- helpers ----
 
     def _look_later(self, delay_ms: int = RETRY_DELAY_MS) -> None:
-        """After an answer without content; a change of the session's state looks sooner."""
+        """Read the node again after an answer without content; a change of the session's state does
+        it sooner."""
         attempt = self._attempt
         self._scheduler.call_later(delay_ms, lambda: self._on_watch(attempt))
 
     def _of_attempt(self, then: Callable[[ZkReply], None]) -> Callable[[ZkReply], None]:
-        """`then`, unless a newer attempt has begun by the time of the answer."""
+        """Return `then` wrapped so that it is not called when a newer attempt has begun by the time
+        of the answer."""
         attempt = self._attempt
 
         def on_reply(reply: ZkReply) -> None:

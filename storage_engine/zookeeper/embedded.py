@@ -48,17 +48,17 @@ class EmbeddedZooKeeperError(HeadraceError):
 
 @dataclass(slots=True, kw_only=True)
 class EmbeddedZooKeeper:
-    """A running child, started by this process or found again by `attach`."""
+    """A running child process, started by this process or found by `attach`."""
 
     pid: int
     port: int
     data_dir: Path
     process: "subprocess.Popen[bytes] | None" = None
-    """None when another process is its parent."""
+    """None when another process is the parent."""
 
     @property
     def connect(self) -> str:
-        """For `zookeeper.connect`."""
+        """The value for `zookeeper.connect`."""
         return f"{HOST}:{self.port}"
 
     def is_alive(self) -> bool:
@@ -76,7 +76,8 @@ class EmbeddedZooKeeper:
         _pid_file(self.data_dir).unlink(missing_ok=True)
 
     def _end_by(self, signal_number: signal.Signals, timeout_ms: int) -> bool:
-        """Whether the process has ended, its port with it, within `timeout_ms` of the signal."""
+        """Return True when the process has ended and closed its port within `timeout_ms` of the
+        signal."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal_number)
         deadline = time.monotonic() + timeout_ms / 1000
@@ -140,7 +141,7 @@ def start_embedded(
 
 
 def attach_embedded(data_dir: Path) -> EmbeddedZooKeeper | None:
-    """The ZooKeeper that runs on `data_dir`, whoever started it; None when there is none."""
+    """Return the ZooKeeper that runs on `data_dir`, whoever started it; None when there is none."""
     data_dir = data_dir.resolve()
     try:
         pid_text, port_text = _pid_file(data_dir).read_text().split()
@@ -197,7 +198,7 @@ def _wait_until_serving(server: EmbeddedZooKeeper, timeout_ms: int) -> None:
 
 
 def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
-    """Whether a ZooKeeper server answers requests there (its command `srvr`)."""
+    """Return True when a ZooKeeper server answers requests there (its command `srvr`)."""
     answer = b""
     try:
         with socket.create_connection((host, port), timeout_s) as connection:
@@ -211,7 +212,7 @@ def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
 
 
 def jvm_options(data_dir: Path, *, heap_mib: int, unsafe_no_fsync: bool) -> list[str]:
-    """For a small ZooKeeper server."""
+    """Return the options of a small ZooKeeper server."""
     options = [
         f"-Xmx{heap_mib}m",
         "-Xss256k",
@@ -220,9 +221,9 @@ def jvm_options(data_dir: Path, *, heap_mib: int, unsafe_no_fsync: bool) -> list
         "-XX:-UsePerfData",
         "-XX:+ExitOnOutOfMemoryError",
         f"-XX:ErrorFile={data_dir / 'jvm-crash.log'}",
-        # No logging library is on the class path: slf4j would say so at every start.
+        # The class path has no logging library: slf4j would say so at every start.
         "-Dslf4j.internal.verbosity=ERROR",
-        # KiB by which the transaction log grows; the default of 64 MiB is for busy quorums.
+        # The transaction log grows by this many KiB; the default of 64 MiB is for busy quorums.
         "-Dzookeeper.preAllocSize=4096",
         "-Djava.awt.headless=true",
     ]
@@ -262,7 +263,7 @@ def _write_config(data_dir: Path, port: int) -> Path:
 
 
 def class_path() -> str:
-    """The jars that a ZooKeeper server needs, alone or in an ensemble."""
+    """Return the jars that a ZooKeeper server needs, alone or in an ensemble."""
     spec = importlib.util.find_spec("pyspark")  # finds it without importing it
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddedZooKeeperError(
@@ -292,7 +293,7 @@ def _free_port() -> int:
 
 def _check_port_is_free(port: int) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # Ports that only wait for late packets are free for Java too, which sets the same option.
+        # Ports with late packets only are free for Java too, which sets the same option.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -308,7 +309,8 @@ def _pid_file(data_dir: Path) -> Path:
 
 
 def _is_ours(pid: int, data_dir: Path) -> bool:
-    """Whether `pid` is the ZooKeeper of `data_dir`, and not a later process of that number."""
+    """Return True when `pid` is the ZooKeeper of `data_dir`, and not a later process with the same
+    number."""
     try:
         # Empty for a zombie, which has ended but for its parent's `wait`.
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

@@ -22,10 +22,10 @@ from storage_engine.core.ports import MetadataStore, Scheduler, ZkOp, ZkReply
 T = TypeVar("T")
 
 Wait = Callable[[Callable[[Any], None]], None]
-"""Begins something; it calls its argument once with the outcome, at once or later."""
+"""Begins an operation, which calls its argument once with the outcome, at once or later."""
 
 Flow = Generator[Wait, Any, T]
-"""Work that waits, and what it returns."""
+"""Work with waits, and its result."""
 
 Watch = Callable[[], None]
 
@@ -39,16 +39,16 @@ class Flows:
         self.closed = False
 
     def close(self) -> None:
-        """Nothing of it goes on; what was begun outside may still end."""
+        """Continue no flow any more; operations that were begun may still end."""
         self.closed = True
 
     def start(self, flow: Flow[T], then: Callable[[T], None] | None = None) -> None:
-        """Run a flow up to its first wait, and after that whenever a wait is over; `then` gets what
-        it returns."""
+        """Run a flow up to its first wait, and on whenever a wait is over; `then` gets its
+        result."""
         _Running(self, flow, then).resume(None)
 
     def together(self, flows: Iterable[Flow[T]]) -> Flow[list[T]]:
-        """What each of them returns, in their order, once all have ended."""
+        """Return the results of all flows, in their order, once all have ended."""
         begun = list(flows)
         return (yield partial(self._start_all, begun)) if begun else []
 
@@ -65,8 +65,8 @@ class Flows:
 
 
 class _Running:
-    """One flow. Where a wait is over before it was left the flow goes on in a loop, not deeper in
-    the stack."""
+    """One flow. Where a wait is over before the generator yields, the flow continues in a loop, not
+    deeper in the stack."""
 
     __slots__ = ("_early", "_flow", "_is_in_step", "_owner", "_then")
 
@@ -140,11 +140,11 @@ class ZookeeperFlows:
     def get_each(
         self, paths: Iterable[str], watches: Mapping[str, Watch] | None = None
     ) -> Flow[dict[str, ZkReply]]:
-        """Many nodes at once: path -> reply, in the order of the paths."""
+        """Read many nodes at once; return path -> reply, in the order of the paths."""
         return (yield from self._each(paths, partial(self._get_watched, watches or {})))
 
     def exist_each(self, paths: Iterable[str]) -> Flow[dict[str, ZkReply]]:
-        """As `get_each`, without the contents."""
+        """Check many nodes as `get_each` does, without their contents."""
         return (yield from self._each(paths, self._store.exists))
 
     def _get_watched(

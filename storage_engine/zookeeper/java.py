@@ -1,6 +1,6 @@
 """Finds the Java that runs the embedded ZooKeeper.
 
-Rule: what is wrong with it is told in one line, with the remedy.
+Rule: an error is reported in one line, with the remedy.
 """
 
 import os
@@ -12,18 +12,19 @@ from pathlib import Path
 from storage_engine.core.errors import HeadraceError
 
 MINIMUM_JAVA_VERSION = 17
-"""The oldest that PySpark 4 runs on; Spark needs it anyway."""
+"""The oldest version that PySpark 4 runs on; Spark needs it anyway."""
 
 _REMEDY = f"install a JRE of version {MINIMUM_JAVA_VERSION} or newer, or set JAVA_HOME to one"
 _VERSION_COMMAND_TIMEOUT_S = 20.0
 
 
 class JavaError(HeadraceError):
-    """No Java, or one that is too old."""
+    """There is no Java, or one that is too old."""
 
 
 def find_java() -> Path:
-    """The `java` of JAVA_HOME, else that of PATH; JavaError when there is none or it is too old."""
+    """Return the `java` of JAVA_HOME, else that of PATH; JavaError when there is none or it is too
+    old."""
     java = _candidate()
     if java is None:
         raise JavaError(f"Java was not found (neither JAVA_HOME nor PATH has it): {_REMEDY}")
@@ -34,7 +35,7 @@ def find_java() -> Path:
 
 
 def major_version(text: str) -> int | None:
-    """The major version in `17.0.15`, `1.8.0_392` or `21`; None when there is none."""
+    """Return the major version in `17.0.15`, `1.8.0_392` or `21`; None when there is none."""
     match = re.match(r"(?:1\.)?(\d+)", text)
     return int(match.group(1)) if match else None
 
@@ -50,7 +51,7 @@ def _candidate() -> Path | None:
 
 
 def _version(java: Path) -> int:
-    # The file `release` of the installation answers at once; asking the JVM takes 50 ms and more.
+    # The file `release` of the installation is quick to read; asking the JVM takes 50 ms and more.
     release = java.resolve().parent.parent / "release"
     try:
         match = re.search(r'^JAVA_VERSION="([^"]+)"', release.read_text(), re.MULTILINE)

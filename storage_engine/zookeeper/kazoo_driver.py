@@ -46,15 +46,15 @@ RECONNECT_DELAY_MAX_S = 0.5
 BEATS_PER_TIMEOUT = 3
 _SLICES_PER_BEAT = 4
 MIN_UNANSWERED = 2
-"""Connect requests in a row without an answer before a session is given up."""
+"""The number of unanswered connect requests in a row after which a session is given up."""
 _MIN_CONNECT_TIMEOUT_S = 0.5
 _CLOSE_FRAME = struct.pack(">iii", 8, 2**31 - 1, Close.type)
-"""Length, transaction id (nobody waits for the answer), type."""
+"""The length, the transaction id (the answer is not read) and the type."""
 _CLOSE_WAIT_S = 1.0
 
 
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's handler with the event loop as its only worker."""
+    """A handler of kazoo with the event loop as its only worker."""
 
     def __init__(
         self, post: Post, on_beat: Callable[[], None], *, session_timeout_ms: int, servers: int
@@ -70,32 +70,33 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         self._beat_pending = False
         self._beat_posted_s = -inf
         self._loop_has_run = False
-        """Until then no sign of life is expected: a broker starts before its loop runs."""
+        """False until the loop has run: a broker starts before its loop, which can't answer so
+        early."""
         self._main_socket: Callable[[], Any] = lambda: None
         self._is_ping_open: Callable[[], bool] = lambda: False
         self._ping_timeout_s = self._timeout_s / BEATS_PER_TIMEOUT
         self._ping_open_since_s: float | None = None
-        """Since when a ping has been open and nothing has come."""
+        """The time since when a ping has been open without any answer."""
 
     @property
     def running(self) -> bool:
-        """Always: else kazoo would run callbacks on its own thread while it stops."""
+        """Always True: otherwise kazoo would run callbacks on its own thread while it stops."""
         return True
 
     def watch_over(self, client: KazooClient) -> None:
-        """Called once, after kazoo has made its client of this handler."""
+        """Set the client; called once, after kazoo has created it with this handler."""
         self._main_socket = lambda: client._connection._socket
         self._is_ping_open = lambda: client._connection.ping_outstanding.is_set()
 
     def session_timeout_is(self, negotiated_timeout_ms: int) -> None:
-        """On kazoo's thread."""
+        """Record the negotiated timeout; called on kazoo's thread."""
         self._ping_timeout_s = negotiated_timeout_ms / 1000 / BEATS_PER_TIMEOUT
 
     def start(self) -> None:
-        """No threads to start."""
+        """Do nothing: there are no threads to start."""
 
     def stop(self) -> None:
-        """No threads to stop."""
+        """Do nothing: there are no threads to stop."""
 
     def dispatch_callback(self, callback: Any) -> None:
         self._post(functools.partial(callback.func, *callback.args))
@@ -107,12 +108,12 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         )
 
     def select(self, reads: list[Any], writes: list[Any], errors: list[Any], timeout: float) -> Any:
-        """As kazoo's, which makes an epoll descriptor for each request; between slices of waiting
-        it looks after the loop. While a ping is open it does not return with nothing, which kazoo
-        takes for the end of the connection.
+        """Select as kazoo does, which creates an epoll descriptor for each request; between slices
+        of waiting it checks the loop. While a ping is open it does not return without a result,
+        which kazoo takes for the end of the connection.
         """
         slice_s = self._timeout_s / (BEATS_PER_TIMEOUT * _SLICES_PER_BEAT)
-        # Two sockets: kazoo's idle wait, so that no frame is half read or written.
+        # Two sockets mean kazoo's idle wait, in which no frame is half read or written.
         is_idle = len(reads) == 2
         deadline_s = time.monotonic() + timeout
         while True:
@@ -148,7 +149,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
             self._post(self._beat)
 
     def _beat(self) -> None:
-        """On the loop."""
+        """Record that the loop runs; called on the loop."""
         self._beat_pending = False
         self._loop_has_run = True
         self._on_beat()
@@ -168,8 +169,8 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
 
 
 def _poll(reads: list[Any], writes: list[Any], timeout_s: float) -> tuple[list[Any], ...]:
-    """Which of them are ready, in the form of `select.select`. One that fails is ready: whoever
-    uses it meets the error."""
+    """Return which of them are ready, in the form of `select.select`. One that fails is ready: its
+    user then gets the error."""
     poll = select.poll()
     for each in reads:
         poll.register(each, select.POLLIN)
@@ -180,7 +181,7 @@ def _poll(reads: list[Any], writes: list[Any], timeout_s: float) -> tuple[list[A
 
 
 class _LoopQueue:
-    """What kazoo takes for a queue; `put` hands to the loop."""
+    """The object that kazoo uses as its queue; `put` passes callbacks to the loop."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
@@ -197,7 +198,7 @@ def make_client(
     client_id: tuple[int, bytes] | None = None,
     access: ZooKeeperAccess = ANYBODY,
 ) -> KazooClient:
-    """A client that reconnects for ever, soon."""
+    """Return a client that reconnects for ever, with short delays."""
     return KazooClient(
         hosts=hosts,
         timeout=session_timeout_ms / 1000,
@@ -215,8 +216,8 @@ def make_client(
 
 
 def stop_client(client: KazooClient, timeout_ms: int) -> bool:
-    """Close the client's session; True when that was done within `timeout_ms`. kazoo waits ten
-    seconds and more for a server that is gone, so it does that on a thread of its own."""
+    """Close the client's session; return True when that was done within `timeout_ms`. kazoo waits
+    ten seconds and more for a server that is gone, so this happens on a thread of its own."""
 
     def stop() -> None:
         try:

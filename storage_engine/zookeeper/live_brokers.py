@@ -1,7 +1,8 @@
-"""Where the live brokers of a cluster listen, as ZooKeeper tells it at the moment.
+"""The addresses of a cluster's live brokers, as registered in ZooKeeper.
 
-Rule: a session for one look only: whoever needs addresses has lost all that it had, which is
-seldom. What others wrote amiss below /brokers/ids is no broker, and is logged. Source: R-CLI1.
+Rule: each call opens a session of its own: a client needs it only when all of its addresses fail,
+which is rare. Nodes below /brokers/ids that can't be decoded are no brokers, and are logged.
+Source: R-CLI1.
 """
 
 import contextlib
@@ -17,14 +18,14 @@ from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
 MOST_BROKERS = 1000
-"""So many are looked at: one that answers is enough."""
+"""The most brokers that are read: one that answers is enough."""
 
 log = logging.getLogger(__name__)
 
 
 def live_addresses(connect: ConnectString, timeout_ms: int) -> list[tuple[str, int]]:
-    """Host and port of each broker that is registered; empty where none is. DeadlineExceededError
-    of one line when ZooKeeper does not answer."""
+    """Return host and port of each broker that is registered; empty where none is.
+    DeadlineExceededError of one line when ZooKeeper does not answer."""
     client = KazooClient(hosts=str(connect), timeout=timeout_ms / 1000)
     try:
         client.start(timeout=timeout_ms / 1000)
@@ -45,7 +46,7 @@ def _read(client: KazooClient) -> list[tuple[str, int]]:
         return []
     found = []
     for name in sorted(names)[:MOST_BROKERS]:
-        # Gone since.
+        # The broker is gone since.
         with contextlib.suppress(NoNodeError):
             data, _ = client.get(f"{BrokerIdZNode.PARENT}/{name}")
             try:

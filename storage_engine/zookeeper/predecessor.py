@@ -1,4 +1,4 @@
-"""What comes before a broker's session: the end of its predecessor's, and the chroot.
+"""The preparation of a broker's session: the end of its predecessor's session, and the chroot.
 
 Rule: the caller holds the lock of the data folder, so that the predecessor is dead and its session
 may be closed at once instead of being waited out (R-CTL4).
@@ -36,8 +36,8 @@ def prepare(
     access: ZooKeeperAccess,
     wait_ms: int,
 ) -> None:
-    """Close the session whose credentials are in `data_dir`, make the chroot; blocks at most about
-    `wait_ms`. ZooKeeperUnreachableError when nobody answers."""
+    """Close the session whose credentials are in `data_dir`, create the chroot; blocks at most
+    about `wait_ms`. ZooKeeperUnreachableError when no server answers."""
     previous = load_credentials(data_dir) if data_dir is not None else None
     if previous is None and not connect.chroot:
         return
@@ -51,7 +51,7 @@ def prepare(
         if not client.start_async().wait(wait_ms / 1000):
             raise unreachable(connect)
         if previous is not None:
-            # A session that has expired is replaced by kazoo with a new one.
+            # kazoo replaces a session that has expired with a new one.
             alive = client.client_id is not None and client.client_id[0] == previous.session_id
             log.info(
                 "predecessor's session id=0x%x %s",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def has_ended(pid: int) -> bool:
-    """True once nothing of process `pid` is held any more; needs /proc."""
+    """Return True once nothing of process `pid` is held any more; needs /proc."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         threads = len(list(Path(f"/proc/{pid}/task").iterdir()))

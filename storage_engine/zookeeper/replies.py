@@ -28,7 +28,7 @@ _STATUS: tuple[tuple[type[Exception], ZkStatus], ...] = (
     (NodeExistsError, ZkStatus.NODE_EXISTS),
     (BadVersionError, ZkStatus.BAD_VERSION),
     (NotEmptyError, ZkStatus.NOT_EMPTY),
-    # Of a creation whose path has characters that ZooKeeper takes for none.
+    # The path of a creation has characters that ZooKeeper refuses.
     (BadArgumentsError, ZkStatus.ILLEGAL),
 )
 _NO_ANSWER = (
@@ -39,11 +39,11 @@ _NO_ANSWER = (
     SessionMovedError,
 )
 _NOT_TO_BLAME = (RolledBackError, RuntimeInconsistency)
-"""What a multi says of the operations before and after the one that failed."""
+"""The results in a multi of the operations before and after the one that failed."""
 
 
 def is_answer(error: Exception) -> bool:
-    """Whether the server sent this error on a live session."""
+    """Return True when the server sent this error on a live session."""
     return isinstance(error, ZookeeperError) and not isinstance(error, _NO_ANSWER)
 
 
@@ -82,7 +82,7 @@ def from_delete(_result: Any) -> ZkReply:
 
 
 def from_multi(results: Any) -> ZkReply:
-    """Of a commit; kazoo returns the failures in the list of results."""
+    """Return the reply to a commit; kazoo returns the failures in the list of results."""
     failures = [(index, item) for index, item in enumerate(results) if isinstance(item, Exception)]
     for index, failure in failures:
         if not isinstance(failure, _NOT_TO_BLAME):

@@ -64,7 +64,8 @@ from storage_engine.zookeeper.session_file import (
 log = logging.getLogger(__name__)
 
 MAX_ZNODE_BYTES = 1_000_000
-"""ZooKeeper cuts the connection of whoever sends more than 1 MiB (jute.maxbuffer)."""
+"""The limit for requests: ZooKeeper closes the connection when one has more than 1 MiB
+(jute.maxbuffer)."""
 
 _KAZOO_STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -74,7 +75,7 @@ _KAZOO_STATES = {
 
 
 class ZooKeeperSession:
-    """One session after another, as long as the broker lives."""
+    """A sequence of sessions, for as long as the broker lives."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class ZooKeeperSession:
     ) -> None:
         """`loop_call_soon` is the loop's `call_soon_threadsafe`. `data_dir` (locked by the caller)
         keeps the session's credentials; without it no predecessor's session is closed. `written`:
-        where nodes will be made."""
+        where nodes will be created."""
         self._access = access
         self._connect = ConnectString.parse(connect)
         self._requested_timeout_ms = session_timeout_ms
@@ -100,12 +101,12 @@ class ZooKeeperSession:
         self._listeners: list[Callable[[SessionState], None]] = []
         self._calls = CallWindow(self._post, clock, self._on_answer)
         self._closed = False
-        # As the loop knows them; kazoo's thread hands changes over by `_post`.
+        # These are the loop's view; kazoo's thread passes changes to it by `_post`.
         self._state = SessionState.LOST
         self._session_id = 0
         self._session_timeout_ms = session_timeout_ms
         self._last_answer_monotonic_ms = clock.monotonic_ms() - session_timeout_ms
-        # Of kazoo's thread: the newest connect request, and the session it saved last.
+        # These are kazoo's thread's: the newest connect request, and the session it saved last.
         self._connect_sent_monotonic_ms = 0
         self._negotiated_timeout_ms = session_timeout_ms
         self._saved_session_id = 0
@@ -114,9 +115,9 @@ class ZooKeeperSession:
     # ---- life ----
 
     def start(self, timeout_ms: int) -> None:
-        """Close the predecessor's session, make the chroot, open a session; blocks at most about
-        `timeout_ms`. ZooKeeperUnreachableError when nobody answers, ZooKeeperRefusedError when
-        nodes may not be made; it is closed then."""
+        """Close the predecessor's session, create the chroot, open a session; blocks at most about
+        `timeout_ms`. ZooKeeperUnreachableError when no server answers, ZooKeeperRefusedError when
+        nodes may not be created; the session is closed then."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         prepare(
             self._connect,
@@ -141,7 +142,7 @@ class ZooKeeperSession:
                 "root: give zookeeper.connect a path, such as %s/headrace",
                 self._connect.hosts,
             )
-        # The loop learns it by `_on_state` too, but operations may come before its next turn.
+        # `_on_state` reports it to the loop too, but operations may come before its next turn.
         self._state = SessionState.CONNECTED
         self._session_id = int(self._client._session_id or 0)
         self._session_timeout_ms = self._negotiated_timeout_ms
@@ -156,7 +157,8 @@ class ZooKeeperSession:
 
     def close(self, timeout_ms: int = 5_000) -> None:
         """Close the session, so that its ephemeral nodes vanish at once; blocks at most
-        `timeout_ms`. Operations under way are UNKNOWN; listeners and watches hear no more."""
+        `timeout_ms`. Operations under way are UNKNOWN; listeners and watches are not called any
+        more."""
         if self._closed:
             return
         self._closed = True
@@ -167,7 +169,7 @@ class ZooKeeperSession:
 
     @property
     def session_id(self) -> int:
-        """Id of the present session; 0 when there is none."""
+        """The id of the present session; 0 when there is none."""
         return self._session_id
 
     @property
@@ -176,21 +178,21 @@ class ZooKeeperSession:
 
     @property
     def session_timeout_ms(self) -> int:
-        """As negotiated: ZooKeeper may allow less or ask for more than was requested."""
+        """The negotiated timeout: ZooKeeper may allow less or demand more than was requested."""
         return self._session_timeout_ms
 
     @property
     def last_answer_monotonic_ms(self) -> int:
-        """When the newest operation that ZooKeeper has answered was sent.
+        """The time at which the newest answered operation was sent.
 
-        The session lives at least `session_timeout_ms` longer than that; a heartbeat every third
-        of it keeps this fresh.
+        The session lives at least `session_timeout_ms` longer than that; a heartbeat every third of
+        it keeps this fresh.
         """
         return self._last_answer_monotonic_ms
 
     @property
     def lease_end_monotonic_ms(self) -> int:
-        """From then on the session may have expired and another broker may lead."""
+        """The time from which on the session may have expired and another broker may lead."""
         return self._last_answer_monotonic_ms + self._session_timeout_ms
 
     def add_state_listener(self, listener: Callable[[SessionState], None]) -> None:
@@ -199,14 +201,16 @@ class ZooKeeperSession:
     # ---- operations ----
 
     def get(self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None) -> None:
-        """The watch is set only when the node is there: it fires on change and deletion."""
+        """Read a node. The watch is set only when the node exists: it fires on change and
+        deletion."""
         send = functools.partial(self._client.get_async, path, watch=self._watcher(watch))
         self._submit("get", path, send, replies.from_get, on_reply)
 
     def children(
         self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
     ) -> None:
-        """Names, sorted. The watch is set only when the node is there."""
+        """Read the sorted names of a node's children. The watch is set only when the node
+        exists."""
         send = functools.partial(
             self._client.get_children_async, path, watch=self._watcher(watch), include_data=True
         )
@@ -215,7 +219,7 @@ class ZooKeeperSession:
     def exists(
         self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
     ) -> None:
-        """NO_NODE when absent; the watch fires on creation too."""
+        """Check for a node: NO_NODE when it is absent. The watch fires on its creation too."""
         send = functools.partial(self._client.exists_async, path, watch=self._watcher(watch))
         self._submit("exists", path, send, replies.from_exists, on_reply)
 
@@ -229,7 +233,7 @@ class ZooKeeperSession:
         sequence: bool = False,
         make_parents: bool = False,
     ) -> None:
-        """The reply has the path created and its stat."""
+        """Create a node; the reply has its path and its stat."""
         send = functools.partial(
             self._client.create_async,
             path,
@@ -243,18 +247,18 @@ class ZooKeeperSession:
         self._submit("create", path, send, replies.from_create, on_reply, size_bytes=len(data))
 
     def set(self, path: str, data: bytes, version: int, on_reply: ZkCallback) -> None:
-        """Version -1 matches any; the reply has the new stat."""
+        """Write a node; version -1 matches any. The reply has the new stat."""
         send = functools.partial(self._client.set_async, path, data, version)
         self._submit("set", path, send, replies.from_set, on_reply, size_bytes=len(data))
 
     def delete(self, path: str, version: int, on_reply: ZkCallback) -> None:
-        """Version -1 matches any."""
+        """Delete a node; version -1 matches any."""
         send = functools.partial(self._client.delete_async, path, version)
         self._submit("delete", path, send, replies.from_delete, on_reply)
 
     def multi(self, operations: Sequence[ZkOp], on_reply: ZkCallback) -> None:
-        """All or nothing. On failure `status` is that of the operation that failed, and `value` is
-        its index."""
+        """Carry out all operations or none. On failure `status` is that of the operation that
+        failed, and `failed` is its index."""
         if not operations:
             self._post(lambda: on_reply(ZkReply(status=ZkStatus.OK)))
             return
@@ -287,7 +291,7 @@ class ZooKeeperSession:
         call = PendingCall(name=name, path=path, send=send, decode=decode, on_reply=on_reply)
         problem, refusal = self._why_not(path, size_bytes), replies.UNKNOWN
         if problem is None and not is_text(path):
-            # kazoo's thread would end by it.
+            # An exception would end kazoo's thread.
             problem, refusal = "the path has no form in UTF-8", replies.ILLEGAL
         if problem is None:
             self._calls.submit(call)
@@ -327,14 +331,14 @@ class ZooKeeperSession:
     # ---- states ----
 
     def _on_connect(self, sent_monotonic_ms: int, negotiated_timeout_ms: int) -> None:
-        """On kazoo's thread."""
+        """Record a connection; called on kazoo's thread."""
         if negotiated_timeout_ms > 0:  # else the session has expired
             self._connect_sent_monotonic_ms = sent_monotonic_ms
             self._negotiated_timeout_ms = negotiated_timeout_ms
             self._handler.session_timeout_is(negotiated_timeout_ms)
 
     def _on_kazoo_state(self, kazoo_state: str) -> None:
-        """On kazoo's thread."""
+        """Pass a change of state to the loop; called on kazoo's thread."""
         session_id = int(self._client._session_id or 0)
         if kazoo_state == KazooState.CONNECTED:
             self._save(session_id, self._client._session_passwd)
@@ -369,12 +373,13 @@ class ZooKeeperSession:
             try:
                 listener(state)
             except Exception:
-                # The others must hear of it all the same: a broker that is not fenced leads on.
+                # The other listeners must be called all the same: a broker that is not fenced leads
+                # on.
                 log.exception("session state=%s not processed", state.value)
 
     def _on_beat(self) -> None:
         if self._state is SessionState.CONNECTED and not self._closed:
-            # Past the backlog: a long queue must not cost the lease.
+            # The heartbeat goes before the backlog: a long queue must not cost the lease.
             send = functools.partial(self._client.exists_async, "/")
             self._calls.send_now(
                 PendingCall(
@@ -394,7 +399,7 @@ class ZooKeeperSession:
             save_credentials(self._data_dir, credentials)
             self._saved_session_id = session_id
         except OSError as error:
-            # Only a quick restart after a crash would be slower for it.
+            # Only a quick restart after a crash is slower without the file.
             log.warning("session file not written dir=%s reason=%s", self._data_dir, error)
 
     # ---- kazoo ----
@@ -427,7 +432,7 @@ class ZooKeeperSession:
         try:
             self._loop_call_soon(work)
         except RuntimeError:
-            # The loop is closed: the broker is at its end.
+            # The loop is closed: the broker stops.
             log.debug("callback dropped, the event loop is closed")
 
 
@@ -449,4 +454,4 @@ def _add(transaction: Any, operation: ZkOp) -> None:
 
 
 def _ignore(_reply: ZkReply) -> None:
-    """The heartbeat's answer has done its work in `_on_answer`."""
+    """Do nothing: the heartbeat's answer was used in `_on_answer`."""

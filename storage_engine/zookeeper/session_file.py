@@ -1,6 +1,6 @@
-"""Id and password of the broker's ZooKeeper session, kept in its data folder (R-CTL4).
+"""The id and password of the broker's ZooKeeper session, kept in its data folder (R-CTL4).
 
-Rule: whoever reads it holds the lock of the data folder, so that the session's owner is dead.
+Rule: the reader holds the lock of the data folder, so that the session's owner is dead.
 """
 
 import contextlib
@@ -17,14 +17,15 @@ FILE_NAME = "zookeeper.session"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionCredentials:
-    """What reconnects to a session, and so can close it."""
+    """The credentials that reconnect to a session, and so can close it."""
 
     session_id: int
     password: bytes
 
 
 def load_credentials(data_dir: Path) -> SessionCredentials | None:
-    """The last session's; None when there is none or the file is damaged (then it will expire)."""
+    """Return the last session's credentials; None when there are none or the file is damaged (the
+    session then expires)."""
     path = data_dir / FILE_NAME
     try:
         fields = json.loads(path.read_bytes())
@@ -39,7 +40,8 @@ def load_credentials(data_dir: Path) -> SessionCredentials | None:
 
 
 def save_credentials(data_dir: Path, credentials: SessionCredentials) -> None:
-    """Replace the file atomically; not flushed, for after a power loss the session has expired."""
+    """Replace the file atomically; it is not flushed, since after a power loss the session has
+    expired."""
     temporary = data_dir / f"{FILE_NAME}.tmp"
     content = json.dumps(
         {"session_id": credentials.session_id, "password": credentials.password.hex()}
@@ -51,6 +53,6 @@ def save_credentials(data_dir: Path, credentials: SessionCredentials) -> None:
 
 
 def remove_credentials(data_dir: Path) -> None:
-    """After the session has been closed."""
+    """Remove the file after the session has been closed."""
     with contextlib.suppress(OSError):
         (data_dir / FILE_NAME).unlink(missing_ok=True)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from storage_engine.core.ports import MetadataStore, ZkCallback, ZkOp, ZkOpKind, ZkReply, ZkStatus
 
 MAX_LISTINGS = 10
-"""Of one node: whoever makes children as fast as they are removed is left to a later attempt."""
+"""The most listings of one node: children that others create as fast as they are removed are left
+to a later attempt."""
 
 
 def remove_subtree(
@@ -21,20 +22,20 @@ def remove_subtree(
     guard: Sequence[ZkOp] = (),
     version: int = -1,
 ) -> None:
-    """Remove `path`, which must be of this version, and all below it. `done` hears OK when it is
-    gone, or was not there, else the status of what was refused: of the guard or of the node."""
+    """Remove `path`, which must be of this version, and all below it. `done` gets OK when it is
+    gone, or was not there, else the status of the guard or node that was refused."""
     _Removal(metadata_store, guard, done).begin(path, version)
 
 
 def remove_children(
     metadata_store: MetadataStore, path: str, done: ZkCallback, *, guard: Sequence[ZkOp] = ()
 ) -> None:
-    """Remove all below `path`; as `remove_subtree`."""
+    """Remove all below `path`, as `remove_subtree` does."""
     _Removal(metadata_store, guard, done).begin_below(path)
 
 
 class _Removal:
-    """A stack of nodes, each above those that were found below it."""
+    """The removal with its stack of nodes, each above those that were found below it."""
 
     def __init__(
         self, metadata_store: MetadataStore, guard: Sequence[ZkOp], done: ZkCallback
@@ -43,7 +44,7 @@ class _Removal:
         self._guard = list(guard)
         self._done = done
         self._stack: list[tuple[str, int, int]] = []
-        """Path, version, how often its children were listed."""
+        """The path, the version, and how often its children were listed."""
 
     def begin(self, path: str, version: int) -> None:
         self._stack.append((path, version, 0))

@@ -18,21 +18,21 @@ PARTITIONS = range(2**31)
 LEADERS = range(-1, 2**31)
 """A broker's id, or -1 for none."""
 EPOCHS = range(2**31 - 1)
-"""The next one fits into 32 bits, too."""
+"""The range of epochs, after each of which another fits into 32 bits."""
 BROKER_EPOCHS = range(-1, 2**63)
 PORTS = range(1, 2**16)
 
 MAX_NAME_BYTES = 2**15 - 1
-"""What the length of a string in a request can say."""
-MAX_TOLD = 5
-"""Of the problems of one znode so many are named."""
+"""The longest string whose length fits its field in a request."""
+MAX_REPORTED = 5
+"""The most problems of one znode that are named."""
 
 _MAX_ERROR_CHARACTERS = 400
-"""A znode may hold a megabyte, and a name of one as long."""
+"""The longest error: a znode may hold a megabyte, and a name in it may be as long."""
 
 
 class ZnodeFormatError(StorageError):
-    """A znode's data is not of its documented form."""
+    """The data of a znode is not of its documented form."""
 
     def __init__(self, message: str) -> None:
         if len(message) > _MAX_ERROR_CHARACTERS:
@@ -41,12 +41,12 @@ class ZnodeFormatError(StorageError):
 
 
 def encode_object(fields: dict[str, Any]) -> bytes:
-    """Compact JSON, keys in the order given."""
+    """Encode compact JSON, with the keys in the given order."""
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def decode_object(path: str, data: bytes) -> dict[str, Any]:
-    """The JSON object in a znode."""
+    """Return the JSON object in a znode."""
     try:
         decoded = json.loads(data)
     except ValueError as error:  # also UnicodeDecodeError, and numbers of thousands of digits
@@ -61,7 +61,7 @@ def decode_object(path: str, data: bytes) -> dict[str, Any]:
 
 
 def int_field(path: str, fields: dict[str, Any], key: str, allowed: range) -> int:
-    """A whole number of `allowed` that must be there."""
+    """Return a whole number of `allowed`, which must be there."""
     value = _required(path, fields, key)
     if not _is_int(value):
         raise ZnodeFormatError(
@@ -71,7 +71,7 @@ def int_field(path: str, fields: dict[str, Any], key: str, allowed: range) -> in
 
 
 def in_range(path: str, what: str, value: int, allowed: range) -> int:
-    """`value`, if it is one of `allowed`."""
+    """Return `value`, if it is one of `allowed`."""
     if value not in allowed:
         raise ZnodeFormatError(
             f"znode {path}: {what} is {str(value)[:40]}, not from {allowed[0]} to {allowed[-1]}"
@@ -82,12 +82,12 @@ def in_range(path: str, what: str, value: int, allowed: range) -> int:
 def str_field(
     path: str, fields: dict[str, Any], key: str, *, max_bytes: int = MAX_NAME_BYTES
 ) -> str:
-    """A string that must be there."""
+    """Return a string, which must be there."""
     return text(path, key, _required(path, fields, key), max_bytes=max_bytes)
 
 
 def text(path: str, key: str, value: object, *, max_bytes: int = MAX_NAME_BYTES) -> str:
-    """`value` as a string of so many bytes at most."""
+    """Return `value` as a string of at most `max_bytes` in UTF-8."""
     if not isinstance(value, str):
         raise ZnodeFormatError(
             f"znode {path}: '{key}' is {_kind(value)} where a string is expected"
@@ -100,12 +100,12 @@ def text(path: str, key: str, value: object, *, max_bytes: int = MAX_NAME_BYTES)
 
 
 def topic_field(path: str, fields: dict[str, Any], key: str) -> str:
-    """The name of a topic that must be there. It becomes a part of other znodes' paths."""
+    """Return the name of a topic, which must be there. It becomes a part of other znodes' paths."""
     return legal_topic(path, str_field(path, fields, key))
 
 
 def legal_topic(path: str, topic: str) -> str:
-    """`topic`, if topics can have that name."""
+    """Return `topic`, if it is a legal name."""
     problem = topic_name_problem(topic)
     if problem is not None:
         raise ZnodeFormatError(f"znode {path}: {problem}")
@@ -113,7 +113,7 @@ def legal_topic(path: str, topic: str) -> str:
 
 
 def number_named(name: str, allowed: range) -> int | None:
-    """The number that a znode is named for, or the key of an object; None when it is none of
+    """Return the number in the name of a znode or in the key of an object; None when it is none of
     `allowed`, or not in its shortest form."""
     if not (name.isascii() and name.isdigit() and len(name) <= len(str(allowed[-1]))):
         return None
@@ -122,7 +122,7 @@ def number_named(name: str, allowed: range) -> int | None:
 
 
 def broker_ids(path: str, key: str, value: object) -> tuple[int, ...]:
-    """`value` as broker ids, each once."""
+    """Return `value` as broker ids, each once."""
     if not isinstance(value, list) or not all(_is_int(item) for item in value):
         raise ZnodeFormatError(f"znode {path}: '{key}' must be a list of whole numbers")
     for item in value:
@@ -133,14 +133,14 @@ def broker_ids(path: str, key: str, value: object) -> tuple[int, ...]:
 
 
 def reported(problems: Sequence[str]) -> tuple[str, ...]:
-    """As many of the problems as the log has room for."""
-    if len(problems) <= MAX_TOLD:
+    """Return as many of the problems as the log has room for."""
+    if len(problems) <= MAX_REPORTED:
         return tuple(problems)
-    return (*problems[:MAX_TOLD], f"and {len(problems) - MAX_TOLD} more of that znode")
+    return (*problems[:MAX_REPORTED], f"and {len(problems) - MAX_REPORTED} more of that znode")
 
 
 def entries(path: str, fields: dict[str, Any], key: str) -> list[Any]:
-    """A list that must be there; of what, its reader finds out one by one."""
+    """Return a list, which must be there; its reader checks the items one by one."""
     value = _required(path, fields, key)
     if not isinstance(value, list):
         raise ZnodeFormatError(f"znode {path}: '{key}' must be a list")
@@ -148,7 +148,7 @@ def entries(path: str, fields: dict[str, Any], key: str) -> list[Any]:
 
 
 def str_map(path: str, fields: dict[str, Any], key: str) -> dict[str, str]:
-    """An object of strings that must be there."""
+    """Return an object of strings, which must be there."""
     value = _required(path, fields, key)
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise ZnodeFormatError(f"znode {path}: '{key}' must be an object of strings")
@@ -158,7 +158,7 @@ def str_map(path: str, fields: dict[str, Any], key: str) -> dict[str, str]:
 
 
 def required_value(path: str, fields: dict[str, Any], key: str) -> Any:
-    """A value of any type that must be there."""
+    """Return a value of any type, which must be there."""
     return _required(path, fields, key)
 
 

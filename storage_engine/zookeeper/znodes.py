@@ -45,24 +45,24 @@ from storage_engine.zookeeper.znode_json import (
 )
 
 INITIAL_CONTROLLER_EPOCH = ControllerEpoch(0)
-"""What /controller_epoch holds before the first election; the first controller has epoch 1."""
+"""The content of /controller_epoch before the first election; the first controller has epoch 1."""
 
 MAX_HOST_BYTES = 255
-"""Of a name in the DNS."""
+"""The limit of a name in the DNS."""
 MAX_CLUSTER_ID_BYTES = 255
 
 _HOST = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
-"""A name, whose parts no resolver takes empty or longer, or an address of version 4."""
+"""A name, of which no resolver accepts empty or longer parts, or an address of version 4."""
 _ZONE = re.compile(r"[A-Za-z0-9._-]+")
-"""What may follow an address of version 6, behind a %."""
+"""The zone of an address of version 6, after a %."""
 
 _WHOLE_NUMBER = re.compile(rb"[0-9]{1,10}")
 _PRODUCER_IDS = range(2**63 - 2**20)
-"""The block after the last fits into 64 bits, too."""
+"""The ids whose next block fits into 64 bits, too."""
 
 
 def _is_host(host: str) -> bool:
-    """Whether it is one to ask a resolver for. Whoever lists hosts puts commas between them."""
+    """Return True when a resolver may know the name. Lists of hosts are separated by commas."""
     if ":" not in host:
         return _HOST.fullmatch(host) is not None
     address, percent, zone = host.partition("%")
@@ -75,7 +75,7 @@ def _is_host(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdZNode:
-    """/brokers/ids/<id>, ephemeral: a live broker and where it listens."""
+    """/brokers/ids/<id>, ephemeral: a live broker and its addresses."""
 
     PARENT: ClassVar[str] = "/brokers/ids"
 
@@ -84,10 +84,10 @@ class BrokerIdZNode:
     port: int
     rack: str | None = None
     endpoints: tuple[str, ...] = ()
-    """`PLAINTEXT://host:port`, the advertised listeners."""
+    """The advertised listeners, `PLAINTEXT://host:port`."""
     tail_lost_epoch: BrokerEpoch = NO_TAIL_LOST
-    """Its first incarnation since its machine stopped and may have cut its logs; TAIL_LOST_NOW: the
-    one that this node makes."""
+    """The broker's first incarnation since its machine stopped and may have cut its logs;
+    TAIL_LOST_NOW: the one that this node creates."""
 
     @classmethod
     def path(cls, broker_id: int) -> str:
@@ -95,7 +95,7 @@ class BrokerIdZNode:
 
     @staticmethod
     def ids(children: Iterable[str]) -> list[BrokerId]:
-        """Of the children of PARENT; other names are nobody's."""
+        """Return the ids among the children of PARENT; other names are ignored."""
         numbers = (number_named(name, BROKER_IDS) for name in children)
         return [BrokerId(number) for number in numbers if number is not None]
 
@@ -147,11 +147,11 @@ class TopicZNode:
     assignment: Mapping[int, tuple[BrokerId, ...]]
     """Partition id -> brokers; every broker at most once."""
     topic_id: uuid.UUID | None = None
-    """None when a program that knows no topic ids wrote the node."""
+    """None when the node was written by a program without topic ids."""
     original_replicas: Mapping[int, tuple[BrokerId, ...]] = field(default_factory=dict)
-    """Of the partitions that are being reassigned: the replicas that they had (R-CTL8)."""
+    """For partitions that are being reassigned, the replicas before the move (R-CTL8)."""
     target_replicas: Mapping[int, tuple[BrokerId, ...]] = field(default_factory=dict)
-    """Of the same partitions: those that they will have."""
+    """For the same partitions, the replicas after it."""
 
     @classmethod
     def path(cls, topic: str) -> str:
@@ -186,7 +186,7 @@ class TopicZNode:
         return cls(
             topic=topic,
             assignment=assignment,
-            # An id of zeros is none in the protocol.
+            # In the protocol an id of zeros means none.
             topic_id=topic_id if topic_id is not None and topic_id.int else None,
             original_replicas=original,
             target_replicas=target,
@@ -200,7 +200,7 @@ def _replicas_to_json(replicas: Mapping[int, tuple[BrokerId, ...]]) -> dict[str,
 def _replicas_of(
     path: str, fields: dict[str, Any], key: str, *, optional: bool = False
 ) -> dict[int, tuple[BrokerId, ...]]:
-    """Partition id -> brokers, from an object whose keys are partition ids."""
+    """Return partition id -> brokers, from an object whose keys are partition ids."""
     if optional and key not in fields:
         return {}
     partitions = required_value(path, fields, key)
@@ -220,15 +220,15 @@ def _replicas_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsZNode:
-    """/brokers/topics/<topic>/partitions: parent of the partitions. It keeps the topic's id for the
-    case that somebody writes the topic's node without it; what others made has no data."""
+    """/brokers/topics/<topic>/partitions: parent of the partitions. It keeps the topic's id, in
+    case the topic's node is written without it; a node that others created has no data."""
 
     topic_id: uuid.UUID
     topic_czxid: int
-    """The transaction that created the topic's node: the id is that of no other."""
+    """The transaction that created the topic's node: the id belongs to that node alone."""
     is_doubted: bool = False
-    """Whether the topic's node has named another id: this one counts only while both are the same.
-    Written only where it is so, and ignored by earlier versions."""
+    """True when the topic's node has named another id: this one counts only while both are the
+    same. Only True is written, and ignored by earlier versions."""
 
     @staticmethod
     def path(topic: str) -> str:
@@ -268,9 +268,9 @@ class PartitionStateZNode:
     isr: tuple[BrokerId, ...]
     """Never empty once written by us: without a live member the last ISR is kept (R-CTL2)."""
     controller_epoch: ControllerEpoch
-    """Of the controller that last updated the state."""
+    """The epoch of the controller that last updated the state."""
     joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """See `core.control.election_rules`; what others wrote may have none."""
+    """See `core.control.election_rules`; a state that others wrote may have none."""
 
     @staticmethod
     def partition_path(topic: str, partition: int) -> str:
@@ -291,7 +291,8 @@ class PartitionStateZNode:
         if self.joined_epochs:
             joined = sorted(self.joined_epochs.items())
             fields["joined_epochs"] = {str(broker): epoch for broker, epoch in joined}
-        # What could not be read again would cost the partition: the state before it stays.
+        # A state that could not be decoded again would cost the partition: the state before it
+        # stays.
         self._of_fields("of a partition's state", fields)
         return encode_object(fields)
 
@@ -326,13 +327,13 @@ def _joined_epochs(path: str, value: object) -> dict[BrokerId, BrokerEpoch]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerZNode:
-    """/controller, ephemeral: who the controller is."""
+    """/controller, ephemeral: the id of the controller."""
 
     PATH: ClassVar[str] = "/controller"
 
     broker_id: BrokerId
     timestamp_ms: int | None = None
-    """When it was elected; for people, nothing depends on it."""
+    """The time of its election, for people only."""
 
     def encode(self) -> bytes:
         fields: dict[str, Any] = {"version": 1, "brokerid": self.broker_id}
@@ -370,7 +371,8 @@ class ControllerEpochZNode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigZNode:
     """/config/topics/<topic>, /config/brokers/<id> and /config/brokers/<default>: settings that
-    override those of the broker's file; `<default>` is for all brokers, literally so named."""
+    override those of the broker's file; the name `<default>` is literal, and stands for all
+    brokers."""
 
     TOPICS: ClassVar[str] = "/config/topics"
     BROKERS: ClassVar[str] = "/config/brokers"
@@ -400,10 +402,10 @@ class ProducerIdBlockZNode:
     broker_id: BrokerId
     first_id: int
     last_id: int
-    """Inclusive, as Kafka writes it."""
+    """The last id of the block, inclusive, as Kafka writes it."""
 
     def encode(self) -> bytes:
-        # Strings, as Kafka has them: 64 bits are more than a JSON number holds everywhere.
+        # These are strings, as in Kafka: 64 bits are more than a JSON number holds everywhere.
         return encode_object(
             {
                 "version": 1,
@@ -435,7 +437,7 @@ class ProducerIdBlockZNode:
     def next_block(
         cls, previous: "ProducerIdBlockZNode | None", broker_id: BrokerId
     ) -> "ProducerIdBlockZNode":
-        """The block after `previous`; the first one starts at 0."""
+        """Return the block after `previous`; the first one starts at 0."""
         first_id = previous.last_id + 1 if previous else 0
         return cls(broker_id=broker_id, first_id=first_id, last_id=first_id + cls.BLOCK_SIZE - 1)
 

@@ -19,7 +19,7 @@ class OrderPart(Order, Protocol):
 
 
 class FullOrder:
-    """Which parts of the newest order are here."""
+    """Tracks the parts of the newest full LeaderAndIsr request that have arrived."""
 
     def __init__(self) -> None:
         self._order: tuple[int, int, int] | None = None
@@ -32,7 +32,7 @@ class FullOrder:
         )
 
     def took(self, request: OrderPart) -> None:
-        """It was carried out."""
+        """The part was carried out."""
         self._order, self._parts = _name_of(request), request.part + 1
 
 
@@ -41,7 +41,8 @@ def _name_of(request: OrderPart) -> tuple[int, int, int]:
 
 
 class NamedReplicas(FullOrder):
-    """And which partitions they have named: what the whole order does not name is stopped."""
+    """Tracks the partitions named in the parts, too: replicas that a full request does not name are
+    stopped."""
 
     def __init__(self) -> None:
         super().__init__()

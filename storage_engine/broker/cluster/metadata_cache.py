@@ -135,7 +135,7 @@ class MetadataCache:
         return {broker.broker_id: broker.rack for broker in self.brokers.values()}
 
     def preferred_counts(self) -> Counter[BrokerId]:
-        """For how many partitions each broker is the preferred leader."""
+        """The number of partitions whose preferred leader each broker is."""
         if self._preferred_counts is None:
             self._preferred_counts = Counter(
                 item.replicas[0]

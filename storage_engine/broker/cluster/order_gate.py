@@ -1,4 +1,4 @@
-"""Who may give this broker orders: the controller that ZooKeeper names, and nobody else.
+"""Admits requests of the controller that ZooKeeper names, and of no other broker.
 
     order ──wrong incarnation of this broker, older epoch or number──► refused
       ├──of the controller that is known──────────────────────────────► let in

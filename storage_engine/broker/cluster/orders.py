@@ -32,7 +32,7 @@ class _Queued(NamedTuple):
 
 
 class Orders:
-    """One order at a time."""
+    """Carries out the controller's requests one at a time."""
 
     def __init__(self, configs: TopicConfigs, scheduler: Scheduler) -> None:
         self._configs = configs
@@ -75,5 +75,5 @@ class Orders:
 
 
 def _advance(steps: Iterator[None]) -> bool:
-    """So many steps; False when there are no more."""
+    """Does the steps of one turn; returns False when there are no more."""
     return any(number == STEPS_PER_TURN for number, _ in enumerate(steps, start=1))

@@ -29,15 +29,16 @@ log = logging.getLogger(__name__)
 
 RETRY_MS = 200
 GRACE_MS = 2000
-"""How long, on top of the session timeout, the node of a predecessor is waited for."""
+"""How long, in addition to the session timeout, a starting broker waits for the znode of its
+predecessor to go."""
 
 UNREGISTERED = BrokerEpoch(-1)
 """The epoch of a broker that has no entry: what is meant for an incarnation is not meant for it."""
 
 
 def leaving(broker_epoch: int) -> int:
-    """How an incarnation calls itself in controlled shutdown: it still counts where it is in the
-    ISR, but no leader takes it in again. The inverse is the same."""
+    """The number by which an incarnation calls itself in controlled shutdown: it still counts where
+    it is in the ISR, but no leader adds it again. The function is its own inverse."""
     return -2 - broker_epoch
 
 
@@ -70,7 +71,7 @@ class Registration:
         self._busy = False
         self._closed = False
         self.is_leaving = False
-        """In controlled shutdown."""
+        """Set in controlled shutdown."""
         self.broker_epoch = UNREGISTERED
         """This broker's present incarnation; UNREGISTERED while it is not registered."""
         self._on_registered: Callable[[BrokerEpoch], None]

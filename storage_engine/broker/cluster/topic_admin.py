@@ -33,8 +33,8 @@ from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
 
 MAX_PARTITIONS = 10_000
-"""One request can create so many of a topic: one znode and one LeaderAndIsr carry them with room to
-spare."""
+"""The most partitions of a topic that one request can create: one znode and one LeaderAndIsr
+request carry them with room to spare."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +224,7 @@ class TopicAdmin:
 
 
 class _Write:
-    """One write of a topic's node, repeated while it is not known whether it was done."""
+    """A write of a topic's znode, repeated until its outcome is known."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FoundTopic:
-    """One topic as it stands in ZooKeeper."""
+    """A topic as ZooKeeper has it."""
 
     partitions: frozenset[int]
     """Their numbers; empty when there is no such topic."""
@@ -33,14 +33,14 @@ class FoundTopic:
 
     @property
     def is_gone_or_going(self) -> bool:
-        """For a caller that knows that the controller has no such topic in its metadata."""
+        """For a caller that knows that the topic is not in the controller's metadata."""
         return self.deletion_is_requested or not self.partitions
 
 
 GONE = FoundTopic(frozenset())
 
 OnFound = Callable[[FoundTopic | None], None]
-"""None when ZooKeeper did not answer, or can't be believed, at present."""
+"""Called with None when ZooKeeper does not answer, or its answer can't be trusted at present."""
 
 
 class TopicLookup:
@@ -77,7 +77,8 @@ class TopicLookup:
             return False
 
     def _deletion_is_requested(self, topic: str) -> Flow[bool | None]:
-        """By a child of the node, or by a JSON in it; None: ZooKeeper did not answer."""
+        """Looks for a child of the znode, or for JSON in it, that requests the deletion; None when
+        ZooKeeper did not answer."""
         child = yield from self._zookeeper.exists(DeleteTopicsZNode.topic_path(topic))
         if child.ok:
             return True

@@ -87,7 +87,7 @@ class ControllerSettings:
 
 
 class ActingController:
-    """One controller epoch of this broker."""
+    """The controller during one controller epoch of this broker."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""One znode by which others ask something of the controller: read, watched, changed.
+"""A znode by which others request something from the controller. It is read, watched and changed
+here.
 
 Rule: the watch is set in the read that answers it; a node that is not there is waited for. Source:
 R-CTL10.
@@ -141,7 +142,7 @@ class AdminNode:
         return (yield from self._zookeeper.set(self.path, wanted, present.version))
 
     def _delete(self, version: int) -> Flow[ZkReply | None]:
-        """With what others have made below the node. None: the controller's end has come."""
+        """Deletes the znode and the nodes below it. Returns None when this controller has ended."""
         while True:
             deleted = yield from self._zookeeper.delete(self.path, version)
             if deleted.status is not ZkStatus.NOT_EMPTY:

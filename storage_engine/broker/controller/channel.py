@@ -133,7 +133,7 @@ class ControllerChannel:
             self._failed(broker, delivery)
 
     def _failed(self, broker: BrokerInfo, delivery: OrderDelivery) -> None:
-        """Told after a pause, which grows while one delivery after another fails."""
+        """Called after a pause, which grows while one delivery after another fails."""
         failures = self._failures[broker.broker_id] = self._failures.get(broker.broker_id, 0) + 1
         pause_ms = min(RETRY_MS << min(failures - 1, 10), RETRY_MAX_MS)
         failed = DeliveryFailed(broker=broker.broker_id, delivery=delivery)
@@ -163,7 +163,8 @@ class _Outcome:
         """Requests that have no answer yet; below 0 once nobody waits for them any more."""
         self.failure: str | None = None
         self.failed_replicas: list[TopicPartition] = []
-        """What the broker can't lead, follow or delete: its log directory failed."""
+        """The replicas that the broker can't lead, follow or delete, because their log directory
+        failed."""
         self.replaced = False
 
     @property

@@ -123,7 +123,7 @@ class DeletionRequests:
 
 
 def _json_request(reply: ZkReply) -> _JsonRequest | None:
-    """None: the node names no topics."""
+    """None when the znode names no topics."""
     if not reply.data or reply.stat is None:
         return None
     try:

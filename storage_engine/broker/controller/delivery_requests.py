@@ -28,7 +28,7 @@ class OrderSender(NamedTuple):
 
 
 class OrderRequest(NamedTuple):
-    """One message with its API and version."""
+    """A message to a broker, with its API and version."""
 
     spec: Any
     version: int
@@ -86,12 +86,13 @@ def _offline(item: PartitionLeadership, live: set[BrokerId]) -> list[BrokerId]:
 
 
 def _items_of_metadata(item: PartitionLeadership, live: set[BrokerId]) -> int:
-    """As how many items a broker counts an entry of UpdateMetadata when it reads it."""
+    """The number of items that a broker counts for an entry of UpdateMetadata when it decodes
+    it."""
     return 1 + len(item.state.isr) + len(item.assigned) + len(_offline(item, live))
 
 
 def _items_led(item: PartitionLeadership) -> int:
-    """As how many items a broker counts an entry of LeaderAndIsr when it reads it."""
+    """The number of items that a broker counts for an entry of LeaderAndIsr when it decodes it."""
     return 1 + len(item.state.isr) + len(item.assigned) + len(item.state.joined_epochs)
 
 

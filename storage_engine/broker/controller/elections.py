@@ -18,7 +18,7 @@ OnElected = Callable[[dict[TopicPartition, ErrorCode] | None], None]
 
 @dataclass(slots=True, kw_only=True)
 class _Election:
-    """One request for elections."""
+    """A request for elections that is not answered yet."""
 
     open: set[TopicPartition]
     unclean: bool
@@ -42,7 +42,7 @@ class Elections:
         self._core = core
         self._submit = submit
         self._waiting: list[OnElected] = []
-        """Those that wait for elections which have not begun."""
+        """The requests whose elections have not begun."""
         self._under_way: list[_Election] = []
 
     def request(
@@ -72,7 +72,8 @@ class Elections:
             self.answer_settled()
 
     def answer_settled(self) -> None:
-        """After a step of the controller: answer the requests whose elections are over."""
+        """Answers the requests whose elections are over. To be called after each step of the
+        controller."""
         over = []
         for election in self._under_way:
             for partition in [tp for tp in election.open if self._core.is_settled(tp)]:

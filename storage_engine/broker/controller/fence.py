@@ -28,10 +28,11 @@ class ControllerFence:
         self.check = ZkOp(
             kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=epoch_znode_version
         )
-        """For a multi that only the present controller may do."""
+        """An operation for a multi that only the present controller may execute."""
 
     def verify(self) -> None:
-        """After a multi that was refused: end this controller if that was because of the epoch."""
+        """Finds out, after a multi was refused, whether the controller epoch was the reason; if so,
+        this controller ends."""
         self._flows.start(self.is_current())
 
     def is_current(self) -> Flow[bool | None]:

@@ -32,7 +32,7 @@ States = dict[TopicPartition, PartitionState | None]
 
 
 class StateReader:
-    """For one controller epoch."""
+    """Reads partition states during one controller epoch."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class StateReader:
         self._flows.start(self._read(tuple(partitions), then))
 
     def read_after_pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """As `read`, each after the pause that its refused writes ask for."""
+        """Like `read`, but waits before each read for the pause that refused writes ask for."""
         for pause_ms, group in by_pause(self._core, partitions).items():
             self._scheduler.call_later(pause_ms, partial(self.read, group))
 

@@ -47,7 +47,7 @@ class ControllerStore:
         self._flows = flows
         self._fence = fence
         self._brokers: dict[BrokerId, BrokerInfo] = {}
-        """As they were read last."""
+        """The brokers as they were last read."""
         self.unreadable_brokers: list[BrokerId] = []
         """Brokers whose nodes could not be decoded when they were read last."""
         self._no_brokers: set[tuple[BrokerId, int]] = set()
@@ -103,8 +103,8 @@ class ControllerStore:
     def read_states(
         self, partitions: Iterable[TopicPartition]
     ) -> Flow[dict[TopicPartition, PartitionState | None] | None]:
-        """None for a partition without a state. One that can't be decoded is left out: the
-        partition stays as it is."""
+        """None for a partition without a state. A state that can't be decoded is left out, so that
+        the partition stays as it is."""
         wanted = {PartitionStateZNode.path(tp.topic, tp.partition): tp for tp in partitions}
         replies = yield from self._zookeeper.get_each(wanted)
         found: dict[TopicPartition, PartitionState | None] = {}

@@ -22,8 +22,8 @@ from storage_engine.zookeeper.znodes import (
 )
 
 MAX_CLEARINGS = 10
-"""So often one removal clears the nodes of a topic: where others go on making nodes below them, a
-later attempt has to do."""
+"""One removal clears the nodes of a topic at most this often. Where others keep creating nodes
+below them, a later attempt continues."""
 
 
 class TopicRemoval:

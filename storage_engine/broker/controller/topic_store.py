@@ -75,7 +75,7 @@ class TopicStore:
             self._own(topic, _CREATED_HERE, topic_id)
 
     def forget(self, topic: str) -> None:
-        """It is gone."""
+        """Drops what is cached of a deleted topic."""
         _, topic_id = self._ids.pop(topic, (0, NO_ID))
         if self._owners.get(topic_id) == topic:
             del self._owners[topic_id]
@@ -212,7 +212,7 @@ class TopicStore:
         return record.topic_id if said is None and not record.is_doubted else NO_ID
 
     def _record(self, topic: str, read: _Read, topic_id: uuid.UUID) -> None:
-        """Where it can't be written now, whoever reads the topic next does it."""
+        """If it can't be written now, the next reader of the topic writes it."""
         record = PartitionsZNode(topic_id=topic_id, topic_czxid=read.stat.czxid)
         if _record_of(topic, read) != record:
             self._write_record(topic, read, record)

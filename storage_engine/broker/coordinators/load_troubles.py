@@ -32,12 +32,13 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_MS = 1_000
 LONGEST_PAUSE_MS = 60_000
 TRIES = 6
-"""How often the same damage is tried, half a minute in all: time to repair a segment."""
+"""The number of attempts to read the same damaged place, half a minute in all: enough time to
+repair a segment."""
 STORAGE_TRIES = 2
 """Loads in a row that end by a file that can't be read: the first may have lost a segment to the
 cleaner, the second has looked up anew which there are."""
 LOG_EVERY_MS = 60_000
-"""How often the same failure is logged."""
+"""The same failure is logged this often."""
 
 
 class DamagedLogError(CorruptRecordError):
@@ -84,7 +85,7 @@ class LoadTroubles:
         self._troubles: dict[TopicPartition, _Trouble] = {}
 
     def failed(self, partition: HostedPartition, failure: Exception) -> int:
-        """How long to wait before the log is read again."""
+        """The delay before the log is read again."""
         tp = partition.topic_partition
         trouble = self._troubles.get(tp)
         if trouble is None or trouble.leader is not partition.leader:
@@ -128,7 +129,7 @@ class LoadTroubles:
             log.info("state is read after %d failures partition=%s", trouble.tries, tp)
 
     def forget(self, tp: TopicPartition) -> None:
-        """It is led elsewhere."""
+        """Drops a partition that is led elsewhere now."""
         self._troubles.pop(tp, None)
 
     def _log_failure(self, tp: TopicPartition, trouble: _Trouble, failure: Exception) -> None:

@@ -1,5 +1,5 @@
-"""One coordinator at work: a partition of its log under one leader epoch. Its one rule: what the
-core says is carried out in its order, and only by the leader that the core was restored for.
+"""Runs one coordinator: a partition of its log under one leader epoch. Its one rule: the decisions
+of the core are carried out in their order, and only by the leader that the core was restored for.
 
     loading -> running -> ended          loading: requests wait for a while, from then on they get
                                          COORDINATOR_LOAD_IN_PROGRESS
@@ -42,11 +42,11 @@ from storage_engine.core.ports import Background, Clock, Scheduler
 log = logging.getLogger(__name__)
 
 RETRY_MS = 100
-"""After which what could not be stepped is tried again."""
+"""The delay before an event that could not be stepped is retried."""
 
 LOAD_WAIT_MS = 5_000
-"""From the election on, how long requests wait for the load instead of being refused: librdkafka
-asks again but twice within 300 ms, and the first load of a process imports Arrow."""
+"""How long after the election requests wait for the load instead of being refused. librdkafka
+retries only twice within 300 ms, and the first load of a process imports Arrow."""
 
 BATCH_HEADER_BYTES = 1024
 """Room for a batch's header, and more."""
@@ -55,7 +55,7 @@ TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 NEEDS_REPLICAS = -1
 NEEDS_LEADERSHIP = 1
-"""What a step needs of its partition, in the terms of `acks`."""
+"""The replicas that a step needs, in the terms of `acks`."""
 
 
 def moment(clock: Clock) -> Moment:
@@ -122,7 +122,7 @@ class RunnerPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorKind(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
-    """How coordinators of transactions differ from those of groups."""
+    """The differences between coordinators of transactions and those of groups."""
 
     name: str
     """The name of the kind in log lines."""
@@ -182,7 +182,8 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self._appended: deque[tuple[int, int]] = deque()
         """(number of a record, the end offset at which it is replicated), in order."""
         self._events: deque[_Due[EventT]] = deque()
-        """To be stepped, in order; not empty outside a step only while none is possible."""
+        """Events to be stepped, in order. Outside of a step there are some only while no step is
+        possible."""
         self._stepping = False
         self._retry_is_due = False
 
@@ -393,8 +394,8 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
                 self._carrier.carry_out(effect)
 
     def _append(self, records: list[AppendRecord[EntryT]]) -> None:
-        """As one batch if the log takes it; else the first ones first, as the core has put them:
-        what a failover may find of them is what is replicated, however few that are."""
+        """Appends the records as one batch if the log accepts it, otherwise one after the other in
+        the core's order: a failover may find any number of the first ones replicated."""
         parts = self._codec.encode_entries(
             (each.entry for each in records),
             now_ms=self._ports.clock.wall_ms(),
@@ -411,7 +412,8 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     # --- what is heard from elsewhere ---
 
     def _note_replicated(self) -> None:
-        """As many records as the high watermark has passed, while enough replicas have them."""
+        """Counts the records that the high watermark has passed, while enough replicas are in
+        sync."""
         leader = self.partition.leader
         if leader is None or not self._appended or self._appended[0][1] > leader.high_watermark:
             return

@@ -58,7 +58,8 @@ class StateCodec(Protocol[EntryT_contra, ContentT]):
 
 
 class StateLoad(Generic[EntryT, ContentT]):
-    """One load; `on_loaded` or `on_failed` is called once, unless it is cancelled before."""
+    """Loads the state once. `on_loaded` or `on_failed` is called once, unless the load is cancelled
+    before."""
 
     def __init__(
         self,
@@ -77,10 +78,10 @@ class StateLoad(Generic[EntryT, ContentT]):
         self._on_failed = on_failed
         self._told = 0
         self._offset = log.log_start_offset
-        """After the last batch that was replayed."""
+        """The offset after the last batch that was replayed."""
         self._reached = self._offset
-        """Where the next batch begins: later, when compaction has left a gap. Damage is told there:
-        it may be another segment."""
+        """The offset at which the next batch really begins: later than `_offset` when compaction
+        has left a gap. Damage is reported for this offset, because it may be in another segment."""
         self.end_offset = log.log_end_offset
         """Exclusive: what is read."""
         self._ends_with_a_batch = log.ends_with_a_batch

@@ -33,11 +33,11 @@ partitions and origins, is one batch."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateTopicPlan:
-    """Which topic, and how it is made."""
+    """The name of a coordinator's topic and the settings to create it with."""
 
     topic: str
     purpose: str
-    """What the broker can't offer as long as the topic can't be used; for the log."""
+    """The service that the broker can't offer while the topic can't be used; for the log."""
     partitions: str
     """The name of the setting; so with the next two."""
     replication_factor: str
@@ -70,8 +70,8 @@ class StateTopic:
         self._complaint = ""
 
     def partition_of(self, name: str) -> TopicPartition | None:
-        """Where the state of a name is kept; None while that is being found out: ask
-        again."""
+        """The partition that keeps the state of a name; None while the topic is being looked up:
+        ask again."""
         if self._partitions is None:
             self.learn()
             return None

@@ -103,7 +103,7 @@ class _GroupCarrier:
         self._timer = self._scheduler.call_later(delay_ms, self._ring)
 
     def lead_on(self, leader_epoch: int) -> None:
-        """Its alarms do not depend on it."""
+        """The alarms of groups do not depend on the leader epoch."""
 
     def close(self) -> None:
         self._stop_timer()

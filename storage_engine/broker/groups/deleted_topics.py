@@ -24,7 +24,7 @@ RETRY_MS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPorts:
-    """Where to ask about topics."""
+    """The calls by which the presence of topics is checked."""
 
     metadata: MetadataCache
     lookup: TopicLookup

@@ -1,4 +1,4 @@
-"""One request under way, and the table of the handlers that answer requests."""
+"""A request that a handler is to answer, and the table of handlers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple
@@ -10,7 +10,7 @@ from storage_engine.protocol.framing import encode_response_frame
 
 
 class ApiCall(Generic[Resp]):
-    """One request of a connection, which is to be answered once."""
+    """A request of a connection. It is answered exactly once."""
 
     __slots__ = (
         "client_id",

@@ -20,7 +20,7 @@ MAX_WAIT_MS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterForClients:
-    """Its id, brokers and topics."""
+    """The cluster's id, brokers and topics."""
 
     cluster_id: str
     broker_id: BrokerId

@@ -19,11 +19,11 @@ from storage_engine.core.ports import Background, Scheduler, Timer
 log = logging.getLogger(__name__)
 
 GATHER_MS = 2
-"""How long a round waits for as many as there were before; about as long as a quick disk takes. A
-lone producer never waits."""
+"""How long a round waits for as many requests as there were before: about the duration of a flush
+on a fast disk. A single producer never waits."""
 
 BUSY_RETRY_MS = 500
-"""How long a flush that lacks descriptors waits for them."""
+"""The delay before a flush that lacked descriptors is retried."""
 
 
 @dataclass(slots=True)
@@ -42,11 +42,11 @@ class _Folder:
     """Flushes of the present round that are not over."""
     queue: dict[HostedPartition, _Waiting] = field(default_factory=dict)
     requests: int = 0
-    """How many wait in the queue: a producer's batch or a follower's fetch each."""
+    """The number of requests in the queue: producers' batches and followers' fetches."""
     round_requests: int = 0
-    """How many the present round serves."""
+    """The number of requests that the present round serves."""
     expected: int = 0
-    """How many the next round may get, if all that were served ask again."""
+    """The number of requests that the next round may get, if all that were served send another."""
     gathering: Timer | None = None
 
 
@@ -177,7 +177,7 @@ class DurableAcks:
             self._gather(folder)
 
     def _gather(self, folder: _Folder) -> None:
-        """After a round: those that it has served will be back in a moment."""
+        """Waits, after a round, for the next requests of those that it has served."""
         folder.expected = folder.round_requests + folder.requests
         if folder.requests < folder.expected > 1:
             folder.gathering = self._scheduler.call_later(

@@ -38,7 +38,7 @@ FETCH_VERSION = 12
 """The first that carries the last fetched epoch and answers with a divergence."""
 
 REQUEST_SLACK_MS = 30_000
-"""On top of the longest wait at the leader, before a fetch counts as lost
+"""A fetch counts as lost this long after its longest wait at the leader
 (replica.socket.timeout.ms)."""
 
 _SESSION_CODES = frozenset(
@@ -72,7 +72,7 @@ class FetcherPorts:
 
 
 class _Answer:
-    """One that is being taken."""
+    """A leader's answer that is being processed."""
 
     __slots__ = ("asked", "left")
 
@@ -84,7 +84,7 @@ class _Answer:
 
 
 class _Turn:
-    """What one turn of the loop has taken."""
+    """The work that one turn of the loop has done."""
 
     __slots__ = ("brought", "leaving", "room_bytes", "shortened", "watched")
 
@@ -122,12 +122,12 @@ class PeerFetcher:
         )
         self._followed: dict[TopicPartition, Followed] = {}
         self._joining: dict[TopicPartition, Followed] = {}
-        """To be followed from the next `wake` on."""
+        """Partitions to be followed from the next `wake` on."""
         self._is_hurried = False
         """The leader was told not to let the fetch under way wait any longer."""
         self._session = ClientFetchSession()
         self.heard_ms: int | None = None
-        """When the leader answered last."""
+        """The time of the leader's last answer."""
         self._in_flight = False
         self._answer: _Answer | None = None
         """The answer to the last fetch, until all of it is taken."""

@@ -51,7 +51,8 @@ class FetcherManager:
             fetcher.wake()
 
     def heard_ms(self, tp: TopicPartition) -> int | None:
-        """When the leader of a followed partition answered last, in monotonic ms; None: not yet."""
+        """The time of the last answer of a followed partition's leader, in monotonic ms; None
+        before the first."""
         return next((f.heard_ms for f in self._fetchers.values() if tp in f), None)
 
     def remove(self, tp: TopicPartition) -> None:

@@ -18,7 +18,7 @@ from storage_engine.protocol.apis.fetch import FetchPartition
 CHANNEL = "fetch"
 CATCH_UP_CHANNEL = "catch-up"
 DURABLE_CHANNEL = "durable fetch"
-"""For partitions that are flushed before a fetch acknowledges them."""
+"""The connection for partitions that are flushed before a fetch acknowledges them."""
 DURABLE_CATCH_UP_CHANNEL = "durable catch-up"
 
 
@@ -46,10 +46,11 @@ class Followed:
         self.was_damaged = False
         """The last records were bad: the leader is told with the next fetch."""
         self.refusals = 0
-        """How often in a row the leader has answered that it does not lead, or not under this
-        epoch."""
+        """How often in a row the leader has answered that it does not lead, or not in this epoch.
+        """
         self.resume_ms = 0
-        """Not fetched before this time: the leader answered with an error."""
+        """The partition is not fetched before this time, because the leader answered with an error.
+        """
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -57,7 +58,7 @@ class Followed:
 
     @property
     def is_caught_up(self) -> bool:
-        """It held all committed records when it was last answered."""
+        """Whether it held all committed records at the last answer."""
         return self.progress is FollowerState.CAUGHT_UP
 
     @property

@@ -46,8 +46,8 @@ from storage_engine.protocol.records.record_batch import patch_producer
 
 
 class Role(enum.Enum):
-    """What this replica does: nothing while no leader is known, and nothing until the broker is
-    restarted once its log directory has failed."""
+    """The role of a replica: it has none while no leader is known, nor after its log directory has
+    failed, until the broker is restarted."""
 
     IDLE = "idle"
     LEADER = "leader"
@@ -57,7 +57,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPorts:
-    """What all partitions of a broker share."""
+    """The ports that all partitions of a broker share."""
 
     broker_id: BrokerId
     lag: LagLimits
@@ -103,13 +103,13 @@ class HostedPartition:
         self.data_waiters = WaitList()
         self.deletion_waiters = WaitList()
         self.follower_log_starts: dict[int, int] = {}
-        """Where the followers begin, as they said in their fetches since this replica leads."""
+        """The log start offsets of the followers, from their fetches since this replica leads."""
         self._dirty = False
         """True while `end_turn` is due."""
         self._unflushed_appends = 0
         """Appends of this turn that wait for a flush."""
         self.guards = VerificationGuards()
-        """Which producers may write in transactions, under the present leader epoch."""
+        """The producers that may write in transactions, in the present leader epoch."""
         self._successor: HostedPartition | None = None
         """The object that stands for the replica since its log was replaced."""
 
@@ -130,7 +130,8 @@ class HostedPartition:
 
     @property
     def last_stable_offset(self) -> int:
-        """What readers of committed transactions may see; at most the high watermark."""
+        """The end of the records that readers of committed transactions may see; at most the high
+        watermark."""
         return self.log.last_stable_offset(self.high_watermark)
 
     @property
@@ -140,7 +141,7 @@ class HostedPartition:
 
     @property
     def flushed_end_offset(self) -> int | None:
-        """What of the log counts as held here; None: all of it."""
+        """The end of the records that count as held by this replica; None means the whole log."""
         return self.log.recovery_point if self.config.flush_before_ack else None
 
     @property
@@ -193,7 +194,7 @@ class HostedPartition:
             )
 
     def check_writable_by_producers(self, acks: int) -> None:
-        """As `check_writable`, for what is not written by its coordinator alone."""
+        """Like `check_writable`, but also refuses partitions that only a coordinator writes to."""
         self.check_writable(acks)
         if self.is_internal:
             raise KafkaError(
@@ -333,7 +334,7 @@ class HostedPartition:
         self._ports.end_of_turn.call(self.topic_partition, self.end_turn)
 
     def end_turn(self) -> None:
-        """What the appends of this turn mean for the high watermark and those who wait."""
+        """Applies the appends of this turn to the high watermark and to waiting requests."""
         self._dirty = False
         if self._successor is not None:
             # Its log was replaced in this turn: the one that counts is marked as well.

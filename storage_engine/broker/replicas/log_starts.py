@@ -33,7 +33,7 @@ class LogStarts:
         self._waiting.append(done)
 
     def note(self, partition: HostedPartition) -> None:
-        """Its start has moved, and is to be written: whoever asks meanwhile waits for that, too."""
+        """A log start offset has moved and is to be written; requests wait until it is."""
         self._owed.add(partition)
 
     def owes(self, partition: HostedPartition) -> bool:

@@ -31,7 +31,7 @@ class PostponedRoles:
         self._is_waiting = False
 
     def add(self, tp: TopicPartition, order: _Order, failure: LogBusyError) -> None:
-        """It is tried again in a while."""
+        """Schedules another attempt."""
         log.warning("leadership postponed partition=%s: %s", tp, failure)
         self._orders[tp] = order
         if not self._is_waiting:

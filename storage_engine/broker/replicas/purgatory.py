@@ -74,7 +74,7 @@ class WaitList:
 
 
 class Awaited(Protocol):
-    """One partition of the request, not answered yet."""
+    """A partition of a request that is not answered yet."""
 
     @property
     def waiters(self) -> WaitList:
@@ -91,7 +91,7 @@ class Awaited(Protocol):
 
 
 class _Open:
-    """One partition of the request that is not settled yet."""
+    """A partition of a request that is not settled yet."""
 
     __slots__ = ("answer", "item")
 
@@ -130,7 +130,8 @@ class DelayedAnswer:
             each.item.waiters.add(each)
 
     def look(self, opened: _Open) -> bool:
-        """One partition may be settled now; with the last of them all are answered."""
+        """Checks whether a partition is settled now; when the last one is, the request is
+        answered."""
         if opened not in self._open:
             return True
         if not opened.item.look():

@@ -20,7 +20,7 @@ from storage_engine.log.dirs.log_manager import LogManager
 
 log = logging.getLogger(__name__)
 LOG_AGAIN_MS = 10_000
-"""How long a shortage is not logged again for the same partition."""
+"""The same shortage of a partition is logged only this often."""
 
 state_change_log = logging.getLogger("headrace.state_change")
 
@@ -71,7 +71,7 @@ class ReplicaFailures:
             self._notice.send()
 
     def notify_controller(self) -> None:
-        """Has the controller ask for the state of all replicas here."""
+        """Makes the controller request the state of all replicas of this broker."""
         self._notice.send()
 
     def _log_shortage(self, tp: TopicPartition, failure: LogBusyError) -> None:

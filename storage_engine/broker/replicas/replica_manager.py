@@ -38,7 +38,7 @@ from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 
 DURABLE_ACKS_REPORT_MS = 60_000
-"""How often the log tells what the flushes before acknowledgements have done."""
+"""How often the log reports the flushes before acknowledgements."""
 
 log = logging.getLogger(__name__)
 state_change_log = logging.getLogger("headrace.state_change")
@@ -46,13 +46,13 @@ state_change_log = logging.getLogger("headrace.state_change")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSettings:
-    """What the replica manager takes from the broker's configuration."""
+    """The settings of the replica manager."""
 
     broker_id: BrokerId
     lag: LagLimits
     checkpoint_interval_ms: int
     isr_check_interval_ms: int
-    """How often laggards are looked for: half of replica.lag.time.max.ms, as Kafka does."""
+    """How often lagging followers are looked for: half of replica.lag.time.max.ms, as in Kafka."""
 
 
 class ReplicaManager:
@@ -390,7 +390,7 @@ class ReplicaManager:
         return dict(self._logs.logs)
 
     def future_of(self, tp: TopicPartition) -> FutureLog | None:
-        """Its copy in another data folder, while it moves there."""
+        """The replica's copy in another log directory, while it is being moved there."""
         return self._logs.moves.under_way.get(tp)
 
     def working_folders(self) -> list[Path]:

@@ -39,10 +39,11 @@ FLUSHED_AT_ONCE = 4 << 20
 is flushed beside the loop first."""
 
 PAUSE_MS = 10_000
-"""After an error that may go away, such as a full disk or damage that a scrub repairs."""
+"""The pause after an error that may pass, such as a full disk or damage that a scrub repairs."""
 
 RESUME_MS = 1_000
-"""How often moves that the last run did not end are looked for, until their replicas are here."""
+"""How often the broker looks for moves that its last run has not completed, until their replicas
+are loaded."""
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class _Move:
 
 
 class ReplicaMoves:
-    """Those of one broker."""
+    """The moves between log directories of one broker."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ class ReplicationThrottle:
     # --- as follower ---
 
     def pause_ms(self, partition: HostedPartition, *, in_sync: bool) -> int:
-        """How long not to fetch this partition; 0: fetch it."""
+        """How long not to fetch this partition; 0 when it may be fetched."""
         if in_sync or not self._is_taking_throttled(partition):
             return 0
         self._taking.bytes_per_second = self._follower_rate()

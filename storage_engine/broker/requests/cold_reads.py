@@ -28,8 +28,9 @@ from storage_engine.net.limits import SMALL_WRITE_BYTES
 from storage_engine.protocol.apis.fetch import FetchRequest
 
 LOADS_AT_ONCE = 2
-"""Of all fetches together: half of the background threads, so that flushes always find one. The
-others wait in the order of their arrival; the server bounds how many requests may be unanswered."""
+"""The most loads of all fetches at the same time: half of the background threads, so that flushes
+always find one. The others wait in the order of their arrival; the server limits the number of
+unanswered requests."""
 
 MOST_LOADS = 4
 """Of one fetch: to find where the bytes begin, where they end, and for the bytes; two are mostly
@@ -119,8 +120,8 @@ class ColdReads:
             # Their logs have failed just now, which the next read reports.
 
     def _jobs(self, read: FetchRead) -> tuple[_Jobs, bool]:
-        """What makes it warm, and whether there can't be a job for some now. Logs for which there
-        can't ever be one have failed."""
+        """The jobs that load what a read needs, and whether some can't have a job now. Logs that
+        can never have one have failed."""
         makers: list[tuple[HostedPartition, Callable[[], LoadJob]]] = [
             (partition, partial(cold.load_job, max_bytes))
             for partition, cold, max_bytes in read.cold

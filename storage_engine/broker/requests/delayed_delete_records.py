@@ -13,7 +13,7 @@ from storage_engine.core.errors import ErrorCode
 
 
 class AwaitedDeletion:
-    """One partition of the request, not answered yet."""
+    """A partition of a DeleteRecords request that is not answered yet."""
 
     __slots__ = ("_live", "code", "low_watermark", "partition", "required_offset")
 
@@ -57,7 +57,7 @@ class AwaitedDeletion:
 
 
 def _low_watermark(partition: HostedPartition, live: Container[int]) -> int:
-    """Where the last of the live replicas begins; -1 as long as one has not said it."""
+    """The smallest log start offset of the live replicas; -1 until all have reported theirs."""
     starts = [
         partition.follower_log_starts.get(replica, -1)
         for replica in partition.assigned_replicas

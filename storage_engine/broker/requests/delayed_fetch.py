@@ -15,8 +15,8 @@ from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 
 LONGEST_WAIT_MS = 60_000
-"""No fetch waits longer, whatever it asks for: the client asks again, and one that is gone is
-noticed."""
+"""The longest wait of a fetch, whatever it asks for: the client sends another, and the end of its
+connection is noticed."""
 
 FEW_PARTITIONS = 20
 """A fetch of at most so many is read at once, and may always wait."""
@@ -38,7 +38,7 @@ def must_answer(request: FetchRequest, read: FetchRead) -> bool:
 
 
 class _Watched:
-    """One partition of a waiting fetch of several."""
+    """A partition of a waiting fetch that has several."""
 
     __slots__ = ("fetch", "partition", "size", "wanted")
 
@@ -149,7 +149,7 @@ class DelayedFetch:
         return True
 
     def look(self, watched: _Watched) -> bool:
-        """One partition of several may have news."""
+        """Called when one of several partitions may have new records."""
         if self._is_over():
             return True
         request = self._request
@@ -199,7 +199,9 @@ class DelayedFetch:
 
 
 class WaitingPartitions:
-    """How many partitions the waiting fetches name, all clients together.
+    """Counts the partitions of all waiting fetches of all clients. A waiting fetch keeps some 400
+    bytes for each partition. When the count is high, a fetch of many partitions is answered at once
+    with the records there are, as if its time were over; fetches of few partitions always wait.
 
     A waiting fetch keeps some 400 bytes for each partition. When many are kept, a fetch of many is
     answered at once with what there is, as if its time were over; fetches of few always wait.
@@ -228,7 +230,7 @@ class FollowerWaits:
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[DelayedFetch]] = {}
-        """By replica: one for each of its channels."""
+        """The waiting fetches of each replica, one for each of its channels."""
 
     def add(self, replica: int, fetch: DelayedFetch) -> None:
         others = [each for each in self._waiting.get(replica, ()) if not each.is_done]

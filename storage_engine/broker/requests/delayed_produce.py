@@ -13,7 +13,7 @@ from storage_engine.protocol.apis.produce import ProducePartitionResponse
 
 
 class AwaitedAppend:
-    """One partition of the request, not answered yet."""
+    """A partition of a produce request that is not answered yet."""
 
     __slots__ = ("by_all", "index", "leader", "partition", "required_offset", "responses")
 
@@ -35,7 +35,7 @@ class AwaitedAppend:
         self.required_offset = required_offset
         """The end offset that answers it: one above the last offset appended."""
         self.index = index
-        """Its place in the response."""
+        """The position of the partition in the response."""
         self.by_all = by_all
         """Whether all in-sync replicas must have it, or only this one's disk."""
 

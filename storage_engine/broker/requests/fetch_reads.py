@@ -44,8 +44,8 @@ class FetchRead:
         self.failed = False
         """An error, a divergence or another replica to read from: answer now."""
         self.cold: list[tuple[HostedPartition, ColdBytesError, int]] = []
-        """Where the beginning or end of what there is could not be found yet, and the bytes
-        wanted."""
+        """Reads whose beginning or end could not be found without the disk, with the number of
+        bytes wanted."""
 
 
 class PartitionReader:
@@ -68,11 +68,11 @@ class PartitionReader:
         self._on_damage = on_damage
         """Called with a partition led here of which a follower got bad bytes, and their offset."""
         self._rack_reads = rack_reads
-        """None: consumers read from leaders only."""
+        """None when consumers read only from leaders."""
 
     def read(self, request: FetchRequest, *, wait: bool = False) -> FetchRead:
-        """One pass over the partitions; the first with data gets a batch even if it is over the
-        limit.
+        """Reads each partition once; the first one with data gets a batch even if it is over the
+        limit. Reads that would wait for a disk are left to `FetchRead.cold`, unless `wait`.
 
         What can't be found without a wait for a disk is left to `FetchRead.cold`, unless `wait`."""
         result = FetchRead(request.max_bytes)
@@ -279,7 +279,7 @@ def _is_of_a_rack(request: FetchRequest) -> bool:
 def _elsewhere(
     partition: HostedPartition, request: FetchRequest, preferred: int
 ) -> FetchPartitionResponse:
-    """No records: another replica is to be read from."""
+    """Returns no records but the id of another replica to read from."""
     return FetchPartitionResponse(
         partition.topic_partition.topic,
         partition.topic_partition.partition,

@@ -39,14 +39,14 @@ REMEMBERED_PARTITIONS_MAX = 200_000
 memory, because one request may name a million partitions."""
 
 SESSION_PARTITIONS_MAX = 20_000
-"""One session may have so many: to remember them takes ten milliseconds. A client that fetches more
+"""The most partitions of a session: storing them takes ten milliseconds. A client that fetches more
 is served without a session."""
 
 Key = tuple[str, int]
 
 
 class _Remembered:
-    """One partition of a session."""
+    """A partition of a session."""
 
     __slots__ = ("sent", "wanted")
 
@@ -58,7 +58,7 @@ class _Remembered:
 
 
 class FetchSession:
-    """One client's partitions, in the order in which they are served."""
+    """The partitions of one client's session, in the order in which they are served."""
 
     __slots__ = ("_wanted", "created_ms", "epoch", "is_follower", "partitions", "session_id")
 
@@ -123,7 +123,7 @@ class FetchSession:
 
 
 class SessionFetch:
-    """One request, with all partitions of its session, and the form of its answer."""
+    """A fetch request with all partitions of its session, and the form of its response."""
 
     __slots__ = ("_epoch", "_opener", "_session", "request")
 
@@ -140,7 +140,7 @@ class SessionFetch:
         self._opener = opener
 
     def response(self, answers: Sequence[FetchPartitionResponse]) -> FetchResponse:
-        """To be made once, from the answers to `request`, when they leave."""
+        """Makes the response from the answers to `request`. To be called once, when it is sent."""
         session = self._session
         if session is not None:
             if session.epoch != self._epoch:
@@ -174,7 +174,7 @@ class FetchSessions:
         self._ids = ids
         self._partitions_max = partitions_max
         self._used: dict[FetchSession, int] = {}
-        """When each was used last, in that order."""
+        """The time when each session was last used, in that order."""
         self._by_id: dict[int, FetchSession] = {}
         self.remembered = 0
         """Partitions of all sessions."""
@@ -183,7 +183,7 @@ class FetchSessions:
         return len(self._by_id)
 
     def begin(self, request: FetchRequest) -> SessionFetch | FetchResponse:
-        """What to read for a request, or the refusal that is its whole answer."""
+        """The partitions to read for a request, or an error that is the whole answer."""
         epoch = request.session_epoch
         if epoch in (NO_SESSION_EPOCH, FULL_EPOCH):
             old = self._by_id.get(request.session_id)

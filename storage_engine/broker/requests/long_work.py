@@ -26,10 +26,10 @@ INLINE_BYTES = 1 << 20
 """Requests but Produce that are decoded at once: their strings and bytes are copied."""
 
 INLINE_NS = 2_000_000
-"""What a request may take of the turn in which it came."""
+"""The time that a request may use in the turn in which it arrived."""
 
 SLICE_NS = 4_000_000
-"""What long work may take of each turn, all of it together."""
+"""The time that all long work together may use in each turn."""
 
 RUNNING_MAX = 8
 """Decoded requests that are worked on in turns; the others wait as the bytes that they came as."""
@@ -50,13 +50,13 @@ class LongRequest(Protocol):
     """A request with long work, as this module needs it: an `ApiCall`."""
 
     def hold(self) -> None:
-        """No further request of its connection is taken up until `release`."""
+        """Stops reading requests of this connection until `release`."""
         ...
 
     def release(self) -> None: ...
 
     def failed(self, error: Exception) -> None:
-        """Its work raised; nothing more of it will be done."""
+        """Called when the work raised; nothing more of it will be done."""
         ...
 
     @property
@@ -65,9 +65,9 @@ class LongRequest(Protocol):
         ...
 
     is_long: bool
-    """Its answer may be long, too."""
+    """Whether encoding the answer may take long, too."""
     is_urgent: bool
-    """No client's work goes before it."""
+    """Whether it takes precedence over the work of clients."""
 
 
 class _Job:
@@ -170,7 +170,7 @@ class LongWork:
             self._scheduler.call_soon(self._slice)
 
     def _slice(self) -> None:
-        """One turn's share, for one job; the next turn's is the next job's."""
+        """Uses one turn's time for one job; the next turn is for the next job."""
         self._is_scheduled = False
         if self._running:
             job = self._running.popleft()

@@ -48,8 +48,9 @@ class RackReads:
         self._leader_heard_ms = leader_heard_ms
 
     def preferred(self, partition: HostedPartition, rack: str, fetch_offset: int) -> int:
-        """Of a partition led here: the replica in `rack` that holds most, among those that are in
-        sync and have `fetch_offset`; NO_PREFERENCE for the leader itself."""
+        """For a partition that this broker leads: the replica in `rack` with the most records,
+        among those that are in sync and have `fetch_offset`; NO_PREFERENCE for the leader itself.
+        """
         leader = partition.leader
         if leader is None or rack == self._rack:
             return NO_PREFERENCE

@@ -67,7 +67,7 @@ class BrokerConfig:
 
     @classmethod
     def load(cls, path: Path, overrides: Mapping[str, str] | None = None) -> "BrokerConfig":
-        """From a file; `overrides` (`--set`) win."""
+        """Reads a file; `overrides` (`--set`) take precedence."""
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:

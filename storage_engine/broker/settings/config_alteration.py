@@ -25,7 +25,7 @@ class Operation(enum.IntEnum):
 
 
 class Change(NamedTuple):
-    """One setting to be changed."""
+    """A setting to be changed, and its new value."""
 
     name: str
     operation: int
@@ -33,7 +33,7 @@ class Change(NamedTuple):
 
 
 class Rules(Protocol):
-    """Which settings may be set for an entity."""
+    """The rules for settings of one kind of entity."""
 
     def setting(self, name: str) -> Setting:
         """ConfigError when there is none of that name, or none that may be set."""
@@ -65,8 +65,8 @@ class TopicRules:
 
 
 class BrokerRules:
-    """Of one broker or all; `broker` is the one that is asked. The others check for themselves when
-    they read the settings."""
+    """The rules for settings of one broker or of all; `broker` is the one that got the request. The
+    others check the settings themselves when they read them."""
 
     def __init__(self, broker: DynamicConfig, source: ConfigSource, *, is_own: bool) -> None:
         self._broker = broker

@@ -28,11 +28,12 @@ log = logging.getLogger(__name__)
 RETRY_MS = 500
 
 KEEP_MS = 15 * 60 * 1000
-"""How long a notification stays, as in Kafka: far longer than a session lasts without an answer."""
+"""How long a notification is kept, as in Kafka: far longer than a session lasts without an answer.
+"""
 
 
 class ConfigChanges:
-    """One broker's view of /config/changes."""
+    """A broker's view of /config/changes."""
 
     def __init__(
         self,

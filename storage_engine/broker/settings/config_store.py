@@ -22,7 +22,7 @@ MAX_TRIES = 20
 """Attempts at a change that others' changes of the same settings overtake."""
 
 Compute = Callable[[Mapping[str, str]], dict[str, str]]
-"""From what is set to what shall be set; raises KafkaError."""
+"""Computes the new settings from the present ones; raises KafkaError."""
 
 OnOutcome = Callable[[KafkaError | None], None]
 
@@ -56,7 +56,7 @@ class ConfigStore:
 
 
 class _Alteration:
-    """One change under way."""
+    """A change of settings that is not completed yet."""
 
     def __init__(
         self,

@@ -26,7 +26,8 @@ def parse_overrides(entries: Iterable[str]) -> dict[str, int]:
 
 
 def by_address(overrides: dict[str, int]) -> dict[str, int]:
-    """With every address of a host instead of its name. ConfigError for one that has none."""
+    """Replaces each host name by all of its addresses. Raises ConfigError for a name without
+    any."""
     found = {}
     for host, number in overrides.items():
         try:

@@ -34,7 +34,7 @@ class DynamicConfig:
             ConfigSource.BROKER: {},
             ConfigSource.ALL_BROKERS: {},
         }
-        """In the order in which they count."""
+        """The layers of settings in their order of precedence."""
 
     def get(self, key: str) -> SettingValue:
         """KeyError for a key that is in no table."""

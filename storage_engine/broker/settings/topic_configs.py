@@ -67,7 +67,7 @@ class TopicConfigs:
 
 
 def possible_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
-    """Without those that are unknown or impossible: the others count all the same."""
+    """Drops overrides that are unknown or not possible; the others take effect all the same."""
     possible = {}
     for name, text in overrides.items():
         try:

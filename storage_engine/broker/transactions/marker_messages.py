@@ -89,7 +89,8 @@ def response_of_codes(
 
 
 def codes_of_response(response: Any, targets: Sequence[MarkerTarget]) -> list[ErrorCode]:
-    """What became of each target; UNKNOWN_SERVER_ERROR for one that the answer leaves out."""
+    """The error code of each target; UNKNOWN_SERVER_ERROR for a target that the answer leaves
+    out."""
     codes = {
         (result.producer_id, TopicPartition(topic.name, row.partition_index)): row.error_code
         for result in response.markers

@@ -1,5 +1,4 @@
-"""Has the leaders of partitions write the markers of one coordinator. Its one rule: a marker is
-sent until it is written, or its partition is no more.
+"""Makes the leaders of partitions write the markers of one coordinator.
 
 Each turn of the event loop everything that is not under way goes to where it belongs now, in one
 request a broker. Whether a topic is gone is asked of ZooKeeper: this broker's view may be behind,

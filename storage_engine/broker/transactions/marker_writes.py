@@ -21,11 +21,11 @@ from storage_engine.core.transactions.partition_transactions import TransactionM
 from storage_engine.protocol.apis.produce import ProducePartitionResponse
 
 REPLICATION_WAIT_MS = 5_000
-"""For the followers; the coordinator asks again after it."""
+"""How long a marker waits for the followers; after that the coordinator asks again."""
 
 
 class MarkerTarget(NamedTuple):
-    """One marker for one partition."""
+    """A marker to be written to one partition."""
 
     producer_id: int
     producer_epoch: int
@@ -84,7 +84,7 @@ class MarkerWrites:
         )
 
     def _first_offset(self, target: MarkerTarget) -> int:
-        """Where the transaction begins in its partition; -1 where it has no data there."""
+        """The first offset of the transaction in its partition; -1 when it has no records there."""
         partition = self._replicas.get(target.partition)
         if partition is None:
             return -1

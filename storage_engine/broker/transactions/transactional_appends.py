@@ -38,9 +38,9 @@ ASK_AGAIN = (
     ErrorCode.OPERATION_NOT_ATTEMPTED,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 )
-"""No client takes these for an answer to a produce: they become NOT_ENOUGH_REPLICAS, after which
-every client sends again. A coordinator that has not heard of a new topic refuses all that it is
-asked together with it."""
+"""Errors that no client expects in answer to a produce: they are replaced by NOT_ENOUGH_REPLICAS,
+which every client retries. A coordinator that does not know a new topic yet refuses everything in
+the same request."""
 
 
 class TransactionalAppends:
@@ -121,7 +121,7 @@ class TransactionalAppends:
 
 
 class _TransactionalAppend:
-    """What one request has for one partition."""
+    """The records of one request for one partition."""
 
     __slots__ = (
         "_acks",

@@ -68,7 +68,7 @@ class _Asked:
     question: TransactionVerification
     enlists: bool
     times_again: int = TIMES_AGAIN
-    """How often it may be asked once more."""
+    """How many more attempts there may be."""
     waiting: list[_Waiter] = field(default_factory=list)
 
     @property
@@ -101,7 +101,7 @@ class Verifier:
         self._scheduler = scheduler
         self._clock = clock
         self._asked: dict[tuple[int, TransactionVerification], _Asked] = {}
-        """By the identity of the guards and the verification asked for."""
+        """Verifications in progress, by the identity of the guards and the request."""
         self._new: list[_Asked] = []
         self._waiting_bytes = 0
 

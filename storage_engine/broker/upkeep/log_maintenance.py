@@ -25,21 +25,21 @@ from storage_engine.log.state.flush_job import FlushJob
 log = logging.getLogger(__name__)
 
 DOOMED_FILES_INTERVAL_MS = 1000
-"""How often files whose `file.delete.delay.ms` is over are looked for."""
+"""How often the broker looks for files whose `file.delete.delay.ms` is over."""
 
 FREE_SPACE_INTERVAL_MS = 1000
-"""How long appends rely on what the file system said of its free space."""
+"""How long appends rely on the last measurement of free space."""
 
 MAKE_GOOD_INTERVAL_MS = 1000
-"""How often what a shortage of descriptors left undone is tried again."""
+"""How often work that a shortage of descriptors prevented is retried."""
 
 PRODUCERS_INTERVAL_MS = 60_000
-"""How often silent producers are forgotten."""
+"""How often the broker looks for producers whose expiration time is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceIntervals:
-    """From the broker's configuration."""
+    """The intervals of background work, from the broker's settings."""
 
     retention_ms: int
     flush_ms: int

@@ -26,10 +26,10 @@ from storage_engine.log.files.storage_errors import storage_error
 from storage_engine.protocol.transport import Transport
 
 LOOK_INTERVAL_MS = 1000
-"""How often is looked for a log whose turn it is."""
+"""How often the broker looks for a log that is due for a scrub."""
 
 RETRY_MS = 30_000
-"""When replicas are asked again for what none of them could give."""
+"""The delay before replicas are asked again for a range that none of them could provide."""
 
 REPORT_PAUSE_MS = 10_000
 """A follower that is stuck reports with every fetch; its segment is checked so often at most, and
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubSettings:
-    """From the broker's configuration."""
+    """The settings of the scrubber."""
 
     broker_id: int
     interval_ms: int
@@ -56,15 +56,15 @@ class _Reason(enum.Enum):
     """The purpose of a pass."""
 
     WHOLE = "whole"
-    """It is time for the log."""
+    """The whole log is due."""
     RETRY = "retry"
-    """It is time for what is known to be damaged."""
+    """Ranges that are known to be damaged are due."""
     REPORT = "report"
-    """One segment was reported."""
+    """A segment was reported as damaged."""
 
 
 class _Pass:
-    """One way through a log, or a part of it."""
+    """A scrub of a log, or of a part of it."""
 
     __slots__ = ("left", "next_offset", "partition", "reason", "stop_offset")
 
@@ -91,7 +91,7 @@ class _Retry(NamedTuple):
     start_offset: int
     stop_offset: int
     whole_due_ms: int | None
-    """When the rest of the log is; None: never."""
+    """The time when the rest of the log is due; None means never."""
 
 
 class Scrubs:
@@ -218,7 +218,7 @@ class Scrubs:
         return False
 
     def _go_on(self, current: _Pass) -> None:
-        """With the next segment."""
+        """Continues with the next segment."""
         if self._is_over(current):
             return
         if self._must_yield(current):
@@ -246,7 +246,7 @@ class Scrubs:
         self._scheduler.call_soon(self.look)
 
     def _note_end(self, current: _Pass, now_ms: int) -> None:
-        """When this log has its next turn."""
+        """Notes when this log is due again."""
         partition, left = current.partition, current.left
         tp, replica_log = partition.topic_partition, partition.log
         former = self._retries.get(tp)

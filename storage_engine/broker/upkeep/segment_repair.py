@@ -1,5 +1,4 @@
-"""One damaged segment, from the bad ranges to the good file. Its one rule: it ends once, and leaves
-nothing behind but a segment that is whole or what it was.
+"""Repairs one damaged segment: fetches the damaged ranges from a replica and replaces the file.
 
     Replacements -> RepairFetch -> (compaction is through) -> the job that swaps the segment
 
@@ -21,13 +20,13 @@ from storage_engine.log.cleaning.segment_scrub import SegmentScrub
 from storage_engine.protocol.transport import Transport
 
 YIELD_MS = 500
-"""How long a pass waits each time that compaction is at work."""
+"""How long a pass waits each time that compaction is running."""
 
 log = logging.getLogger(__name__)
 
 
 class RepairEnd(enum.Enum):
-    """How it went."""
+    """The outcome of a repair."""
 
     REPAIRED = "repaired"
     LEFT = "left"

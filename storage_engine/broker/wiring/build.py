@@ -1,4 +1,4 @@
-"""One broker out of its ports."""
+"""Builds a broker from its ports."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -112,7 +112,7 @@ from storage_engine.protocol.apis.write_txn_markers import API as WRITE_TXN_MARK
 def cluster_for_clients(
     ports: BrokerPorts, cluster: ClusterParts, replicas: ReplicaManager
 ) -> ClusterForClients:
-    """What clients get to know of the cluster."""
+    """The parts of the cluster's state that clients may see."""
     return ClusterForClients(
         cluster_id=ports.cluster_id,
         broker_id=ports.broker_id,
@@ -131,7 +131,7 @@ def add_record_apis(
     replicas: ReplicaParts,
     requests: RequestParts,
 ) -> None:
-    """Those that write, read and delete records."""
+    """Registers the APIs that write, read and delete records."""
     fetch = FetchHandler(
         sessions=requests.fetch_sessions,
         reader=requests.reader,
@@ -160,7 +160,7 @@ def add_transaction_apis(
     replicas: ReplicaManager,
     coordinators: CoordinatorParts,
 ) -> None:
-    """Those of transactions, and of the micro-batches of the exactly-once sink."""
+    """Registers the APIs of transactions, and of the micro-batches of the exactly-once sink."""
     transactions, clock = coordinators.transactions, ports.clock
     init = partial(init_producer_id.handle, transactions, cluster.producer_ids, clock)
     end = partial(end_txn.handle, transactions, cluster.producer_ids, clock)
@@ -193,7 +193,7 @@ def add_group_apis(
     replicas: ReplicaManager,
     coordinators: CoordinatorParts,
 ) -> None:
-    """Those of consumer groups, and the search for coordinators."""
+    """Registers the APIs of consumer groups, and FindCoordinator."""
     metadata = cluster.metadata
     requests = GroupRequests(
         coordinators=coordinators.groups,
@@ -244,7 +244,7 @@ def add_administration_apis(
     replicas: ReplicaParts,
     config_changes: ConfigChanges,
 ) -> None:
-    """Those that any broker answers: the cluster, settings, log directories."""
+    """Registers the APIs that any broker answers: the cluster, settings, log directories."""
     for_clients = cluster_for_clients(ports, cluster, replicas.manager)
     metadata = MetadataHandler(
         cluster=for_clients, topic_admin=cluster.topic_admin, config=settings.config
@@ -275,7 +275,7 @@ def add_administration_apis(
 def add_controller_apis(
     table: HandlerTable, ports: BrokerPorts, settings: SettingsParts, cluster: ClusterParts
 ) -> None:
-    """Those that the controller alone answers."""
+    """Registers the APIs that only the controller answers."""
     controller, scheduler = cluster.controller, ports.scheduler
     create_topics = CreateTopicsHandler(
         controller=controller, topic_admin=cluster.topic_admin, scheduler=scheduler

@@ -1,4 +1,4 @@
-"""What a broker gets from outside."""
+"""The ports of a broker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""What requests of any length need: reads, waits, fetch sessions, work in turns."""
+"""Builds the parts that serve requests of any length: reads, waits, fetch sessions, work in
+turns."""
 
 from dataclasses import dataclass
 from random import Random

@@ -13,12 +13,12 @@ from storage_engine.log.deletion_policy import KEY as DELETION_POLICY_KEY
 from storage_engine.log.deletion_policy import load_policy
 
 FINISHED_SEGMENTS_MS = 1000
-"""How soon a finished segment is flushed, whatever flush.ms says: recovery then skips it."""
+"""A finished segment is flushed this soon, whatever flush.ms says, so that recovery skips it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepParts:
-    """What looks after the logs."""
+    """The parts that maintain the logs."""
 
     maintenance: LogMaintenance
     scrubs: Scrubs

@@ -21,19 +21,20 @@ class ActiveProducer:
     producer_id: int
     epoch: int
     last_sequence: int | None
-    """None: nothing but ends of transactions is remembered of it under this epoch."""
+    """None when the leader remembers only ends of transactions of this producer epoch."""
     last_timestamp_ms: int | None
-    """Of its last batch, as the batch has it."""
+    """The timestamp of the producer's last batch."""
     coordinator_epoch: int | None
-    """Of who wrote its last marker."""
+    """The epoch of the coordinator that wrote the producer's last marker."""
     transaction_start_offset: int | None
-    """Of the transaction that is open in this partition."""
+    """The first offset of the transaction that is open in this partition."""
 
 
 def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, list[ActiveProducer]]:
-    """By producer id. KafkaError UNKNOWN_TOPIC_OR_PARTITION for one that does not exist."""
+    """Active producers by producer id. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION when a
+    partition does not exist."""
     spec, request = api_of(_DESCRIBE_PRODUCERS)
 
     def ask(

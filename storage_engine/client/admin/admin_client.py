@@ -61,18 +61,18 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.metadata import MetadataBroker
 
 SETTINGS = by_key(BOOTSTRAP_SERVERS, CLIENT_ID, REQUEST_TIMEOUT_MS, DEFAULT_API_TIMEOUT_MS)
-"""By key, with Kafka's defaults."""
+"""The settings of `Admin` by their keys, with Kafka's defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """Who is there."""
+    """The live brokers of a cluster, and its controller."""
 
     cluster_id: str | None
     controller_id: int | None
     """None while there is no controller."""
     brokers: tuple[MetadataBroker, ...]
-    """Those that are alive, by id."""
+    """The live brokers, by id."""
 
 
 class Admin(Closing):
@@ -99,7 +99,7 @@ class Admin(Closing):
         admin.create_topics(self._open, topics, validate_only=validate_only)
 
     def delete_topics(self, topics: Iterable[str]) -> None:
-        """With their records; returns when they are not listed any more."""
+        """Deletes topics and their records; returns when no broker lists them any more."""
         admin.delete_topics(self._open, _names(topics))
 
     def create_partitions(self, counts: Mapping[str, int]) -> None:
@@ -108,7 +108,7 @@ class Admin(Closing):
         admin.create_partitions(self._open, counts)
 
     def list_topics(self, *, internal: bool = False) -> list[str]:
-        """By name; with `internal` also the brokers' own."""
+        """The topics by name; with `internal`, the internal topics too."""
         topics = self._open.metadata().topics
         return sorted(name for name, each in topics.items() if internal or not each.is_internal)
 
@@ -144,11 +144,11 @@ class Admin(Closing):
     # --- groups ---
 
     def list_groups(self) -> list[ListedGroup]:
-        """By name."""
+        """The groups by name."""
         return groups.list_groups(self._open)
 
     def describe_group(self, group: str) -> GroupDescription:
-        """Its members, and by partition the committed offset and the lag."""
+        """The members of a group, and the committed offset and the lag of each partition."""
         return groups.describe_group(self._open, group)
 
     def delete_group(self, group: str) -> None:
@@ -156,7 +156,8 @@ class Admin(Closing):
         groups.delete_group(self._open, group)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """By partition the next offset to read; nothing of a group that does not exist."""
+        """The committed offset of each partition: the next one to read. Empty when the group does
+        not exist."""
         return committed_offsets(self._open, group)
 
     def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -200,8 +201,9 @@ class Admin(Closing):
         *,
         isolation: str = "read_uncommitted",
     ) -> dict[TopicPartition, int | None]:
-        """By partition the first offset whose record is not older than that time (None: all are),
-        EARLIEST the first of the log, LATEST the next that will be readable under `isolation`."""
+        """For each partition: the first offset whose record is not older than that time (None when
+        all are older), for EARLIEST the first offset of the log, for LATEST the next that will be
+        readable under `isolation`."""
         found = self._open.list_offsets(_partitions(at_ms), isolation=isolation)
         return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
@@ -225,8 +227,8 @@ class Admin(Closing):
     def describe_log_dirs(
         self, broker_ids: Iterable[int] | None = None
     ) -> dict[int, tuple[LogDir, ...]]:
-        """By broker (None: all that are alive) its data folders and the replicas in them. Not
-        retried."""
+        """The log directories of brokers with the replicas in them, by broker; None asks all live
+        brokers. The request is not retried."""
         if broker_ids is None:
             broker_ids = sorted(self._open.metadata([]).brokers)
         return {each: log_dirs.describe_log_dirs(self._open, each) for each in broker_ids}
@@ -250,7 +252,7 @@ class Admin(Closing):
         return reassignment.alter_reassignments(self._open, wanted)
 
     def list_reassignments(self) -> dict[TopicPartition, Ongoing]:
-        """What is on its way."""
+        """The reassignments in progress."""
         return reassignment.list_reassignments(self._open)
 
     def elect_leaders(
@@ -278,7 +280,7 @@ class Admin(Closing):
         )
 
     def describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        """What it has open, and since when."""
+        """The open partitions of a transaction, and when it began."""
         return transaction_states.describe_transaction(self._open, transactional_id)
 
     def describe_producers(
@@ -305,7 +307,7 @@ class Admin(Closing):
 
 def _names(names: Iterable[str]) -> list[str]:
     if isinstance(names, str):
-        raise ConfigError(f"several names are taken; give ['{names}']")
+        raise ConfigError(f"a list of names is expected; give ['{names}']")
     return [*names]
 
 

@@ -39,20 +39,20 @@ class GroupMember:
     client_id: str
     host: str
     partitions: tuple[TopicPartition, ...]
-    """Of a consumer, while the group is stable."""
+    """The partitions assigned to a consumer; known while the group is stable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPartition:
-    """What a group has of a partition that it has read, or that a member owns."""
+    """A partition that a group has committed an offset for, or that a member owns."""
 
     tp: TopicPartition
     offset: int | None
     """The next to read; None where nothing is stored."""
     end_offset: int | None
-    """Of the log, exclusive; None where there is no such partition any more."""
+    """The end of the log, exclusive; None when the partition does not exist any more."""
     member_id: str | None
-    """Its owner; None where it has none."""
+    """The owner; None when no member owns the partition."""
 
     @property
     def lag(self) -> int | None:
@@ -71,7 +71,7 @@ class GroupDescription:
     coordinator: int
     members: tuple[GroupMember, ...]
     partitions: tuple[GroupPartition, ...]
-    """In order."""
+    """The partitions in order."""
 
     @property
     def lag(self) -> int:
@@ -101,7 +101,7 @@ def describe_group(cluster: Cluster, group: str) -> GroupDescription:
     coordinator, told = _description_of(cluster, group)
     if told.group_state == _DEAD:
         raise KafkaError(
-            f"there is no group '{group}': list the groups to see all",
+            f"there is no group '{group}'; 'headrace groups list' shows the groups of the cluster",
             ErrorCode.GROUP_ID_NOT_FOUND,
         )
     members = _members(told)
@@ -117,7 +117,7 @@ def describe_group(cluster: Cluster, group: str) -> GroupDescription:
 
 
 def group_members(cluster: Cluster, group: str) -> tuple[GroupMember, ...]:
-    """None of a group that does not exist."""
+    """Empty when the group does not exist."""
     _, told = _description_of(cluster, group)
     return _members(told)
 
@@ -166,7 +166,7 @@ def _progress(
 def offsets_where_there(
     cluster: Cluster, partitions: Iterable[TopicPartition], at_ms: int
 ) -> dict[TopicPartition, int]:
-    """As `Cluster.list_offsets`, without partitions that do not exist."""
+    """Like `Cluster.list_offsets`, but leaves out partitions that do not exist."""
     wanted = set(partitions)
     topics = cluster.metadata(sorted({tp.topic for tp in wanted})).topics
     there = (
@@ -176,7 +176,8 @@ def offsets_where_there(
 
 
 def delete_group(cluster: Cluster, group: str) -> None:
-    """With its offsets. KafkaError NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND."""
+    """Deletes a group and its committed offsets. Raises KafkaError NON_EMPTY_GROUP while it has
+    members, GROUP_ID_NOT_FOUND when it does not exist."""
     spec, request = api_of(_DELETE_GROUPS)
     try:
         ask_coordinator(

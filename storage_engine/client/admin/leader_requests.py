@@ -1,4 +1,4 @@
-"""What each partition's leader is asked for, and the next one when it has changed.
+"""Sends requests about partitions to their leaders, and to the next leader when one has changed.
 
 Rule: a partition whose answer is an error is asked for again, with the others that are left, until
 the deadline of the cluster; a final error ends it all. So asking twice must do no harm.
@@ -21,7 +21,7 @@ from storage_engine.net.deadline import Deadline
 Answer = TypeVar("Answer")
 
 Ask = Callable[[int, list[TopicPartition]], Iterable[tuple[TopicPartition, Answer | KafkaError]]]
-"""One request to a broker about some partitions."""
+"""Sends one request to a broker about some partitions."""
 
 
 def ask_leaders(

@@ -1,5 +1,5 @@
-"""What lies in the data folders of brokers, how many bytes partitions hold on their leaders, and
-how replicas move from one folder to another.
+"""Describes the log directories of brokers and the size of partitions on their leaders, and moves
+replicas from one log directory to another.
 
 Rule: asked once, not retried: who asks wants an estimate, or to see a broker as it is. Source:
 KIP-113, DescribeLogDirs, AlterReplicaLogDirs.
@@ -20,14 +20,14 @@ _DESCRIBE_LOG_DIRS = 35
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLog:
-    """One replica as it lies on a disk."""
+    """A replica in a log directory."""
 
     tp: TopicPartition
     size_bytes: int
     offset_lag: int
     """Records behind the high watermark."""
     is_future: bool
-    """To take the place of the one in another folder."""
+    """Whether it is a copy that will replace the replica in another log directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,9 @@ def describe_log_dirs(
     answer = cluster.request(broker_id, spec_for(_DESCRIBE_LOG_DIRS), _request(partitions))
     code = ErrorCode.of(getattr(answer, "error_code", None) or 0)
     if code is not ErrorCode.NONE:
-        raise KafkaError(f"the folders of broker {broker_id}: {code.meaning}", code)
+        raise KafkaError(
+            f"the log directories of broker {broker_id} can't be described: {code.meaning}", code
+        )
     return tuple(
         LogDir(
             path=folder.log_dir,

@@ -25,17 +25,17 @@ _OFFSET_DELETE = 47
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetReset:
-    """Where a group goes on in one partition."""
+    """The change of a group's committed offset for one partition."""
 
     tp: TopicPartition
     before: int | None
-    """None where nothing was stored."""
+    """None when no offset was committed."""
     after: int
 
 
 def set_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """By partition the next offset to read, also of a group that does not exist yet. KafkaError
-    NON_EMPTY_GROUP while it has members."""
+    """Commits the next offset to read for each partition; the group need not exist. Raises
+    KafkaError NON_EMPTY_GROUP while the group has members."""
     try:
         OffsetCommitter(cluster, group).commit(offsets)
     except KafkaError as error:
@@ -59,7 +59,9 @@ def reset_offsets(
     records on (back: negative). What was done, by partition; with `dry_run` what would be. Errors
     as `set_offsets`; ConfigError where there is nothing to move, or to move from."""
     if sum(each is not None for each in (at_ms, offset, shift_by)) != 1:
-        raise ConfigError("give one of at_ms, offset and shift_by, to say where the group goes on")
+        raise ConfigError(
+            "give exactly one of at_ms, offset and shift_by: it says where the group continues"
+        )
     if members := group_members(cluster, group):
         raise has_members(group, len(members))
     stored = committed_offsets(cluster, group)
@@ -69,11 +71,14 @@ def reset_offsets(
         for number in cluster.topic(topic).partitions
     ] or sorted(stored)
     if not wanted:
-        raise ConfigError(f"group '{group}' has no offsets: name its topics")
+        raise ConfigError(f"group '{group}' has no committed offsets; give the topics to reset")
     first = offsets_where_there(cluster, wanted, EARLIEST)
     last = offsets_where_there(cluster, wanted, LATEST)
     if gone := sorted(set(wanted) - last.keys()):
-        raise ConfigError(f"{gone[0]} does not exist any more: name the topics")
+        raise ConfigError(
+            f"{gone[0]}, which the group has an offset for, does not exist any more; "
+            "give the topics to reset"
+        )
     if at_ms is not None:
         found = last if at_ms == LATEST else cluster.list_offsets(dict.fromkeys(wanted, at_ms))
         targets = {tp: last[tp] if at < 0 else at for tp, at in found.items()}
@@ -81,7 +86,9 @@ def reset_offsets(
         targets = dict.fromkeys(wanted, offset)
     else:
         if missing := sorted(set(wanted) - stored.keys()):
-            raise ConfigError(f"group '{group}' has no offset of {missing[0]} to shift")
+            raise ConfigError(
+                f"group '{group}' has no committed offset for {missing[0]} that could be shifted"
+            )
         targets = {tp: stored[tp] + (shift_by or 0) for tp in wanted}
     resets = [
         OffsetReset(tp=tp, before=stored.get(tp), after=min(max(targets[tp], first[tp]), last[tp]))

@@ -13,7 +13,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.registry import spec_for
 
 ALL = -1
-"""As an offset: everything that is committed."""
+"""Given as an offset, it means the high watermark: all committed records are deleted."""
 
 _DELETE_RECORDS = 21
 

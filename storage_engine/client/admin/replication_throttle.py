@@ -47,7 +47,8 @@ def set_throttle(
 
 
 def take_throttle_away(cluster: Cluster, topics: Iterable[str], *, of_brokers: bool) -> None:
-    """Of these topics; of the brokers only when no other reassignment needs it."""
+    """Removes the throttle from these topics; from the brokers only when no other reassignment
+    needs it."""
     for topic in sorted(topics):
         alter_topic_configs(cluster, topic, {}, remove=_REPLICAS)
     if of_brokers:

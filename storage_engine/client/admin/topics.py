@@ -24,10 +24,10 @@ from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.apis.spec import AnyApi
 
 BROKER_DEFAULT = -1
-"""As number of partitions or replicas: what the broker's settings say."""
+"""Given as a number of partitions or replicas, it means the broker's default."""
 
 ALL_BROKERS = ""
-"""In the place of a broker's id: its settings count for every broker."""
+"""Given in place of a broker id, it means the settings that apply to every broker."""
 
 _CREATE_TOPICS = 19
 _DELETE_TOPICS = 20
@@ -54,17 +54,17 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One setting of a topic or broker as it is in force."""
+    """The effective value of a setting of a topic or broker."""
 
     name: str
     value: str | None
-    """None where the broker does not tell it."""
+    """None when the broker does not disclose it."""
     source: ConfigSource
     read_only: bool
 
 
 class _Outcome(NamedTuple):
-    """What became of one topic or resource of a request."""
+    """The outcome for one topic or resource of a request."""
 
     name: str
     code: ErrorCode
@@ -308,7 +308,9 @@ def _alter_configs(
         row.AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in remove
     ]
     if not changes:
-        raise ConfigError("no setting is given; give name=value, or the name of one to remove")
+        raise ConfigError(
+            "no setting is given; give settings to set, or names of settings to remove"
+        )
     resource = row(resource_type=resource_type, resource_name=name, configs=changes)
     _ask_controller(
         cluster,

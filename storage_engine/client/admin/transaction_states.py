@@ -36,7 +36,7 @@ class TransactionDescription:
     started_ms: int | None
     """Since 1970; None while none is open."""
     partitions: tuple[TopicPartition, ...]
-    """That it has written to, and that no marker has reached yet."""
+    """Partitions that the transaction has written to and that no marker has reached yet."""
     coordinator: int
 
 
@@ -47,8 +47,9 @@ def list_transactions(
     producer_ids: Iterable[int] = (),
     open_for_ms: int | None = None,
 ) -> list[ListedTransaction]:
-    """By transactional id; only those in one of `states`, of one of `producer_ids`, open for so
-    long at least, where that is given. KafkaError when a broker does not tell its own in time."""
+    """Open transactions by transactional id, limited to `states`, `producer_ids` and a minimum age
+    where these are given. Raises KafkaError when a broker does not list its transactions in time.
+    """
     spec, request = api_of(_LIST_TRANSACTIONS)
     message = request(
         state_filters=[*states],

@@ -59,7 +59,7 @@ _SLICE_MS = 100
 """The group is looked after so often while records are waited for."""
 
 _CLOSE_MS = 5_000
-"""For the commits that are on their way when the consumer is closed."""
+"""How long `close` waits for the answers to commits."""
 
 
 class Consumer(Closing):
@@ -141,7 +141,7 @@ class Consumer(Closing):
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """What it reads now."""
+        """The partitions that the consumer reads now."""
         return frozenset(self._positions.assigned)
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
@@ -166,8 +166,9 @@ class Consumer(Closing):
         return []
 
     def poll_table(self, timeout_ms: int = POLL_MS) -> "pa.Table":
-        """As `poll`, all that has come as an Arrow table: topic, partition, offset, timestamp,
-        timestampType, key, value, headers; without rows when none has come in time."""
+        """Like `poll`, but returns an Arrow table with all records that have arrived: topic,
+        partition, offset, timestamp, timestampType, key, value, headers. It has no rows when none
+        has arrived in time."""
         # Imported now: it brings Arrow.
         from storage_engine.client.fetching.record_tables import table_of
 
@@ -203,8 +204,8 @@ class Consumer(Closing):
         return record
 
     def ready(self, timeout_ms: int) -> int:
-        """How many records iteration can hand out without waiting, once there is one; 0 when none
-        has come in time. Hands out nothing itself."""
+        """The number of records that iteration can return without waiting, once there is one; 0
+        when none has arrived in time. It returns no record itself."""
         if not self._run_left:
             self._begin_run(Deadline.after(timeout_ms))
         return self._run_left
@@ -288,7 +289,8 @@ class Consumer(Closing):
     def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """By partition the first offset whose record is not older; None where all are."""
+        """The first offset of each partition whose record is not older than the given time; None
+        when all are older."""
         found = self._cluster.list_offsets(
             {TopicPartition(*tp): at for tp, at in timestamps_ms.items()},
             isolation=self._config.isolation_level,
@@ -300,7 +302,7 @@ class Consumer(Closing):
         return self._offsets(partitions, EARLIEST)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each log can be read to, exclusive, under `isolation.level`."""
+        """The end of each log, exclusive, as far as it can be read under `isolation.level`."""
         return self._offsets(partitions, LATEST)
 
     def _offsets(self, partitions: Iterable[TopicPartition], end: int) -> dict[TopicPartition, int]:
@@ -331,15 +333,15 @@ class Consumer(Closing):
             group.wait_for(commit)
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """What the group has stored of these; None where it has nothing. Waits for the end of
-        transactions that store something."""
+        """The group's committed offsets for these partitions; None for a partition without one.
+        Waits for the end of transactions that commit offsets."""
         self._check_open()
         group = self._group_id("committed")
         stored = committed_offsets(self._cluster, group)
         return {tp: stored.get(tp) for tp in (TopicPartition(*tp) for tp in partitions)}
 
     def group_metadata(self) -> GroupMetadata:
-        """For a producer's `send_offsets_to_transaction`."""
+        """The metadata that a producer's `send_offsets_to_transaction` needs."""
         return GroupMetadata(
             self._group_id("group_metadata"),
             self._caller.generation,
@@ -422,7 +424,8 @@ class Consumer(Closing):
     def _release_partitions(
         self, *, lost: bool, commits: bool, timeout_ms: int | None = None
     ) -> None:
-        """Of all partitions. What can't be committed (within `timeout_ms`) is read again."""
+        """Commits and gives up all partitions. Records whose offsets can't be committed within
+        `timeout_ms` are read again."""
         self._stop_run()
         partitions = sorted(self._positions.assigned)
         try:
@@ -449,5 +452,5 @@ class Consumer(Closing):
 
 def _names(topics: Iterable[str]) -> list[str]:
     if isinstance(topics, str):
-        raise ConfigError(f"subscribe takes several topics; give ['{topics}']")
+        raise ConfigError(f"subscribe expects a list of topics; give ['{topics}']")
     return [*topics]

@@ -1,4 +1,5 @@
-"""What a consumer does in the thread of its loop: it keeps the membership, and commits offsets.
+"""The part of a consumer that runs in the thread of its loop: it keeps the membership of the group,
+and commits offsets.
 
     consumer -> events, commits -> [loop] Membership -> requests -> coordinator of the group
         ^                             |
@@ -60,7 +61,8 @@ from storage_engine.protocol.consumer_protocol import (
 
 _LONGEST_WAIT_MS = 1_000
 _LEAVE_MS = 2_000
-"""For a LeaveGroup: the coordinator finds out by itself that a member is gone."""
+"""The time for a LeaveGroup request. Without one the coordinator notices by itself, after the
+session timeout."""
 
 _REFUSALS = membership.PUT_OUT | {
     ErrorCode.REBALANCE_IN_PROGRESS,
@@ -168,7 +170,7 @@ class ConsumerCoordinator:
         self._send_event(membership.Released())
 
     def next_change(self) -> Change | None:
-        """To be applied before the next one is asked for."""
+        """The caller applies a change before it asks for the next one."""
         with self._changed:
             self._polled_ms = monotonic_ms()
             if self._lapsed:
@@ -178,7 +180,8 @@ class ConsumerCoordinator:
                 self._loop.wait(None)
             if self._loop.has_ended and self._closing is None:
                 raise HeadraceError(
-                    "the thread of the group has ended, by a bug: see its traceback"
+                    "the consumer's background thread has ended because of a bug; its traceback is "
+                    "on stderr"
                 )
             return self._changes.popleft() if self._changes else None
 
@@ -380,7 +383,7 @@ class ConsumerCoordinator:
         return member_requests.heartbeat(self._config, caller)
 
     def _assignments(self, now_ms: int) -> dict[str, bytes]:
-        """Of everybody, when this member leads."""
+        """The assignments of all members, when this member leads the group."""
         joined = self._joined
         if joined.leader != joined.member_id:
             return {}
@@ -461,8 +464,9 @@ class ConsumerCoordinator:
         group = self._config.group_id
         if code in _REFUSALS:
             return CommitRefusedError(
-                f"group '{group}' goes on without this member's commit of {tp} ({code.meaning}): "
-                "poll, and go on with what it owns then",
+                f"the commit of {tp} was refused, because this consumer has lost its membership of "
+                f"group '{group}' ({code.meaning}): poll again to rejoin, and continue with the "
+                "partitions that it is assigned then",
                 code,
             )
         return KafkaError(f"offsets of group '{group}', {tp}: {code.meaning}", code)
@@ -478,4 +482,4 @@ class ConsumerCoordinator:
 
 
 NOBODY = MemberIdentity(member_id=NO_MEMBER, generation=NO_GENERATION)
-"""Who commits for a consumer that chose its partitions itself."""
+"""The member that commits for a consumer which chose its partitions itself."""

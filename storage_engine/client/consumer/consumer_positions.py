@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from storage_engine.protocol.records.records import DecodedRecords
 
 _FIND_MS = 1_000
-"""For one attempt; records of other partitions wait meanwhile."""
+"""The time for one attempt to find positions; records of other partitions wait meanwhile."""
 
 _RETRY_MS = 100
 
 log = logging.getLogger(__name__)
 
 Committed = Callable[[Cluster], Mapping[TopicPartition, int]]
-"""What is committed, as far as it is; asked for when partitions begin."""
+"""The committed offsets that exist; requested when partitions are assigned."""
 
 
 class Positions:
@@ -74,7 +74,7 @@ class Positions:
         )
         self._buffer = RecordBuffer()
         self.assigned: dict[TopicPartition, None] = {}
-        """In the order in which they came."""
+        """The assigned partitions in the order of their assignment."""
         self.paused: set[TopicPartition] = set()
         self._missing: set[TopicPartition] = set()
         """Assigned, and nobody knows where they begin."""
@@ -94,7 +94,7 @@ class Positions:
         self._find_at_ms = 0
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Of an assigned partition."""
+        """Moves the position of an assigned partition."""
         self._missing.discard(tp)
         self._buffer.begin(tp, offset)
         self._reader.read_from(tp, offset)
@@ -147,8 +147,8 @@ class Positions:
         if reset == NO_RESET:
             group = self._config.group_id or "none"
             raise NoOffsetError(
-                f"group '{group}' has committed nothing of {min(left)}, and auto.offset.reset is "
-                "none: seek, or choose earliest or latest"
+                f"group '{group}' has no committed offset for {min(left)}, and auto.offset.reset "
+                "is none: seek to an offset, or set auto.offset.reset to earliest or latest"
             )
         end = EARLIEST if reset == EARLIEST_RESET else LATEST
         wanted = dict.fromkeys(left, end)
@@ -171,7 +171,8 @@ class Positions:
         return start if reset == EARLIEST_RESET else end
 
     def _truncated(self, tp: TopicPartition, offset: int, truncation_offset: int) -> int:
-        """As Kafka's consumer: with a reset, on with what the log has instead of what was read."""
+        """Does what Kafka's consumer does: with auto.offset.reset, it continues with the records
+        that the log has now."""
         if self._config.auto_offset_reset == NO_RESET:
             raise LogTruncatedError(
                 f"{tp}: the log was truncated: it was read up to offset {offset}, and from offset "

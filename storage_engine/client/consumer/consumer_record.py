@@ -48,7 +48,7 @@ def rows_of(tp: TopicPartition, records: "DecodedRecords") -> list[ConsumerRecor
 
 
 def _bytes_of(column: Any) -> list[bytes | None]:
-    """What `to_pylist` gives, in a fraction of its time."""
+    """Returns the same as `to_pylist`, in a fraction of its time."""
     _, offsets, data = column.buffers()
     count = len(column)
     if not count:

@@ -81,7 +81,7 @@ class CoordinatorCalls:
         return self._coordinator
 
     def drop(self, call: CoordinatorCall) -> None:
-        """Its answer is not wanted any more."""
+        """Ignores the answer of a call when it arrives."""
         if call in self._calls:
             self._calls.remove(call)
             call.connection.close()

@@ -33,7 +33,7 @@ ASK_AGAIN = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Of whoever coordinates the group by then."""
+"""Errors after which a request is sent again, to whichever broker coordinates the group then."""
 
 PUT_OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 """The group goes on without this member: what it owned may be another's."""
@@ -56,7 +56,7 @@ class Stage(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribed:
-    """To topics, or to others than before."""
+    """The consumer has subscribed to topics, for the first time or to others than before."""
 
     now_ms: int
 
@@ -140,7 +140,7 @@ class SendJoin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendSync:
-    """Of the generation of the last JoinGroup."""
+    """Sends SyncGroup for the generation of the last JoinGroup."""
 
     member_id: str
     generation: int
@@ -204,9 +204,9 @@ class Membership:
         self._releases = 0
         """The owner has been told to let go and has not said that it has."""
         self._heartbeat_ms = 0
-        """When the next heartbeat is due."""
+        """The time when the next heartbeat is due."""
         self._heartbeat_is_out = False
-        """One is sent and not answered."""
+        """Whether a heartbeat is sent and not answered."""
         self._polled_ms = 0
         self._effects: list[Any] = []
 
@@ -259,7 +259,8 @@ class Membership:
                 assert_never(event)
 
     def due_ms(self) -> int | None:
-        """When a MembershipTick is wanted; None while only answers and the owner matter."""
+        """The time of the next MembershipTick; None while only answers and the owner can change
+        anything."""
         match self.stage:
             case Stage.MEMBER | Stage.LETTING_GO if self._is_in:
                 lapse_ms = self._polled_ms + self._max_poll_interval_ms

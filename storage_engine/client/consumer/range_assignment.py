@@ -1,4 +1,4 @@
-"""Which member of a group reads which partitions: the range assignment, topic by topic.
+"""The range assignment: it decides which member of a group reads which partitions, topic by topic.
 
 Rule: each partition of a topic goes to one of the members that are subscribed to it, to the same
 one whoever computes it. Source: Kafka's RangeAssignor.
@@ -9,13 +9,15 @@ from collections.abc import Collection, Mapping
 from storage_engine.core.ids import TopicPartition
 
 RANGE = "range"
-"""Its name in JoinGroup."""
+"""The name of this strategy in JoinGroup."""
 
 
 def assign_ranges(
     subscriptions: Mapping[str, Collection[str]], partition_counts: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """By member (in `subscriptions`: its topics) its partitions.
+    """The partitions of each member of `subscriptions`, which maps members to their topics. Members
+    in the order of their names get runs of partitions whose lengths differ by at most one, the
+    longer ones first. A topic without partitions is left out.
 
     Members in the order of their names get runs of partitions whose lengths differ by one at most,
     the longer ones first. A topic that has no partitions is left out.

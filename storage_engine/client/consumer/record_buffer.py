@@ -46,7 +46,7 @@ class Piece:
 
     @property
     def rows(self) -> list[ConsumerRecord]:
-        """Of the present group; made when they are first wanted."""
+        """The rows as records of the current group; made when they are first needed."""
         if self._rows is None:
             assert self.decoded is not None, "a piece is loaded before its rows are read"
             self._rows = rows_of(self.tp, self.decoded)
@@ -69,7 +69,7 @@ class RecordBuffer:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Of all partitions, as they are now."""
+        """The present positions of all partitions."""
         found = dict(self._positions)
         for piece in reversed(self._pieces):
             # Of several of a partition the first comes last here: only it has begun.
@@ -90,7 +90,8 @@ class RecordBuffer:
         self._pieces.append(Piece(fetched))
 
     def next_piece(self, paused: Container[TopicPartition]) -> Piece | None:
-        """One with rows to hand out, of a partition that is not paused; None when there is none."""
+        """The next piece with rows to return, of a partition that is not paused; None when there is
+        none."""
         for piece in list(self._pieces):
             if piece.tp in paused:
                 continue
@@ -104,7 +105,7 @@ class RecordBuffer:
         return None
 
     def take_rows(self, limit: int, paused: Container[TopicPartition]) -> list[ConsumerRecord]:
-        """At most `limit`; none where nothing is buffered."""
+        """Takes at most `limit` rows; none when nothing is buffered."""
         taken: list[ConsumerRecord] = []
         while len(taken) < limit and (piece := self.next_piece(paused)) is not None:
             end = min(piece.count, piece.index + limit - len(taken))

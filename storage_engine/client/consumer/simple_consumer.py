@@ -29,22 +29,23 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
 
 _OTHERS_MS = 20
-"""For other leaders, when one has answered: theirs are on the way as a rule."""
+"""How long to wait for other leaders once one has answered: usually their answers are on the way.
+"""
 
 
 class Fetched(NamedTuple):
-    """Of one partition."""
+    """The messages fetched from one partition."""
 
     messages: list[ConsumerRecord]
-    """From the offset asked for; none where nothing has come in time."""
+    """Messages from the requested offset on; empty when none has arrived in time."""
     next_offset: int
-    """Where to go on."""
+    """The offset of the next fetch."""
     high_watermark: int
-    """What can be read now, exclusive; -1 where nothing has come."""
+    """The end of the readable records, exclusive; -1 when no answer has arrived."""
 
 
 class SimpleConsumer(Closing):
-    """For one thread."""
+    """A consumer whose caller keeps the offsets. It is for one thread."""
 
     def __init__(
         self,
@@ -78,8 +79,8 @@ class SimpleConsumer(Closing):
         max_bytes: int = FETCH_BYTES,
         max_wait_ms: int = MAX_WAIT_MS,
     ) -> dict[TopicPartition, Fetched]:
-        """As `fetch`, of many partitions: those of one leader in one request of `max_bytes`.
-        Returns when some have messages."""
+        """Like `fetch`, but for many partitions: those of one leader are in one request of
+        `max_bytes`. It returns when some partitions have messages."""
         wanted = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
         for tp, offset in wanted.items():
             if offset < 0:
@@ -111,9 +112,10 @@ class SimpleConsumer(Closing):
         return found
 
     def offsets_before(self, tp: TopicPartition, time_ms: int, max_offsets: int) -> list[int]:
-        """At most so many offsets to begin at, descending: the first is where the messages of that
-        time or later begin (`LATEST`: the end of the log, `EARLIEST`: its beginning), the last is
-        the beginning of the log, and the others cut what lies between into equal parts."""
+        """At most `max_offsets` offsets to begin at, in descending order: the first is where
+        messages of that time or later begin (`LATEST` means the end of the log, `EARLIEST` its
+        beginning), the last is the beginning of the log, and the others divide the range between
+        them into equal parts."""
         if max_offsets < 1:
             raise ConfigError(f"{max_offsets} offsets are asked for; it must be 1 or more")
         start, end = (self._offset(tp, EARLIEST), self._offset(tp, LATEST))

@@ -14,7 +14,7 @@ from storage_engine.core.internal_topics import INTERNAL_TOPICS
 from storage_engine.net.deadline import Deadline
 
 LOOK_MS = 1_000
-"""For one look at the metadata."""
+"""The time for one metadata request."""
 
 MISSING_TOPIC_LOOK_MS = 1_000
 """Between two looks while a topic is missing."""
@@ -29,7 +29,7 @@ class Subscription:
 
 
 class TopicCounts:
-    """What one member goes by; for one thread."""
+    """The metadata by which one member assigns partitions. It is for one thread."""
 
     def __init__(self, cluster: Cluster, *, max_age_ms: int) -> None:
         self._cluster = cluster
@@ -59,7 +59,7 @@ class TopicCounts:
         return before != self._known
 
     def due_ms(self) -> int:
-        """When to look again; a look that failed counts."""
+        """The time of the next metadata request; failed requests count too."""
         missing = not all(self._known.values()) or not self._known
         pause_ms = MISSING_TOPIC_LOOK_MS if missing else self._max_age_ms
         return (self._looked_ms or 0) + min(pause_ms, self._max_age_ms)

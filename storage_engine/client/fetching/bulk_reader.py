@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SPLIT_OFFSETS = 1_000_000
-"""Of a split, unless told otherwise: what is read again at most, for some seconds of reading."""
+"""The default number of offsets in a split: the most that is read again after a failure, which
+takes a few seconds."""
 
 SETTINGS = by_key(
     BOOTSTRAP_SERVERS,
@@ -54,7 +55,8 @@ SETTINGS = by_key(
     REQUEST_TIMEOUT_MS,
     DEFAULT_API_TIMEOUT_MS,
 )
-"""By key. Kafka's names and defaults, but for `isolation.level`: aborted records are no data."""
+"""The settings of `BulkReader` by their keys. Names and defaults are Kafka's, but `isolation.level`
+is read_committed, because aborted records are no data."""
 
 _GUESSED_RECORD_BYTES = 512
 _LEAST_FETCH_BYTES = 64 << 10
@@ -67,7 +69,8 @@ class Split:
 
     tp: TopicPartition
     topic_id: UUID
-    """Of the topic that was split: one that is created anew under the name has another."""
+    """The id of the topic that was split. A topic that is created again under the same name has
+    another id."""
     start_offset: int
     end_offset: int
 
@@ -106,13 +109,13 @@ class BulkReader(Closing):
         until_ms: int | None = None,
         split_offsets: int = SPLIT_OFFSETS,
     ) -> list[Split]:
-        """What the topics hold now, in splits of at most so many offsets, by topic and partition.
-        Of each partition from the first record on that is not older than `since_ms` (None: from its
-        beginning) up to the first that is not older than `until_ms` (None: to where it can be read
-        to now); the end of a transaction counts for this as a record, of the time at which it was
-        committed. KafkaError when a topic does not exist."""
+        """Divides the present records of topics into splits of at most `split_offsets` offsets, by
+        topic and partition. Each partition is read from its first record that is not older than
+        `since_ms` (None: from its beginning) up to the first that is not older than `until_ms`
+        (None: up to the end of the readable records). The end of a transaction counts as a record
+        here."""
         if isinstance(topics, str):
-            raise ConfigError(f"several topics are taken; give ['{topics}']")
+            raise ConfigError(f"a list of topics is expected; give ['{topics}']")
         if split_offsets < 1:
             raise ConfigError(f"split_offsets is {split_offsets}; it must be 1 or more")
         names = sorted(set(topics))
@@ -145,9 +148,9 @@ class BulkReader(Closing):
         return self._cluster.list_offsets(wanted, isolation=self.isolation)
 
     def read(self, split: Split) -> "Iterator[pa.RecordBatch]":
-        """Its records, in order, with the columns of `Consumer.poll_table`. RecordsGoneError where
-        they are not all there any more; CorruptRecordError; DeadlineExceededError when their leader
-        was away for `default.api.timeout.ms`."""
+        """The records of a split in order, with the columns of `Consumer.poll_table`. Raises
+        RecordsGoneError when the log does not have all of them any more, CorruptRecordError, and
+        DeadlineExceededError when their leader was away for `default.api.timeout.ms`."""
         # Imported now: they bring Arrow.
         from storage_engine.client.fetching.record_tables import batch_of
         from storage_engine.protocol.records.records import iter_decoded

@@ -1,4 +1,4 @@
-"""What read_committed leaves out of fetched batches: those of aborted transactions.
+"""Drops the batches of aborted transactions from fetched batches, for read_committed.
 
 Rule: the broker names each aborted transaction that touches the fetched range by producer and first
 offset; it lasts until that producer's next control batch, which is its abort marker. Source: the

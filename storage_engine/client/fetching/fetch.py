@@ -41,14 +41,14 @@ MAX_WAIT_MS = 500
 """`fetch.max.wait.ms`: how long a leader holds a fetch when it has nothing new."""
 
 _LOOKUP_MS = 1_000
-"""For one look at the metadata; it is repeated until the reader's timeout."""
+"""The time for one metadata request; it is repeated until the reader's timeout."""
 
 _LONGEST_WAIT_MS = 100
 """Retries are looked at this often."""
 
 
 def isolation_level(name: str) -> int:
-    """As in a request; ConfigError for a name that is none."""
+    """The number of an isolation level in requests. Raises ConfigError for an unknown name."""
     if name not in ISOLATION_LEVELS:
         levels = ", ".join(ISOLATION_LEVELS)
         raise ConfigError(f"the isolation level is '{name}'; it must be one of {levels}")
@@ -73,7 +73,7 @@ class FetchedBatches(NamedTuple):
     start_offset: int
     """The offset asked for; the first batch may begin before it."""
     next_offset: int
-    """Where the next fetch goes on: after the last batch."""
+    """The offset of the next fetch, which is after the last batch."""
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
@@ -172,7 +172,10 @@ class BatchFetcher:
         self._cursors[tp].paused = paused
 
     def poll(self, timeout_ms: int) -> list[FetchedBatches]:
-        """What has come; empty when there is nothing within `timeout_ms`, or all is read.
+        """The batches that have arrived; empty when there are none within `timeout_ms`, or all is
+        read. Raises OffsetOutOfRangeError with the valid range, LogTruncatedError when records that
+        were read are not in the log any more, KafkaError when no retry helps, and
+        DeadlineExceededError when a partition has failed for the reader's timeout.
 
         Raises OffsetOutOfRangeError with the valid range, LogTruncatedError where what was read is
         not in the log any more, KafkaError for what no retry helps, and
@@ -272,7 +275,8 @@ class BatchFetcher:
                     self._raise_if_unknown(tp)
 
     def _check_ids(self, topics: Iterable[str]) -> None:
-        """After a refresh. KafkaError for a topic that is another one of its name now."""
+        """Compares the topics' ids after a refresh. Raises KafkaError when a topic was deleted and
+        created again."""
         if self._topic_ids is None:
             return
         for name in topics:
@@ -345,8 +349,8 @@ class BatchFetcher:
         return found
 
     def _check_ids_behind(self, response: FetchResponse) -> None:
-        """Of a broker that knows topics by their names only: ids never come back, so what it sent
-        is of the topic that has the name still."""
+        """Checks a broker that knows topics only by their names. Ids are never reused, so its
+        records belong to the topic if the name still has the same id afterwards."""
         topics = {answer.topic for answer in response.partitions if answer.records}
         if topics:
             self._cluster.refresh(topics)

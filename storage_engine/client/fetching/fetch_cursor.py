@@ -1,4 +1,4 @@
-"""How far one partition is read.
+"""The reading position in one partition.
 
 Rule: the position moves by whole batches only, and never back.
 """
@@ -88,7 +88,7 @@ class Cursor:
         return whole.records
 
     def failed(self, error: HeadraceError) -> None:
-        """To be tried again, after a look at the metadata."""
+        """Marks the partition to be retried after a metadata refresh."""
         self.in_flight = False
         self.leader_unsure = True
         now_ms = monotonic_ms()
@@ -99,7 +99,7 @@ class Cursor:
         self._attempts += 1
 
     def failing_ms(self) -> int:
-        """For how long it has failed without a pause."""
+        """How long the partition has failed without interruption."""
         return 0 if self._error is None else monotonic_ms() - self._failing_since_ms
 
     def stuck(self, timeout_ms: int) -> str | None:

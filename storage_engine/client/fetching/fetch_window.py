@@ -1,4 +1,4 @@
-"""Which fetches of one offset range to have in flight at once. Pure.
+"""Chooses the fetches of one offset range that are in flight at the same time. Pure.
 
 Where a fetch begins that is sent before the one in front of it is answered is a guess: as far
 behind that one as such fetches have reached of late.
@@ -13,7 +13,7 @@ MOST_IN_FLIGHT = 16
 """Fetches, apart from the one that the caller works on."""
 
 HELD_BYTES = 32 << 20
-"""What they may bring together; a single one may be larger."""
+"""The most bytes that the fetches in flight may return together; a single fetch may be larger."""
 
 LEAST_FETCH_BYTES = 64 << 10
 
@@ -24,7 +24,7 @@ _LEAST_WORK_S = 0.000_1
 
 
 class FetchWindow:
-    """Of the range that ends before `end_offset`, in fetches of `max_bytes`."""
+    """The fetches of the range that ends before `end_offset`, each of at most `max_bytes`."""
 
     __slots__ = (
         "_bytes_per_offset",
@@ -82,16 +82,17 @@ class FetchWindow:
 
     @property
     def wanted_in_flight(self) -> int:
-        """So many that the oldest is answered when the caller has worked on all before it. On a
-        link without a delay that is one."""
+        """The number of fetches in flight with which the oldest is answered by the time the caller
+        has processed all before it. On a link without a delay that is one."""
         if self._round_trip_s is None or not self._works_s:
             return min(1, self._most)
         work_s = sum(self._works_s) / len(self._works_s)
         return min(self._most, 1 + int(self._round_trip_s / work_s))
 
     def next_start(self, position: int, last_start: int | None) -> int | None:
-        """Where one more fetch begins: all below `position` is read, and the fetch in flight that
-        begins last begins at `last_start`. None when there is no more to fetch, or to guess by."""
+        """The offset at which one more fetch begins, when all below `position` is read and the last
+        fetch in flight begins at `last_start`. None when the range is covered, or when there is
+        nothing to guess by."""
         start = position
         if last_start is not None:
             if not self._spans:

@@ -38,7 +38,7 @@ from storage_engine.protocol.apis.fetch import (
 )
 
 _POLL_MS = 1_000
-"""Of a fetch in its turn; repeated until the reader's timeout."""
+"""The time for a fetch that is not sent ahead; it is repeated until the reader's timeout."""
 
 
 def read_range(
@@ -75,7 +75,7 @@ def read_range(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asking:
-    """What all fetches of a range have in common."""
+    """The parameters that all fetches of a range share."""
 
     cluster: Cluster
     tp: TopicPartition
@@ -115,7 +115,8 @@ def _fetch(
     max_bytes: int,
     timeout_ms: int,
 ) -> FetchedBatches:
-    """In its turn, whatever it takes. `last_epoch`: that of the batch read before."""
+    """Fetches without sending ahead, with all retries. `last_epoch` is the epoch of the batch read
+    before."""
     reader = BatchFetcher(
         asking.cluster,
         {asking.tp: (position, end_offset)},
@@ -152,7 +153,10 @@ class _Sent(NamedTuple):
 
 
 class _FetchesAhead:
-    """One behind the other on one connection to the leader, which answers in that order.
+    """Fetches that are sent one behind the other on one connection to the leader, which answers
+    them in order. They are sent only to a leader, in an epoch, that has answered an ordinary fetch:
+    that fetch made sure that the leader has the batches read before, which a fetch sent ahead can't
+    check.
 
     They are sent only to the leader, of an epoch, that a fetch in its turn was answered by: that
     one has the batches that were read before, which a fetch ahead can't tell it of.
@@ -171,7 +175,7 @@ class _FetchesAhead:
 
     @property
     def first_start(self) -> int | None:
-        """Where the oldest fetch in flight begins."""
+        """The offset at which the oldest fetch in flight begins."""
         return self._sent[0].start_offset if self._sent else None
 
     def agree(self) -> None:
@@ -195,7 +199,7 @@ class _FetchesAhead:
         return None
 
     def _receive(self, sent: _Sent) -> FetchPartitionResponse | None:
-        """None when it has failed."""
+        """Returns None when the fetch has failed."""
         connection = self._connection
         assert connection is not None
         deadline = self._deadline()
@@ -218,7 +222,7 @@ class _FetchesAhead:
     def _fetched(
         self, answer: FetchPartitionResponse, whole: WholeBatches, position: int
     ) -> FetchedBatches:
-        """Without what the fetches before it have brought."""
+        """The batches of an answer without those that earlier fetches have returned."""
         if not self._window.is_full(len(whole.records)):
             self._work_began_s = None
         records, aborted = without_read(whole.records, answer.aborted_transactions or (), position)
@@ -235,7 +239,7 @@ class _FetchesAhead:
         )
 
     def send(self, position: int) -> None:
-        """As many as are wanted in flight, when all below `position` is read."""
+        """Sends as many fetches as should be in flight when all below `position` is read."""
         leader = self._asking.cluster.known_leader(self._asking.tp)
         if leader is None or leader.broker_id != self._broker_id or leader != self._agreed:
             self._drop()

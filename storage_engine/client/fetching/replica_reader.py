@@ -1,4 +1,4 @@
-"""What one replica of a partition holds, whoever leads: its batches, as bytes.
+"""Reads the batches, as bytes, that one replica of a partition holds, whether it leads or not.
 
 Rule: the request is a Fetch with replica id -2, which every replica answers as to a consumer, and
 which moves nobody's state; memory is one answer. Source: Kafka's debugging consumer, R-TOOL2.
@@ -20,21 +20,21 @@ from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
 from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers
 
 FETCH_BYTES = 1 << 20
-"""Of one answer; one larger batch still comes."""
+"""The size of one answer; a single larger batch is returned whole."""
 
 _BEFORE_ANY = -1
 """An offset that every replica refuses, with where it begins and its high watermark."""
 
 
 class ReplicaState(NamedTuple):
-    """Where a replica begins, and up to where it holds what is committed."""
+    """The first offset of a replica, and the end of its committed records."""
 
     log_start_offset: int
     high_watermark: int
 
 
 class ReplicaBatch(NamedTuple):
-    """One batch."""
+    """A batch as a replica holds it."""
 
     header: BatchHeader
     data: bytes
@@ -44,8 +44,8 @@ class ReplicaBatch(NamedTuple):
 def replica_states(
     cluster: Cluster, broker_id: int, partitions: Iterable[TopicPartition], *, timeout_ms: int
 ) -> dict[TopicPartition, ReplicaState | KafkaError]:
-    """Of the replicas on one broker. KafkaError or DeadlineExceededError when it does not
-    answer."""
+    """The states of replicas on one broker. Raises KafkaError or DeadlineExceededError when it does
+    not answer."""
     wanted = [FetchPartition(*tp, _BEFORE_ANY, 0) for tp in partitions]
     found: dict[TopicPartition, ReplicaState | KafkaError] = {}
     for answer in _fetch(cluster, broker_id, wanted, timeout_ms):
@@ -85,7 +85,7 @@ class ReplicaReader:
         """Fetched and not read, the next one last."""
 
     def next(self) -> ReplicaBatch | None:
-        """None at the end. Raises KafkaError, DeadlineExceededError, CorruptRecordError."""
+        """Returns None at the end. Raises KafkaError, DeadlineExceededError, CorruptRecordError."""
         if not self._batches and self._position < self._end_offset:
             self._fill()
         return self._batches.pop() if self._batches else None

@@ -1,1 +1,1 @@
-"""What all clients know of consumer groups: who commits, the offsets that are committed."""
+"""Requests about consumer groups that all clients share: who commits, and the committed offsets."""

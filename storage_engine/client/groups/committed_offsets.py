@@ -71,8 +71,9 @@ class OffsetCommitter:
         self._coordinator: int | None = None
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """By partition the next offset to read. KafkaError for the first partition that is refused
-        for good; the others are stored all the same. A group that has members refuses all."""
+        """Commits the next offset to read of each partition. Raises KafkaError for the first
+        partition that is refused for good; the others are committed all the same. A group that has
+        members refuses all."""
         if not offsets:
             return
         request = commit_request(self.group, _NO_MEMBER, offsets)

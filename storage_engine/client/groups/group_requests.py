@@ -1,4 +1,4 @@
-"""Who asks a group's coordinator, and the request that commits offsets.
+"""Requests to a group's coordinator, among them the one that commits offsets.
 
 Source: Kafka's classic group protocol; the OffsetCommit API.
 """

@@ -14,7 +14,7 @@ class PartitionDelivery:
     records: int = 0
 
     def add(self, base_offset: int, record_count: int) -> None:
-        """One more batch is acknowledged."""
+        """Records that one more batch is acknowledged."""
         self.batches += 1
         self.records += record_count
         if base_offset >= 0:

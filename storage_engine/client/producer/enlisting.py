@@ -36,7 +36,8 @@ def enlist_request(
 
 
 def enlisted_codes(answer: Any) -> list[int]:
-    """One for each partition that decided about itself: where one fails, no other is tried."""
+    """The error code of each partition that has one of its own. When one partition fails, the
+    others are not attempted."""
     codes = [
         row.partition_error_code
         for topic in answer.results_by_topic_v3_and_below

@@ -1,4 +1,4 @@
-"""Which partition one record goes to, when nobody says.
+"""Chooses the partition of a record when the caller does not.
 
 Rule: the same key goes where Kafka's own producers send it (`partitioner` has the same hash for
 whole columns); records without a key stay with one partition for a batch's worth of bytes, then go
@@ -35,12 +35,12 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Where Kafka's producers send this key."""
+    """The partition to which Kafka's producers send this key."""
     return (murmur2(key) & _POSITIVE) % partition_count
 
 
 class StickyPartition:
-    """Of one topic: where records without a key go."""
+    """The partition that records of one topic without a key go to."""
 
     __slots__ = ("_bytes_left", "_random", "_switch_bytes", "partition")
 
@@ -51,7 +51,8 @@ class StickyPartition:
         self.partition = -1
 
     def next(self, size: int, available: Sequence[int]) -> int:
-        """For a record of `size` bytes; `available` are the partitions with a leader."""
+        """The partition for a record of `size` bytes; `available` are the partitions with a
+        leader."""
         if self._bytes_left <= 0 or self.partition not in available:
             others = [each for each in available if each != self.partition] or available
             self.partition = self._random.choice(others)

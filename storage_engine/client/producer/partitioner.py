@@ -1,4 +1,4 @@
-"""Which partition a record goes to, for whole columns of keys at once.
+"""Computes the partitions of records for whole columns of keys at once.
 
 Rule: the same key goes where Kafka's own producers send it: murmur2 of its bytes, sign bit off,
 modulo the number of partitions. Python runs per 4 bytes of the longest key, not per key. Source:
@@ -26,8 +26,8 @@ _MASK = 0xFFFFFFFF
 _POSITIVE = 0x7FFFFFFF
 
 _FEW_KEYS = 4
-"""So few keys that are longer than all others are hashed one by one: a numpy pass costs as much as
-20 steps in Python."""
+"""Up to this many keys that are longer than all others are hashed one by one: a numpy pass costs as
+much as 20 steps in Python."""
 
 
 def partitions_for_keys(

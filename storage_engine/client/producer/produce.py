@@ -74,7 +74,8 @@ _LONGEST_WAIT_MS = 100
 """Timers (retries, expiry) are looked at this often."""
 
 _LOOKUP_MS = 1_000
-"""For one look at the metadata while batches wait; it is repeated until their delivery timeout."""
+"""The time for one metadata request while batches wait; it is repeated until their delivery
+timeout."""
 
 
 class BatchWriter(Closing):
@@ -270,7 +271,8 @@ class BatchWriter(Closing):
             pass
 
     def _send_round(self) -> bool:
-        """One request to each leader that can take one; False when there was none to send."""
+        """Sends one request to each leader that can take one. Returns False when there was none to
+        send."""
         now_ms = monotonic_ms()
         chosen: dict[int, dict[TopicPartition, PendingBatch]] = {}
         sizes: dict[int, int] = {}
@@ -369,7 +371,7 @@ class BatchWriter(Closing):
                 )
 
     def _next_timer_ms(self, now_ms: int) -> int:
-        """From now to the first retry or look-up that waits for its time."""
+        """The time until the first retry or metadata request is due."""
         timers = [queue.retry_at_ms for queue in self._turns.values()]
         if self._lookup.wanted:
             timers.append(self._lookup.due_at_ms)
@@ -491,7 +493,7 @@ class BatchWriter(Closing):
                 self._give_up(queue, batch, DeadlineExceededError(message))
 
     def _look_up(self) -> None:
-        """Not beyond the time when the first batch expires."""
+        """The refresh takes no longer than until the first batch expires."""
         queues = self._turns.values()
         now_ms = monotonic_ms()
         expiries = [queue.waiting[0].expires_at_ms for queue in queues if queue.waiting]

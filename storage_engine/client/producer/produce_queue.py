@@ -24,8 +24,8 @@ IN_FLIGHT_PER_PARTITION = 5
 
 
 OnDone = Callable[[int, HeadraceError | None], None]
-"""Told once what became of a batch: its base offset (-1 where the leader did not tell), or why it
-failed."""
+"""Called once with the outcome of a batch: its base offset (-1 when the leader did not return it),
+or the error."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -38,7 +38,7 @@ class ProducerIdentity(NamedTuple):
 
 
 class OpenTransaction(Protocol):
-    """What batches may be part of: `micro_batches.MicroBatchMember`."""
+    """A transaction that batches can belong to, such as `micro_batches.MicroBatchMember`."""
 
     transactional_id: str
     producer_id: int
@@ -84,7 +84,7 @@ class PendingBatch:
 
 
 class PartitionQueue:
-    """What is known of one partition."""
+    """The state of one partition."""
 
     __slots__ = (
         "_attempts",
@@ -203,7 +203,7 @@ class PartitionQueue:
         self._settle()
 
     def failed(self, batch: PendingBatch, error: str, *, perhaps_appended: bool) -> None:
-        """To be sent again."""
+        """Queues the batches to be sent again."""
         self.in_flight.remove(batch)
         batch.perhaps_appended |= perhaps_appended
         self._set_aside.append(batch)
@@ -211,7 +211,8 @@ class PartitionQueue:
         self._settle()
 
     def _settle(self) -> None:
-        """When nothing is in flight any more, what failed waits again, in front and in order."""
+        """When nothing is in flight any more, failed batches go back to the front of the queue, in
+        order."""
         if self.in_flight or not self._set_aside:
             return
         self._set_aside.sort(key=lambda batch: batch.number, reverse=True)

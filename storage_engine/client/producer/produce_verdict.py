@@ -1,4 +1,4 @@
-"""What a leader's answer means for a batch.
+"""Decides from a leader's answer what to do with a batch.
 
 Rule: a batch is sent again only where that can neither double nor reorder it. Source: KIP-98,
 KIP-360.
@@ -23,8 +23,8 @@ class Verdict(enum.Enum):
 _ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 _CERTAINLY_REFUSED = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CORRUPT_MESSAGE})
-"""Of the retriable errors. A leader that has stepped down while it waited for replicas answers
-NOT_LEADER_OR_FOLLOWER although it has appended."""
+"""The retriable errors that rule out an append. NOT_LEADER_OR_FOLLOWER is not among them: a leader
+that steps down while it waits for replicas answers so although it has appended."""
 
 _SEQUENCE_LOST = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 

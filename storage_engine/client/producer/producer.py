@@ -80,7 +80,7 @@ def encode_plain(data: Any) -> bytes | None:
 
 
 class _Stage(enum.Enum):
-    """Of a producer with a `transactional.id`."""
+    """The stage of a producer with a `transactional.id`."""
 
     NEW = "init_transactions was not called"
     READY = "no transaction is open; begin_transaction opens one"
@@ -222,7 +222,8 @@ class Producer(Closing):
         self._stage = _Stage.READY
 
     def begin_transaction(self) -> None:
-        """What is sent from now on is read (with read_committed) once it is committed, or never."""
+        """Begins a transaction: records sent from now on become readable (with read_committed) when
+        it is committed, or never."""
         self._expect(_Stage.READY)
         self._loop.begin_transaction()
         self._stage = _Stage.OPEN
@@ -267,7 +268,7 @@ class Producer(Closing):
         if self._stage is _Stage.FENCED:
             raise ProducerFencedError(_Stage.FENCED.value)
         if self._stage is not stage:
-            raise TransactionFailedError(f"not now: {self._stage.value}")
+            raise TransactionFailedError(f"this is not possible now: {self._stage.value}")
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """Return when everything sent before is acknowledged or has failed. Raises the first error
@@ -279,7 +280,7 @@ class Producer(Closing):
         return self._loop.ready(topic)
 
     def partitions_for(self, topic: str) -> int:
-        """How many partitions it has; KafkaError when it does not exist."""
+        """The number of partitions of a topic. Raises KafkaError when the topic does not exist."""
         return self._loop.topic(topic).partition_count
 
     def close(self, timeout_ms: int | None = None) -> None:
@@ -311,7 +312,7 @@ class Producer(Closing):
     def _choose(
         self, topic: str, key: bytes | None, value: bytes | None, known: TopicPartitions
     ) -> int | None:
-        """None: any partition that has a leader."""
+        """Returns None for any partition that has a leader."""
         if self._partitioner is not None:
             partition = self._partitioner(topic, key, value, known.partition_count)
             if not 0 <= partition < known.partition_count:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from storage_engine.protocol.records.records import EncodedBatch
 
 RECORD_OVERHEAD_BYTES = 25
-"""What a record takes beside its payload at most: length 4, attributes 1, timestamp delta 6, offset
-delta 3, lengths 4 + 4, header count 3; more only for times 70 years apart."""
+"""The most bytes that a record takes beside its payload: length 4, attributes 1, timestamp delta 6,
+offset delta 3, lengths 4 + 4, header count 3; more only for times 70 years apart."""
 
 BATCH_OVERHEAD_BYTES = 61
 HEADER_OVERHEAD_BYTES = 10
@@ -30,7 +30,7 @@ OnDone = Callable[[int, HeadraceError | None], None]
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """What a record takes in a batch at most."""
+    """The most bytes that a record takes in a batch."""
     size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
     for name, content in headers:
         size += HEADER_OVERHEAD_BYTES + 4 * len(name) + len(content or b"")

@@ -27,7 +27,8 @@ from storage_engine.core.settings.setting import Setting, SettingType
 from storage_engine.zookeeper.connect_string import ConnectString
 
 _LARGEST_BYTES = 256 << 20
-"""Of a batch or a request: Arrow's offsets, and lengths in the protocol, are int32."""
+"""The size limit of a batch or a request: Arrow's offsets, and lengths in the protocol, are int32.
+"""
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -147,9 +148,14 @@ class ProducerConfig:
         if values["enable.idempotence"] is None:
             values["enable.idempotence"] = acks == -1
         elif values["enable.idempotence"] and acks != -1:
-            raise ConfigError(f"enable.idempotence needs acks=all, not {acks}; leave one of them")
+            raise ConfigError(
+                f"enable.idempotence needs acks=all, not {acks}; leave one of the two out"
+            )
         if values["transactional.id"] is not None and not values["enable.idempotence"]:
-            raise ConfigError("transactional.id needs acks=all and enable.idempotence; leave them")
+            raise ConfigError(
+                "transactional.id needs acks=all and enable.idempotence=true, which "
+                "are the defaults; leave them out"
+            )
         linger_ms, timeout_ms = values["linger.ms"], values["delivery.timeout.ms"]
         if timeout_ms <= linger_ms:
             raise ConfigError(
@@ -164,7 +170,7 @@ class ProducerConfig:
 
 
 def _check_discovery(values: dict[str, Any]) -> None:
-    """One way to find brokers, and what belongs to it."""
+    """Checks that exactly one way to find brokers is configured, with its settings."""
     connect, timeout_ms = values["zookeeper.connect"], values["zookeeper.connection.timeout.ms"]
     if values["bootstrap.servers"] is None and connect is None:
         raise ConfigError(
@@ -172,12 +178,12 @@ def _check_discovery(values: dict[str, Any]) -> None:
         )
     if values["bootstrap.servers"] is not None and connect is not None:
         raise ConfigError(
-            "bootstrap.servers and zookeeper.connect are both given; leave one of them: each says "
-            "how brokers are found"
+            "bootstrap.servers and zookeeper.connect are both given; leave one of the two out: "
+            "each says how brokers are found"
         )
     if connect is None and timeout_ms is not None:
         raise ConfigError(
-            "zookeeper.connection.timeout.ms needs zookeeper.connect; leave it, or give both"
+            "zookeeper.connection.timeout.ms needs zookeeper.connect; leave it out, or give both"
         )
     if connect is not None:
         values["zookeeper.connect"] = ConnectString.parse(connect)

@@ -1,4 +1,4 @@
-"""What a producer's user may have to tell apart. Each is a HeadraceError of one line.
+"""Errors that the user of a producer may have to tell apart. Each is a HeadraceError of one line.
 
 error                    raised by            what to do
 ConfigError              Producer(...)        correct the setting

@@ -10,7 +10,7 @@ from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
 
 
 def new_producer(cluster: Cluster) -> ProducerIdentity:
-    """One that nobody has had; retries until the cluster's deadline."""
+    """Requests a producer id that nobody has had; retries until the cluster's deadline."""
     retry = Retry("InitProducerId", Deadline.after(cluster.deadline_ms))
     while True:
         answer = cluster.ask_any(INIT_PRODUCER_ID, InitProducerIdRequest())

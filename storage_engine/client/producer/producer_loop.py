@@ -1,4 +1,4 @@
-"""What a producer does in the thread of its loop: it alone talks to brokers.
+"""The part of a producer that runs in the thread of its loop. Only it talks to brokers.
 
     callers -> Accumulator -> [loop] encode -> BatchWriter -> leaders
        ^                                          |
@@ -93,8 +93,9 @@ class ProducerLoop:
                 if not self._loop.wait(deadline):
                     last = self._topics.last_error(name)
                     raise DeadlineExceededError(
-                        f"the partitions of topic '{name}' were not known within max.block.ms "
-                        f"({self._config.max_block_ms} ms)" + (f": {last}" if last else "")
+                        f"the brokers did not name the partitions of topic '{name}' within "
+                        f"max.block.ms ({self._config.max_block_ms} ms)"
+                        + (f": {last}" if last else "")
                     )
             return known
 
@@ -203,7 +204,7 @@ class ProducerLoop:
         self._call("commit_transaction", self._commit)
 
     def abort_transaction(self) -> None:
-        """What is not acknowledged fails."""
+        """Batches that are not acknowledged yet fail."""
         self._call("abort_transaction", self._abort)
 
     @property

@@ -21,7 +21,7 @@ DoneCallback = Callable[[Future["RecordMetadata"]], object]
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is."""
+    """Where the log has a record."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class RecordMetadata(NamedTuple):
 
 
 class BatchOutcome:
-    """What became of a batch of records, once that is known. For any thread."""
+    """The outcome of a batch of records, once it is known. For any thread."""
 
     __slots__ = ("_callbacks", "_changed", "_lock", "_materialised", "base_offset", "done", "error")
 
@@ -112,7 +112,8 @@ class RecordFuture(Future[RecordMetadata]):
         return self._outcome.done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record is. `timeout` is in seconds, then TimeoutError."""
+        """Waits and returns where the record is. `timeout` is in seconds, then TimeoutError is
+        raised."""
         if (error := self.exception(timeout)) is not None:
             raise error
         return self._metadata()

@@ -74,7 +74,9 @@ def _columns(table: "pa.Table | pa.RecordBatch") -> dict[str, Any]:
             )
         found[lowered] = table.column(position)
     if "value" not in found:
-        raise SerializationError("the table has no column 'value'; name the one to send so")
+        raise SerializationError(
+            "the table has no column 'value'; rename the column that holds the values to 'value'"
+        )
     for name in ("key", "value"):
         if name in found and pa.types.is_null(found[name].type):
             found[name] = found[name].cast(pa.binary())
@@ -102,7 +104,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _flat(column: Any) -> Any:
-    """One array of it."""
+    """The column as one array."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if _is_bytes(column.type) or _is_text(column.type):
@@ -127,8 +129,8 @@ def _chosen(
 
 
 def _run_rows(values: Any, rows: int, count: int, batch_bytes: int) -> int:
-    """How many of `rows` rows without key go to one partition, one after the other: a batch's, or
-    more, since batches that are encoded together cost less."""
+    """The number of `rows` rows without key that go to one partition before the next: those of a
+    batch, or more, because batches that are encoded together cost less."""
     a_batch = batch_bytes * len(values) // max(1, int(values.nbytes) + 10 * len(values))
     return max(1, a_batch, -(-rows // count))
 
@@ -136,7 +138,7 @@ def _run_rows(values: Any, rows: int, count: int, batch_bytes: int) -> int:
 def _partitions(
     columns: dict[str, Any], count: int, turn: int, batch_bytes: int
 ) -> tuple[Any, int]:
-    """Of each row, and where the next rows without key go."""
+    """The partition of each row, and the partition for the next rows without key."""
     values = columns["value"]
     rows = len(values)
     partitions = np.full(rows, _OPEN, np.int32)

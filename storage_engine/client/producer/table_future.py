@@ -1,4 +1,4 @@
-"""What became of the rows of an Arrow table that a producer sends."""
+"""The outcome of sending an Arrow table."""
 
 import functools
 import threading
@@ -10,12 +10,12 @@ from storage_engine.core.errors import HeadraceError
 
 
 class TableMetadata(NamedTuple):
-    """What became of a table."""
+    """Where the log has the rows of a table."""
 
     rows: int
     batches: int
     last_offsets: dict[int, int]
-    """By partition the offset of the last row, -1 where no broker told it."""
+    """The offset of the last row in each partition, -1 when no broker returned it."""
 
 
 TableFuture = Future[TableMetadata]
@@ -36,7 +36,7 @@ class TableProgress:
         self._error: HeadraceError | None = None
 
     def begin(self, partition: int, record_count: int) -> OnDone:
-        """One more batch is sent; what is returned takes its outcome."""
+        """Records that one more batch is sent, and returns the callback for its outcome."""
         with self._lock:
             self._open += 1
         return functools.partial(self._settle, partition, record_count)

@@ -20,7 +20,7 @@ _PAUSE_MS = 100
 
 
 class TopicPartitions(NamedTuple):
-    """What a producer needs to choose a partition."""
+    """The metadata by which a producer chooses a partition."""
 
     partition_count: int
     available: Sequence[int]

@@ -66,7 +66,8 @@ CodesOf = Callable[[Any], Iterable[int]]
 
 
 class ProducerTransactions:
-    """Of one transactional id; what `BatchWriter` writes in, between `begin` and `end`."""
+    """The transactions of one transactional id; between `begin` and `end`, `BatchWriter` writes in
+    one."""
 
     def __init__(
         self, cluster: Cluster, transactional_id: str, *, timeout_ms: int, deadline_ms: int
@@ -145,7 +146,8 @@ class ProducerTransactions:
         )
 
     def end(self, *, commits: bool) -> None:
-        """What nothing was written in ends by itself. Once this returns, the outcome is decided."""
+        """Ends the transaction; a transaction without records ends without a request. Once this
+        returns, the outcome is decided."""
         if self._is_empty:
             return
         spec, request = api_of(_END)

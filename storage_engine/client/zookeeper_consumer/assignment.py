@@ -1,4 +1,5 @@
-"""Which streams of a group read which partitions: the range assignment over consumer streams.
+"""The range assignment over consumer streams: it decides which streams of a group read which
+partitions.
 
 Rule: whoever computes it from the same znodes gets the same. Of a topic's partitions, in the order
 of their leaders and numbers, each stream, in the order of consumers and numbers, gets a run; the
@@ -24,8 +25,8 @@ class LedPartition(NamedTuple):
 def assign_topic(
     consumer: str, streams: Mapping[str, int], partitions: Iterable[LedPartition]
 ) -> dict[int, int]:
-    """Of one topic, what `consumer` gets: by partition the number of its stream. `streams`: of each
-    consumer that reads the topic, `consumer` among them."""
+    """The partitions of a topic that `consumer` gets, each with the number of its stream. `streams`
+    has the number of streams of each consumer that reads the topic, `consumer` among them."""
     before = sum(count for other, count in streams.items() if other < consumer)
     ordered = sorted(partitions)
     least, longer = divmod(len(ordered), sum(streams.values()))
@@ -63,14 +64,15 @@ class TopicFilter:
 
 @dataclass(frozen=True, slots=True)
 class StreamCounts:
-    """What a consumer asks for: streams by topic, or as many over all topics of a filter."""
+    """The number of streams that a consumer wants for each topic, or over all topics of a
+    filter."""
 
     by_topic: Mapping[str, int]
     filter: TopicFilter | None = None
     filtered: int = 0
 
     def of(self, topics: Iterable[str]) -> dict[str, int]:
-        """By topic, with `topics` those that there are."""
+        """The wanted streams by topic, for the topics that exist."""
         if self.filter is None:
             return dict(self.by_topic)
         return {topic: self.filtered for topic in topics if self.filter.passes(topic)}

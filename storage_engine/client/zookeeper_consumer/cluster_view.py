@@ -28,7 +28,7 @@ class ClusterView:
         self._nodes = nodes
         self._paths = paths
         self._decoded: dict[str, tuple[Seen, Any]] = {}
-        """By path what was decoded last, and from what."""
+        """The last decoded value of each path, and the bytes that it was decoded from."""
 
     def topics(self) -> tuple[str, ...] | None:
         """Others may have made nodes with names that no topic can have: they are none."""
@@ -58,13 +58,13 @@ class ClusterView:
         )
 
     def _is_held(self, path: str) -> bool:
-        """By a session: what others wrote as a node that stays is no live broker."""
+        """Whether a session holds the znode: a persistent znode that somebody wrote is no live
+        broker."""
         seen = self._nodes.data(path)
         return seen is not None and seen.owner != 0
 
     def plan(self, consumer: str, wanted: Mapping[str, int]) -> dict[TopicPartition, int] | None:
-        """What `consumer`, which wants streams of these topics, gets: by partition the number of
-        its stream."""
+        """The partitions that `consumer` gets, each with the number of its stream."""
         members = self._members()
         # All is asked for before anything is waited for.
         led = {topic: self._partitions(topic) for topic in wanted}

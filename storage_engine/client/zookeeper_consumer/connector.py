@@ -34,7 +34,7 @@ from storage_engine.zookeeper.session import ZooKeeperSession
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
 OnPartitions = Callable[[list[TopicPartition]], None]
-"""Is called with partitions that come or go, in the thread of the group."""
+"""Called with partitions that are assigned or revoked, in the thread of the group."""
 
 _ALL = ""
 """Stands for all topics that pass the filter, in the place of a topic."""
@@ -71,10 +71,10 @@ class ConsumerConnector(Closing):
         self._member: ZooKeeperGroupMember | None = None
         self._streams: list[MessageStream] = []
         self._ledgers: dict[str, list[StreamLedger]] = {}
-        """By topic; _ALL with a filter."""
+        """The ledgers by topic; under _ALL with a filter."""
         self._commits = self._config.enable_auto_commit
         self._commit_asked = False
-        """By `on_revoked`, while it runs."""
+        """Set by `on_revoked` while it runs."""
         self._closed = False
 
     # --- streams ---
@@ -82,8 +82,9 @@ class ConsumerConnector(Closing):
     def create_message_streams(
         self, topic_counts: Mapping[str, int]
     ) -> dict[str, list[MessageStream]]:
-        """By topic so many streams, each for a thread of its own. Once for a connector: all topics
-        at once spare the group rebalances."""
+        """Creates the given number of streams for each topic, each for a thread of its own. It can
+        be called only once for a connector, because creating all streams at once spares the group
+        rebalances."""
         for topic, count in topic_counts.items():
             if problem := topic_name_problem(topic):
                 raise ConfigError(problem)
@@ -103,7 +104,10 @@ class ConsumerConnector(Closing):
         self, counts: Mapping[str, int], wanted: StreamCounts
     ) -> dict[str, list[MessageStream]]:
         if self._session is not None or self._closed:
-            raise HeadraceError("a connector makes its streams once: make another connector")
+            raise HeadraceError(
+                "the streams of this connector exist already; use another connector "
+                "for more streams"
+            )
         self._session = session = self._open()
         streams = {}
         for topic, count in counts.items():

@@ -25,7 +25,7 @@ _OF_STREAMS = (
     "request.timeout.ms",
     "default.api.timeout.ms",
 )
-"""As for `Consumer`."""
+"""The settings that streams share with `Consumer`."""
 
 _NOBODY = "unknown:9092"
 """Takes the place of brokers until ZooKeeper tells them."""
@@ -59,7 +59,7 @@ class ConnectorConfig:
     enable_auto_commit: bool
     auto_commit_interval_ms: int
     streams: ConsumerConfig
-    """Of what reads; its brokers are to be replaced."""
+    """The settings of the fetching cluster client; its list of brokers is replaced."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "ConnectorConfig":
@@ -67,7 +67,7 @@ class ConnectorConfig:
         values = parse_settings(config, SETTINGS, client="ZooKeeper consumer")
         for key in ("zookeeper.connect", "group.id"):
             if values[key] is None:
-                raise ConfigError(f"{key} is missing; a group that meets in ZooKeeper needs it")
+                raise ConfigError(f"{key} is missing; a consumer group in ZooKeeper needs it")
         if problem := group_problem(values["group.id"]):
             raise ConfigError(f"group.id: {problem}")
         ConnectString.parse(values["zookeeper.connect"])

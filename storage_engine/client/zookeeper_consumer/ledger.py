@@ -1,5 +1,5 @@
-"""What one stream may hand out, and how far it has: where the group's thread and the stream's
-reader meet.
+"""What one stream may return to its reader, and which messages count as consumed. It is shared by
+the group's thread and the stream's reader.
 
 Rule: a message counts as consumed once the reader asks for the next one, or commits; nothing is
 handed out of a partition that was taken away, or while the session may have expired. Every method
@@ -16,7 +16,7 @@ from storage_engine.net.suspended_time import monotonic_with_sleep_ms
 
 
 class SessionLease(Protocol):
-    """Of a session."""
+    """The lease of a ZooKeeper session."""
 
     @property
     def lease_end_monotonic_ms(self) -> int:
@@ -39,7 +39,7 @@ class Claim:
 
 
 class StreamLedger:
-    """Of one stream."""
+    """The ledger of one stream."""
 
     def __init__(self, session: SessionLease) -> None:
         self._session = session
@@ -66,7 +66,8 @@ class StreamLedger:
                 self._claims[tp] = Claim(tp, offset)
 
     def take_away(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Those that it had, with the offsets that count as consumed where one is known."""
+        """Takes the stream's partitions away. Returns those that it had, with the consumed offsets
+        that are known."""
         with self._lock:
             claims = [self._claims.pop(tp) for tp in partitions if tp in self._claims]
             return {
@@ -97,7 +98,7 @@ class StreamLedger:
 
     @property
     def is_callers(self) -> bool:
-        """No other thread can be reading."""
+        """Whether no other thread can be reading."""
         return self._reader in (0, threading.get_ident())
 
     @property
@@ -128,7 +129,8 @@ class StreamLedger:
     def found(
         self, positions: Mapping[TopicPartition, int], claims: Mapping[TopicPartition, Claim]
     ) -> None:
-        """Where the reader is, with nothing handed out: also over what is left out of the log."""
+        """Sets the reader's position with nothing returned to the caller; it also skips offsets
+        that the log leaves out."""
         with self._lock:
             assert not self._handed_out, "what was handed out is consumed first"
             for tp, offset in positions.items():

@@ -52,7 +52,7 @@ class TakenPartition(NamedTuple):
 
     tp: TopicPartition
     stream: int
-    """Of the topic's streams, or of the filter's."""
+    """The number of the stream, among the topic's or the filter's."""
     offset: int | None
     """The next one to read; None where the group has committed nothing."""
 
@@ -104,7 +104,7 @@ class _Claim:
 
 @dataclass(slots=True, eq=False)
 class _Commit:
-    """One `commit`, until all of its partitions have an answer."""
+    """A call of `commit`, until all of its partitions have an answer."""
 
     left: int
     on_done: OnCommitted
@@ -118,7 +118,7 @@ class _Commit:
 
 
 class ZooKeeperGroupMember:
-    """One consumer of a group. All calls and callbacks are on the loop."""
+    """One consumer of a group. All calls and callbacks happen on the loop."""
 
     def __init__(
         self,
@@ -184,13 +184,14 @@ class ZooKeeperGroupMember:
     # --- when to look ---
 
     def _step_soon(self) -> None:
-        """Whatever else has happened by then is seen at once."""
+        """Schedules a step in the next turn of the loop, so that all changes until then are handled
+        at once."""
         if not self._step_due:
             self._step_due = True
             self._scheduler.call_soon(self._step)
 
     def _step_later(self) -> None:
-        """After an answer that says nothing."""
+        """Schedules a step after a delay, for an answer that leaves the outcome open."""
         self._scheduler.call_later(RETRY_MS, self._step_soon)
 
     def _on_state(self, state: SessionState) -> None:
@@ -219,7 +220,8 @@ class ZooKeeperGroupMember:
     # --- registration and plan ---
 
     def _plan(self) -> dict[TopicPartition, int] | None:
-        """What should be this member's, with the stream of each; None while that is not known."""
+        """The partitions that this member should own, with the stream of each; None while that is
+        not known."""
         if self._planned is None or self._planned_at != self._nodes.changes:
             self._planned_at = self._nodes.changes
             self._planned = self._plan_anew()
@@ -269,7 +271,7 @@ class ZooKeeperGroupMember:
         )
 
     def _on_written(self, path: str, reply: ZkReply) -> None:
-        """Whatever the answer is, the znode tells what has become of it."""
+        """Whatever the answer says, reading the znode shows the outcome."""
         self._writing.discard(path)
         self._nodes.forget(path)
         if reply.status is ZkStatus.UNKNOWN:
@@ -290,7 +292,8 @@ class ZooKeeperGroupMember:
             self._create_own(path, self._consumer.encode())
 
     def _read_offset(self, tp: TopicPartition, holding: _Claim) -> None:
-        """Of what nobody else owns any more, so that nobody else stores one."""
+        """Reads the offset only once no other member owns the partition, so that no other member
+        can store one afterwards."""
 
         def on_reply(reply: ZkReply) -> None:
             if reply.status is ZkStatus.NO_NODE:
@@ -341,7 +344,8 @@ class ZooKeeperGroupMember:
     # --- partitions go ---
 
     def _check_owners(self) -> None:
-        """What was claimed may have been got, and somebody may have removed a znode by hand."""
+        """Checks the owner znodes again: a claim without an answer may have succeeded, and somebody
+        may have removed a znode by hand."""
         for tp, stream in self._claimed.items():
             seen = self._nodes.data(self._paths.owner(tp))
             if tp not in self._held and seen and seen.owner == self._metadata_store.session_id:
@@ -460,7 +464,7 @@ class ZooKeeperGroupMember:
         self._step_soon()
 
     def _on_place(self, _reply: ZkReply) -> None:
-        """Where it was not made, the next attempt to store an offset says so."""
+        """If the znode could not be created, the next attempt to store an offset reports it."""
         self._step_later()
 
     def _answer(self, holding: _Claim, error: HeadraceError | None) -> None:
@@ -470,8 +474,8 @@ class ZooKeeperGroupMember:
 
     def _refused(self, tp: TopicPartition) -> CommitRefusedError:
         return CommitRefusedError(
-            f"group '{self._group}': {tp} is not this consumer's any more; what was read of it "
-            "since the last commit is read again by its next owner"
+            f"group '{self._group}': {tp} is owned by another consumer now; the records read from "
+            "it since the last commit are read again by that consumer"
         )
 
 

@@ -25,7 +25,7 @@ _SLICE_MS = 100
 
 
 class MessageStream:
-    """For one thread at a time; any thread may shut its connector down."""
+    """A stream of messages for one thread at a time; any thread may shut its connector down."""
 
     def __init__(self, config: ConsumerConfig, ledger: StreamLedger) -> None:
         """`config` names no brokers: those of the ledger are taken."""
@@ -34,9 +34,9 @@ class MessageStream:
         self._positions: Positions | None = None
         self._addresses: frozenset[str] = frozenset()
         self._reading: dict[TopicPartition, Claim] = {}
-        """What `_positions` is assigned."""
+        """The claim that `_positions` was assigned from."""
         self._piece: Piece | None = None
-        """What iteration is at; of a claim of `_reading`."""
+        """The piece that iteration is at; it belongs to the claim `_reading`."""
 
     # --- messages ---
 
@@ -97,7 +97,7 @@ class MessageStream:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """Of this stream, as of the last call."""
+        """The partitions of this stream at the last call."""
         return frozenset(self._reading)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -164,7 +164,8 @@ class MessageStream:
         return {tp: offset for tp, offset in known if offset is not None}
 
     def _reread(self, tp: TopicPartition) -> None:
-        """What is buffered of it was refused. If it is ours still: from what was consumed on."""
+        """A commit for buffered messages was refused. If the partition still belongs to this
+        stream, it is read again from the consumed offset."""
         self._piece = None
         del self._reading[tp]
         assert self._positions is not None, "it was read"

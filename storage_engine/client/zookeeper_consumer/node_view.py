@@ -1,4 +1,4 @@
-"""What a member knows of znodes: read once, known until a watch fires.
+"""A member's cache of znodes: each is read once and valid until its watch fires.
 
 Rule: what is known has a watch that has not fired; what is asked for and not known is read, and
 whoever uses it is told when to look again. So a look costs reads of what has changed only, and at
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from storage_engine.core.ports import MetadataStore, Scheduler, SessionState, ZkReply, ZkStatus
 
 RETRY_MS = 100
-"""After an answer that says nothing."""
+"""The delay after an answer that leaves the outcome open."""
 
 
 class Seen(NamedTuple):

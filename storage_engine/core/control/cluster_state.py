@@ -26,7 +26,8 @@ class BrokerInfo:
     epoch: BrokerEpoch
     rack: str | None = None
     tail_lost_epoch: BrokerEpoch = NO_TAIL_LOST
-    """Its first incarnation after the last stop that may have cut its logs (`election_rules`)."""
+    """The broker's first incarnation after the last stop that may have cut its logs
+    (`election_rules`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +44,8 @@ class PartitionState:
     partition_epoch: PartitionEpoch
     written_zxid: int = 0
     joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """With which incarnation a member of the ISR was last known to hold all that is committed; no
-    entry where nobody has said."""
+    """By member of the ISR the incarnation of it that was last known to hold all that is committed;
+    a member that nobody has vouched for has no entry."""
 
     @property
     def has_leader(self) -> bool:
@@ -53,23 +54,23 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """A reassignment under way. Original equal to target: it is being taken back."""
+    """A reassignment under way. Where original and target are equal, it is being cancelled."""
 
     original: tuple[BrokerId, ...]
     """The replicas before the first step."""
     target: tuple[BrokerId, ...]
-    """The replicas after the last one, the preferred one first."""
+    """The replicas after the last step, the preferred one first."""
 
     @property
     def is_cancellation(self) -> bool:
         return self.original == self.target
 
     def is_caught_up(self, isr: Collection[BrokerId], live: Collection[BrokerId]) -> bool:
-        """Whether every target is in sync, so that the old replicas can go.
+        """Return True when every target is in sync, so that the old replicas can go.
 
-        On the way back only the originals that live are waited for, and one is enough: where a dead
-        one kept the way forward from ending, it must not keep the way back from it too.
-        """
+        A reassignment that is being cancelled waits for the live originals only, and one is enough:
+        a dead original that kept the reassignment from ending must not keep its cancellation from
+        ending too."""
         if self.is_cancellation:
             back = [replica for replica in self.target if replica in live]
             return bool(back) and all(replica in isr for replica in back)
@@ -88,11 +89,11 @@ class PartitionAssignment:
     reassignment: Reassignment | None = None
 
     def towards(self, target: Sequence[BrokerId]) -> "PartitionAssignment":
-        """The first step of a move to `target`, which may turn a move under way.
+        """Return the first step of a move to `target`, which may change the direction of a move
+        under way.
 
-        Replicas of an earlier direction stay until the end: one of them may lead, or be needed to
-        have enough in sync.
-        """
+        Replicas of an earlier direction stay until the end: one of them may lead, or be needed for
+        min.insync.replicas."""
         under_way = self.reassignment
         original = self.replicas if under_way is None else under_way.original
         return PartitionAssignment(
@@ -101,19 +102,19 @@ class PartitionAssignment:
         )
 
     def finished(self) -> "PartitionAssignment":
-        """The last step of the move under way."""
+        """Return the assignment after the last step of the move under way."""
         assert self.reassignment is not None
         return PartitionAssignment(replicas=self.reassignment.target)
 
     @property
     def adding(self) -> tuple[BrokerId, ...]:
-        """Replicas that were not there before, in the order of the target."""
+        """The replicas that were not there before, in the order of the target."""
         move = self.reassignment
         return () if move is None else tuple(r for r in move.target if r not in move.original)
 
     @property
     def removing(self) -> tuple[BrokerId, ...]:
-        """Replicas that will not be there afterwards."""
+        """The replicas that will not be there after the move."""
         move = self.reassignment
         return () if move is None else tuple(r for r in self.replicas if r not in move.target)
 
@@ -128,10 +129,10 @@ class TopicInfo:
     assignment: dict[int, tuple[BrokerId, ...]] = field(default_factory=dict)
     unclean_election: bool = False
     reassignments: dict[int, Reassignment] = field(default_factory=dict)
-    """Partitions that are being moved; the assignment of these is original + target."""
+    """The partitions that are being moved; their assignment is original + target."""
 
     def assigned(self, partition: int) -> PartitionAssignment | None:
-        """None: the topic has no such partition."""
+        """Return the assignment of a partition; None when the topic has no such partition."""
         replicas = self.assignment.get(partition)
         if replicas is None:
             return None

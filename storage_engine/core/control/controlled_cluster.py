@@ -1,9 +1,8 @@
-"""What a controller knows of its cluster: a record for each topic, and in it one for each of its
-partitions.
+"""The controller's view of its cluster: a record for each topic, with a record for each partition.
 
-Rule: a partition's record is the only place of what is known of it, so that the deletion of a topic
-is one removal. Lists of work (`dirty`, and those of other modules) hold names; a name whose record
-is gone means nothing. Source: R-CTL2, R-CTL4, R-CTL8.
+Rule: everything that is known of a partition is in its record, so that the deletion of a topic is
+one removal. Lists of work (`dirty`, and those of other modules) hold names; a name without a record
+is skipped. Source: R-CTL2, R-CTL4, R-CTL8.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,11 +20,12 @@ from storage_engine.core.ids import BrokerId, ControllerEpoch, PartitionEpoch, T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingElection:
-    """What the write of a partition's state that is under way was decided on: what happens after
-    the decision is for the next one, whatever becomes of this write."""
+    """The knowledge on which the write of a partition's state that is under way was decided.
+    Whatever happens after the decision is for the next election, whether this write is accepted or
+    not."""
 
     left_out: frozenset[BrokerId]
-    """Bounced brokers that it takes for dead."""
+    """Bounced brokers that the election counts as dead."""
     assignment: PartitionAssignment
     retires: bool
     preferring: bool
@@ -33,44 +33,48 @@ class PendingElection:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class ControlledPartition:
-    """All that the controller knows of one partition, and what its next election must regard."""
+    """All that the controller knows of one partition, and what its next election must take into
+    account."""
 
     name: TopicPartition
     assignment: PartitionAssignment
     """The entry in the topic's node."""
     retired: bool = False
-    """An accepted write has left out the old replicas of the reassignment under way, so that only
-    its targets count. Never True without a reassignment under way."""
+    """True when an accepted write has left out the old replicas of the reassignment under way, so
+    that only its targets count. Never True without a reassignment under way."""
 
     state: PartitionState | None = None
-    """The newest state that was read or written; never unknown again once it is known."""
+    """The newest state that was read or written. Once known, it stays known."""
     stored_epoch: PartitionEpoch | None = None
-    """The version that the next write expects in ZooKeeper; None: no state is there. It differs
-    from the version of `state` as long as others have removed that or put an older one back."""
+    """The version that the next write expects in ZooKeeper; None when there is no state node. It
+    differs from the version of `state` while somebody else has removed the node or put an older
+    state into it."""
     unremembered: bool = False
-    """There was no state when this controller began, or nobody could read the topic then. Either
-    the partition is new, or others removed its state: its replicas may have had leaders that nobody
-    remembers. Counts while `state` is None."""
+    """True when there was no state at the start of this controller, or the topic could not be read
+    then. Either the partition is new, or others removed its state, and its replicas may have had
+    leaders that nobody remembers. Only meaningful while `state` is None."""
     node_lacks_state: bool = False
-    """The partition's node seems to be there without a state: one with it could not be made."""
+    """True when the partition's node seems to exist without a state node: the creation of both was
+    refused."""
     refusals: int = 0
-    """Writes that were refused in a row, while nothing new became known of the state."""
+    """The number of writes in a row that were refused without any news about the state."""
 
     failed: set[BrokerId] = field(default_factory=set)
-    """Live brokers that can't serve their replica: dead until they have been restarted."""
+    """Live brokers that can't serve their replica: they count as dead until they are restarted."""
     bounced: set[BrokerId] = field(default_factory=set)
-    """Brokers that came (back): dead for the next election, alive for the one after (R-CTL4)."""
+    """Brokers that were (re)started: they count as dead in the next election, and as alive in the
+    one after it (R-CTL4)."""
     preferring: bool = False
-    """The preferred replica shall lead, at the next election."""
+    """True when the next election shall make the preferred replica the leader."""
     unclean: bool = False
-    """An unclean leader may be elected, at the next election."""
+    """True when the next election may make a replica outside the ISR the leader."""
     renewing: bool = False
-    """The replicas have to hear of another assignment, by a new leader epoch."""
+    """True when the replicas need another leader epoch, because their assignment has changed."""
 
     reading: bool = False
-    """The state is being read, and nothing is decided before it is."""
+    """True while the state is being read; no election takes place meanwhile."""
     writing: PendingElection | None = None
-    """The election whose write is under way; nothing is decided before its outcome is known."""
+    """The election whose write is under way; no other takes place until its outcome is known."""
 
     @property
     def replicas(self) -> tuple[BrokerId, ...]:
@@ -85,23 +89,23 @@ class ControlledPartition:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the state is being written or read."""
+        """True while the state is being written or read."""
         return self.reading or self.writing is not None
 
     @property
     def was_overwritten(self) -> bool:
-        """Whether `state` is to be written over what others have left in its place."""
+        """True when `state` has to be written again over what others left in its place."""
         return self.state is not None and self.stored_epoch != self.state.partition_epoch
 
     @property
     def leader_has_bounced(self) -> bool:
-        """Whether the state is not to be sent to its leader as if that led on: it would take the
-        ISR of that state, which may be old, for the present one, and write under an epoch that its
-        log may have been cut in."""
+        """True when the state must not be sent to its leader as if that one had led all the time:
+        it would take the ISR of that state, which may be old, for the present one, and write under
+        an epoch in which its log may have been cut."""
         return self.state is not None and self.state.leader in self.bounced
 
     def learn(self, state: PartitionState) -> None:
-        """This is the partition's state, and what ZooKeeper holds."""
+        """Record `state` as the partition's state and as the content of its node."""
         self.state, self.stored_epoch, self.refusals = state, state.partition_epoch, 0
 
 
@@ -111,13 +115,13 @@ class ControlledTopic:
 
     info: TopicInfo
     partitions: dict[int, ControlledPartition] = field(default_factory=dict)
-    """Exactly those of `info.assignment`."""
+    """The records of exactly the partitions of `info.assignment`."""
     deleting: bool = False
-    """Its replicas are being deleted, and nothing is decided on its partitions any more."""
+    """True when the topic's replicas are being deleted: its partitions have no more elections."""
 
     def take(self, info: TopicInfo) -> list[tuple[ControlledPartition, PartitionAssignment]]:
-        """The topic as it is now; the partitions that have another assignment than before, each
-        with the former one."""
+        """Take over the topic as it is now. Return the partitions whose assignment has changed,
+        each with its former assignment."""
         known, self.partitions = self.partitions, {}
         changed = []
         for number in info.assignment:
@@ -145,10 +149,10 @@ class ControlledCluster:
     brokers: dict[BrokerId, BrokerInfo] = field(default_factory=dict)
     topics: dict[str, ControlledTopic] = field(default_factory=dict)
     unreadable_topics: set[str] = field(default_factory=set)
-    """Topics that are there, though their nodes can't be decoded: requests about them wait. What
-    was known of one before goes on being true."""
+    """Topics that exist but whose nodes can't be decoded: requests about them wait. What was known
+    of such a topic before stays valid."""
     dirty: set[TopicPartition] = field(default_factory=set)
-    """Partitions to be compared with what they should be."""
+    """Partitions that have to be compared with what they should be."""
 
     def partition(self, name: TopicPartition) -> ControlledPartition | None:
         topic = self.topics.get(name.topic)
@@ -166,7 +170,8 @@ class ControlledCluster:
         self.dirty.update(partition.name for partition in partitions)
 
     def take_due(self) -> list[ControlledPartition]:
-        """The dirty partitions that can be decided on now, sorted; they are dirty no more."""
+        """Return the dirty partitions that can have an election now, sorted, and mark them as
+        clean."""
         due = []
         for name in sorted(self.dirty):
             partition = self.partition(name)
@@ -178,7 +183,8 @@ class ControlledCluster:
         return due
 
     def is_settled(self, name: TopicPartition) -> bool:
-        """Whether nothing is being decided, written or asked for about the partition's leader."""
+        """Return True when nothing is decided, written or requested about the partition's
+        leader."""
         partition = self.partition(name)
         if partition is None:
             return True

@@ -1,8 +1,8 @@
-"""Brokers that are leaving, and the partitions that they have yet to give up.
+"""Brokers in controlled shutdown, and the partitions that they still have to give up.
 
-Rule: these go in waves, the led ones first; the next wave begins when the leaders of the last one
-know that they lead. So a partition is without a leader for as long as its wave takes, however many
-the broker led. Source: R-CTL9.
+Rule: partitions are given up in waves, those that the broker leads first; a wave begins when the
+leaders of the wave before know that they lead. So a partition is without a leader for no longer
+than its wave takes, however many the broker led. Source: R-CTL9.
 """
 
 from collections import deque
@@ -18,10 +18,12 @@ from storage_engine.core.control.deliveries import Deliveries
 from storage_engine.core.ids import BrokerId, TopicPartition
 
 LEAST_IN_WAVE = 50
-"""So few that brokers take their roles between two requests of a producer."""
+"""The smallest size of a wave: few enough that brokers take over these roles between two requests
+of a producer."""
 
 MOST_WAVES = 50
-"""A broker of very many partitions moves more of them at a time: it is waited for."""
+"""The most waves for one broker: one with very many partitions moves more of them at a time, since
+somebody waits for its shutdown."""
 
 
 @dataclass(slots=True)
@@ -29,13 +31,13 @@ class _Departure:
     """The shutdown of one broker."""
 
     waiting: deque[TopicPartition]
-    """Partitions that have not had their turn."""
+    """Partitions that no wave has had so far."""
     wave_size: int
     wave: set[TopicPartition] = field(default_factory=set)
 
 
 class ControlledShutdowns:
-    """The brokers that asked to leave."""
+    """All brokers in controlled shutdown."""
 
     def __init__(self, cluster: ControlledCluster, deliveries: Deliveries) -> None:
         self._cluster = cluster
@@ -47,7 +49,7 @@ class ControlledShutdowns:
         return self._departures.keys()
 
     def begin(self, event: ControlledShutdownRequested) -> None:
-        """The broker is to give up all its replicas. Asked for again, that begins again."""
+        """Begin to move all replicas away from the broker. A repeated request begins again."""
         broker = self._cluster.brokers.get(event.broker)
         if broker is None or broker.epoch != event.broker_epoch:
             return
@@ -59,12 +61,12 @@ class ControlledShutdowns:
         self._departures[event.broker] = _Departure(waiting=waiting, wave_size=size)
 
     def forget(self, brokers: Iterable[BrokerId]) -> None:
-        """They are gone, or have come back as other incarnations."""
+        """Forget brokers that are gone, or that are back as other incarnations."""
         for broker in brokers:
             self._departures.pop(broker, None)
 
     def next_wave(self) -> list[TopicPartition]:
-        """The partitions that begin to move now; none while a wave is not over."""
+        """Return the partitions that begin to move now; none while a wave is under way."""
         begun: list[TopicPartition] = []
         for departure in self._departures.values():
             departure.wave = {p for p in departure.wave if not self._leadership_is_delivered(p)}
@@ -76,8 +78,8 @@ class ControlledShutdowns:
         return begun
 
     def progress(self) -> Iterator[ShutdownProgress]:
-        """For each broker that is leaving: which partitions it has not given up though another
-        could lead them."""
+        """Return for each broker in controlled shutdown the partitions that it has not given up
+        though another replica could lead them."""
         for broker in sorted(self._departures):
             waiting = map(self._cluster.partition, self._departures[broker].waiting)
             remaining = {p.name for p in waiting if p is not None and p.state is not None}
@@ -85,7 +87,7 @@ class ControlledShutdowns:
             yield ShutdownProgress(broker=broker, remaining=tuple(sorted(remaining)))
 
     def _holds(self, broker: BrokerId, partition: ControlledPartition) -> bool:
-        """Whether the broker leads a partition that another could lead."""
+        """Return True when the broker leads a partition that another replica could lead."""
         state = partition.state
         if state is None or state.leader != broker:
             return False
@@ -95,7 +97,8 @@ class ControlledShutdowns:
         return any(replica != broker and replica in live for replica in state.isr)
 
     def _leadership_is_delivered(self, name: TopicPartition) -> bool:
-        """Whether nothing is decided, written or to be sent about the partition's leadership."""
+        """Return True when nothing is to be decided, written or sent about the partition's
+        leadership."""
         if not self._cluster.is_settled(name):
             return False
         partition = self._cluster.partition(name)

@@ -72,7 +72,8 @@ class Controller:
             self._cluster, self._deliveries, self._reassignments, enabled=delete_topic_enable
         )
         self._unready: set[str] = set()
-        """Topics that somebody may wait for: they are ready once all partitions have a state."""
+        """Topics whose creation somebody may wait for: they are ready once all partitions have a
+        state."""
 
     def step(self, event: Event) -> list[Effect]:
         """Apply one event; the effects are for the driver to carry out, in order."""
@@ -104,7 +105,7 @@ class Controller:
                 self._on_assignments_written(event)
             case BrokerReportsFailures():
                 if event.broker in self._cluster.brokers:
-                    # The answer names what can't be served.
+                    # The answer names the replicas that can't be served.
                     self._deliveries.everything_to(event.broker)
             case ReplicasFailed():
                 self._on_replicas_failed(event)
@@ -130,7 +131,7 @@ class Controller:
                 self._on_election_requested(event)
         return []
 
-    # --- what others may ask ---
+    # --- queries ---
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
@@ -142,7 +143,7 @@ class Controller:
         return self._cluster.brokers
 
     def topic(self, name: str) -> TopicInfo | None:
-        """None: there is no such topic. One that is being deleted is there until the end."""
+        """Return a topic, also one that is being deleted; None when there is no such topic."""
         topic = self._cluster.topics.get(name)
         return None if topic is None else topic.info
 
@@ -153,7 +154,8 @@ class Controller:
         return self._cluster.partition(partition) is not None
 
     def state(self, partition: TopicPartition) -> PartitionState | None:
-        """None: there is no such partition, or it has no state yet."""
+        """Return a partition's state; None when there is no such partition, or it has no state
+        yet."""
         known = self._cluster.partition(partition)
         return None if known is None else known.state
 
@@ -163,26 +165,29 @@ class Controller:
         return {known.name: known.state for known in partitions if known.state is not None}
 
     def refusals(self, partition: TopicPartition) -> int:
-        """Writes of the partition's state that were refused in a row, with nothing new known."""
+        """Return how many writes of the partition's state were refused in a row, without any news
+        about it."""
         known = self._cluster.partition(partition)
         return 0 if known is None else known.refusals
 
     def moves(self) -> dict[TopicPartition, PartitionAssignment]:
-        """Every partition that is being reassigned, with what it has and will have."""
+        """Return every partition that is being reassigned, with its present and its future
+        replicas."""
         return dict(self._reassignments.under_way())
 
     def preferred_replica(self, partition: TopicPartition) -> BrokerId | None:
-        """None: there is no such partition, or it is being deleted."""
+        """Return the preferred replica; None when there is no such partition, or it is being
+        deleted."""
         known = self._cluster.partition(partition)
         if known is None or self.is_deleting(partition.topic) or not known.replicas:
             return None
         return known.replicas[0]
 
     def is_settled(self, partition: TopicPartition) -> bool:
-        """Whether nothing is being decided or written about the partition's leader."""
+        """Return True when nothing is decided or written about the partition's leader."""
         return self._cluster.is_settled(partition)
 
-    # --- what events change ---
+    # --- effects of events on the cluster ---
 
     def _on_loaded(self, event: Loaded) -> list[Effect]:
         cluster = self._cluster
@@ -198,20 +203,21 @@ class Controller:
             else:
                 partition.learn(state)
                 partition.bounced = self._bounced_before_loading(state)
-            # Whether the former controller had sent the move to the replicas is not known.
+            # It is not known whether the former controller had sent the move to the replicas.
             partition.renewing = partition.assignment.reassignment is not None
         cluster.mark_dirty(cluster.partitions())
         for broker in cluster.brokers:
             self._deliveries.everything_to(broker)
-        # Somebody may wait for a topic that was written before this controller knew anything.
+        # Somebody may wait for a topic that was written before this controller was elected.
         self._unready.update(cluster.topics)
         return self._deletions.request(event.deleting)
 
     def _bounced_before_loading(self, state: PartitionState) -> set[BrokerId]:
-        """Who registered after a state was written has been restarted since: that state was sent to
-        a former incarnation. A leader counts by what it was elected as: one whose session expired
-        may write its ISR after it has registered anew, and has forgotten that it leads since then
-        if a former controller has sent it everything."""
+        """Return the replicas that were restarted after the state was written, that is, registered
+        after it: the state was sent to a former incarnation. A leader is judged by the incarnation
+        that was elected: one whose session expired may write its ISR after it has registered anew,
+        and it has forgotten that it leads since then if a former controller has sent it
+        everything."""
         brokers = self._cluster.brokers
         bounced = {
             b for b in state.isr if b in brokers and 0 < state.written_zxid < brokers[b].epoch
@@ -238,8 +244,8 @@ class Controller:
             touched = (ended | came).intersection(partition.assignment.replicas)
             if touched:
                 cluster.dirty.add(partition.name)
-                # Also one that was gone for a while: its going may have been hidden by a write that
-                # was under way all the time.
+                # This includes a broker that was gone for a while: a write that was under way all
+                # the time may have hidden that.
                 partition.bounced |= touched & came
         for broker in came:
             self._deliveries.everything_to(broker)
@@ -253,7 +259,7 @@ class Controller:
         self._take_topics(event.topics)
         for topic in mended:
             for partition in topics[topic].partitions.values():
-                # It may have been led before this controller could know of it.
+                # It may have had leaders before this controller could see it.
                 partition.unremembered = True
         known = event.topics.keys() | event.absent
         unreadable.difference_update(known)
@@ -261,12 +267,14 @@ class Controller:
         return self._deletions.topics_read(event)
 
     def _take_topics(self, topics: Mapping[str, TopicInfo]) -> None:
-        """Topics that appeared, grew or changed; absent ones are dealt with by deletion only."""
+        """Take over topics that appeared, grew or changed; topics that are absent are left to
+        deletion."""
         for name, read in topics.items():
             info = self._with_known_id(read)
             known = self._cluster.topics.get(name)
             if known is not None and _has_lost_partitions(known.info, info):
-                # Read before it grew; who read it hears of the growth, and reads again.
+                # This was read before the topic grew; the reader is told of the growth, and reads
+                # again.
                 continue
             if known is None:
                 known = self._cluster.topics[name] = ControlledTopic(info=info)
@@ -280,9 +288,9 @@ class Controller:
                 self._on_assignment_changed(partition, former)
 
     def _with_known_id(self, info: TopicInfo) -> TopicInfo:
-        """A topic that was read, with the id that it is known by if its node lost that. Where
-        another topic has its name by now the old one is forgotten: one with another id, or, where
-        the id was lost, with fewer partitions, which no topic ever loses."""
+        """Return a topic that was read, with the id that it is known by if its node has lost that.
+        A known topic whose name another topic has by now is forgotten: the other one has another id
+        or, where the id was lost, fewer partitions, and no topic ever loses partitions."""
         known = self._cluster.topics.get(info.topic)
         if known is None:
             return info
@@ -293,7 +301,8 @@ class Controller:
             if known.info.topic_id.int or not known.partitions.keys() <= info.assignment.keys():
                 self._deletions.removed_by_others(info.topic)
             else:
-                # It was lost, and is there again: replicas hear it, and go by what they know.
+                # The id was lost and is there again: replicas hear of it, and follow the one they
+                # know.
                 for partition in known.partitions.values():
                     partition.renewing = True
         return info
@@ -301,8 +310,8 @@ class Controller:
     def _on_assignment_changed(
         self, partition: ControlledPartition, former: PartitionAssignment
     ) -> None:
-        """Another assignment is sent with another leader epoch (R-CTL8), except for the last step
-        of a reassignment: there the brokers have known it before."""
+        """Send another assignment with another leader epoch (R-CTL8), except after the last step of
+        a reassignment, which the brokers knew before."""
         has_arrived = partition.retired and former.finished() == partition.assignment
         self._reassignments.assignment_changed(partition, former)
         if has_arrived:
@@ -339,8 +348,8 @@ class Controller:
             self._cluster.dirty.add(name)
 
     def _on_balance_checked(self, percentage: int) -> None:
-        """A partition that is being reassigned is left alone: another replica is preferred
-        afterwards."""
+        """Have unbalanced partitions elect their preferred replicas. Partitions that are being
+        reassigned are skipped: another replica is preferred after the move."""
         led = [
             (partition.name, partition.assignment.replicas[0], partition.state)
             for topic in self._cluster.topics.values()
@@ -352,7 +361,7 @@ class Controller:
             ElectionRequested(partitions=tuple(led_elsewhere(led, percentage)))
         )
 
-    # --- what follows from it ---
+    # --- what follows from the cluster ---
 
     def _ready_topics(self) -> Iterable[TopicsReady]:
         ready = []
@@ -367,5 +376,6 @@ class Controller:
 
 
 def _has_lost_partitions(old: TopicInfo, new: TopicInfo) -> bool:
-    """A topic never does: `new` is older. One that was made anew has another id."""
+    """Return True when `new` has fewer partitions. A topic never loses any, so `new` was read
+    earlier; a topic that was deleted and created again has another id."""
     return old.topic_id == new.topic_id and not old.assignment.keys() <= new.assignment.keys()

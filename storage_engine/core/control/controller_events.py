@@ -1,5 +1,4 @@
-"""Events that happen to a controller, and effects that it wants carried out: the alphabet of
-`controller`. Values only."""
+"""Events and effects of the controller's state machine (`controller`). Values only."""
 
 import enum
 from collections.abc import Mapping
@@ -20,9 +19,9 @@ class WriteOutcome(enum.Enum):
 
     ACCEPTED = "accepted"
     CONFLICT = "conflict"
-    """Somebody else changed the state: read it and decide again."""
+    """Another write changed the state: it has to be read before the next decision."""
     UNKNOWN = "unknown"
-    """The answer never came: read it and decide again."""
+    """No answer came: the state has to be read before the next decision."""
 
 
 # --- events ---
@@ -30,46 +29,47 @@ class WriteOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """Everything in ZooKeeper, read after the watches were set (R-CTL5)."""
+    """Everything in ZooKeeper was read, after the watches were set (R-CTL5)."""
 
     brokers: Mapping[BrokerId, BrokerInfo]
     topics: Mapping[str, TopicInfo]
     states: Mapping[TopicPartition, PartitionState]
     deleting: tuple[str, ...] = ()
     unreadable: frozenset[str] = frozenset()
-    """Topics that are there, though nothing can be made of their nodes."""
+    """Topics that exist but whose nodes can't be decoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokersChanged:
-    """All brokers registered now."""
+    """The set of registered brokers has changed; these are all of them."""
 
     brokers: Mapping[BrokerId, BrokerInfo]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsRead:
-    """Topics that are new, grew, or have other settings."""
+    """Topics that are new, grew, or have other settings were read."""
 
     topics: Mapping[str, TopicInfo]
     unreadable: frozenset[str] = frozenset()
-    """Others that are there, though nothing can be made of their nodes now."""
+    """Topics that exist but whose nodes can't be decoded now."""
     absent: frozenset[str] = frozenset()
-    """Others that are not there."""
+    """Topics that do not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatesRead:
-    """States read back; None where there is no node."""
+    """States were read back; None where there is no node."""
 
     states: Mapping[TopicPartition, PartitionState | None]
     no_successor: bool = False
-    """There was no later controller when they were read: the controller epoch is still the same."""
+    """True when the controller epoch was unchanged when they were read: no later controller was
+    elected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatesWritten:
-    """Outcomes of WriteStates, with the state as it was to be written."""
+    """The outcomes of a WriteStates, each with the state that was to be written."""
 
     outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
 
@@ -84,25 +84,25 @@ class ControlledShutdownRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BalanceChecked:
-    """Time to look whether preferred replicas lead (R-CTL7).
+    """It is time to check whether preferred replicas lead (R-CTL7).
 
-    A broker of which more than `percentage` of the partitions that prefer it are led by others gets
-    them back.
-    """
+    A broker gets its partitions back when other brokers lead more than `percentage` of those that
+    prefer it."""
 
     percentage: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerReportsFailures:
-    """Some replicas of a broker failed, it does not say which (KIP-112)."""
+    """A broker reports failed replicas without naming them (KIP-112)."""
 
     broker: BrokerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicasFailed:
-    """This incarnation of a broker can't serve these partitions: their log directory failed."""
+    """This incarnation of a broker can't serve these partitions, because their log directory
+    failed."""
 
     broker: BrokerId
     broker_epoch: BrokerEpoch
@@ -111,7 +111,7 @@ class ReplicasFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeletionRequested:
-    """Topics named under /admin/delete_topics."""
+    """Topics were named under /admin/delete_topics."""
 
     topics: tuple[str, ...]
 
@@ -125,14 +125,15 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReassignmentRequested:
-    """All that /admin/reassign_partitions asks for now: partition -> its future replicas."""
+    """The whole content of /admin/reassign_partitions: partition -> its future replicas."""
 
     targets: Mapping[TopicPartition, tuple[BrokerId, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentsWritten:
-    """How WriteAssignments ended: the topic as it is now in ZooKeeper. None: it is not there."""
+    """A WriteAssignments has ended; the event carries the topic as it is now in ZooKeeper, None
+    when it is not there."""
 
     topic: str
     info: TopicInfo | None
@@ -140,8 +141,8 @@ class AssignmentsWritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionRequested:
-    """The preferred replicas shall lead (R-CTL7); or, with `unclean`, any live replica where no
-    in-sync one is left (R-REP9)."""
+    """Preferred replicas shall lead (R-CTL7); or, with `unclean`, any live replica where no in-sync
+    one is left (R-REP9)."""
 
     partitions: tuple[TopicPartition, ...]
     unclean: bool = False
@@ -156,15 +157,14 @@ class PartitionLeadership:
     state: PartitionState
     assigned: tuple[BrokerId, ...]
     failed: tuple[BrokerId, ...] = ()
-    """Live replicas whose log directory failed."""
+    """Live replicas whose log directory has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderDelivery:
     """Orders to one broker, in this sequence: metadata, leadership, replicas to stop.
 
-    Each delivery to a broker has another `number`.
-    """
+    Each delivery to a broker has another `number`."""
 
     number: int
     broker_epoch: BrokerEpoch
@@ -173,14 +173,14 @@ class OrderDelivery:
     removed_topics: tuple[str, ...] = ()
     leadership: tuple[PartitionLeadership, ...] = ()
     full: bool = False
-    """True when this is everything the broker should know."""
+    """True when this is everything the broker has to know."""
     stop: tuple[TopicPartition, ...] = field(default=())
     """Replicas to stop and delete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryMade:
-    """The broker took all of a delivery."""
+    """The broker has accepted all of a delivery."""
 
     broker: BrokerId
     delivery: OrderDelivery
@@ -188,7 +188,7 @@ class DeliveryMade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFailed:
-    """No answer, or not to all: to be sent again after a pause."""
+    """The broker did not answer, or not to all: the delivery is repeated after a pause."""
 
     broker: BrokerId
     delivery: OrderDelivery
@@ -201,7 +201,7 @@ Request = (
     | ReassignmentRequested
     | ElectionRequested
 )
-"""Events that somebody asks for."""
+"""Events that a user or another program asks for."""
 
 Event = (
     Loaded
@@ -242,7 +242,7 @@ class WriteStates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStates:
-    """Read these states and report StatesRead."""
+    """Read these states, then report StatesRead."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -257,14 +257,15 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoReplicaOnline:
-    """These partitions have no leader now (R-CTL2): log it."""
+    """These partitions have no leader now (R-CTL2); the driver logs it."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownProgress:
-    """The partitions that a broker in controlled shutdown still leads; none: it may stop."""
+    """The partitions that a broker in controlled shutdown still leads; it may stop when there are
+    none."""
 
     broker: BrokerId
     remaining: tuple[TopicPartition, ...]
@@ -272,7 +273,7 @@ class ShutdownProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsReady:
-    """All partitions of these topics have a state: creation can be answered."""
+    """All partitions of these topics have a state: their creation can be answered."""
 
     topics: tuple[str, ...]
 
@@ -287,14 +288,14 @@ class DeleteTopicNodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropDeletionRequests:
-    """Requests to delete topics that do not exist, or that may not be deleted: remove them."""
+    """Remove requests to delete topics that do not exist, or that may not be deleted."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentChange:
-    """A partition's entry in the topic's node shall be `wanted`, if it is `expected` now."""
+    """Change a partition's entry in the topic's node to `wanted`, if it is `expected` now."""
 
     partition: int
     expected: PartitionAssignment
@@ -312,8 +313,8 @@ class WriteAssignments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropReassignmentRequests:
-    """Take these out of /admin/reassign_partitions: partition -> the target that was asked for, and
-    why it is refused (None: it is done)."""
+    """Remove these from /admin/reassign_partitions: partition -> the target that was requested, and
+    the reason why it is refused (None when it is done)."""
 
     requests: Mapping[TopicPartition, tuple[tuple[BrokerId, ...], str | None]]
 

@@ -1,9 +1,8 @@
-"""The orders that the controller owes each broker: an outbox per broker, one delivery under way at
-a time.
+"""The orders that the controller owes each broker: one outbox and one delivery under way a broker.
 
 Rule: an outbox holds names (partitions, topics), never contents; contents are filled in when a
-delivery is made, so that the newest state is sent and repeats collapse. What was under way when a
-delivery failed is owed again.
+delivery is made, so that the newest state is sent and repeats collapse. When a delivery fails, its
+content is owed again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +22,7 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 
 @dataclass(slots=True)
 class _Outbox:
-    """All that one broker has to be sent."""
+    """All that has to be sent to one broker."""
 
     everything: bool = False
     brokers: bool = False
@@ -44,7 +43,8 @@ class _Outbox:
 
 
 class Deliveries:
-    """Outboxes of all live brokers, and the replicas that dead and live ones have yet to delete."""
+    """The outboxes of all live brokers, and the replicas that brokers, dead or alive, have yet to
+    delete."""
 
     def __init__(self, cluster: ControlledCluster) -> None:
         """`cluster` is only read."""
@@ -52,17 +52,17 @@ class Deliveries:
         self._outboxes: dict[BrokerId, _Outbox] = {}
         self._to_stop: dict[BrokerId, set[TopicPartition]] = {}
         self._offered: dict[BrokerId, set[TopicPartition]] = {}
-        """The part of `_to_stop` that is waited for only as long as the broker lives and can
+        """The part of `_to_stop` that the deletion waits for only while the broker lives and can
         delete."""
         self.stopping: set[str] = set()
-        """Topics in deletion that have not been taken as stopped yet."""
+        """Topics in deletion whose end `take_stopped` has not returned yet."""
         self._number = 0
 
-    # --- what is owed ---
+    # --- outboxes ---
 
     def owes_leadership(self, broker: BrokerId, partition: TopicPartition) -> bool:
-        """Whether a broker has yet to confirm the leadership of the partition that it was sent, or
-        will be."""
+        """Return True while the broker has not confirmed the partition's leadership, sent already
+        or not."""
         outbox = self._outboxes.get(broker)
         if outbox is None:
             return False
@@ -77,17 +77,18 @@ class Deliveries:
         self._outbox(broker).everything = True
 
     def brokers_to_all(self) -> None:
-        """Every broker has to hear who is there."""
+        """Send all registered brokers to every broker."""
         for broker in self._cluster.brokers:
             self._outbox(broker).brokers = True
 
     def metadata_to_all(self, partition: ControlledPartition) -> None:
-        """Every broker has to hear of the partition, for the metadata that it answers with."""
+        """Send the partition's state to every broker, for its answers to Metadata requests."""
         for broker in self._cluster.brokers:
             self._outbox(broker).metadata.add(partition.name)
 
     def announce(self, partition: ControlledPartition) -> None:
-        """The partition has another state: its replicas have to follow it, and all to know it."""
+        """Send the partition's new state: to its replicas as leadership, to all brokers as
+        metadata."""
         for replica in partition.replicas:
             if replica in self._cluster.brokers:
                 self._outbox(replica).leadership.add(partition.name)
@@ -100,16 +101,16 @@ class Deliveries:
     # --- replicas to be deleted ---
 
     def stop_replica(self, broker: BrokerId, partition: TopicPartition) -> None:
-        """Owed until it is delivered, whether the broker lives now or returns later."""
+        """Have the broker delete its replica; owed until it is delivered, now or when the broker is
+        back."""
         self._to_stop.setdefault(broker, set()).add(partition)
 
     def offer_stops(self, broker: BrokerId, topic: str) -> None:
-        """The partitions of a topic in deletion, to a live broker that is no replica but may have
-        been one. It would find that out from the topic's metadata, which nobody is sent any more.
+        """Have a live broker that is no replica of a topic in deletion delete what it may have of
+        it. It would find that out from the topic's metadata, which is not sent any more.
 
-        Owed until it is delivered or withdrawn. Not once the topic counts as stopped: it could
-        delete a later topic's replica.
-        """
+        Owed until it is delivered or withdrawn; not owed once the topic counts as stopped, since
+        the broker could then delete the replica of a later topic."""
         if topic not in self.stopping:
             return
         for partition in self._cluster.topics[topic].partitions.values():
@@ -119,25 +120,25 @@ class Deliveries:
                 self._offered.setdefault(broker, set()).add(name)
 
     def withdraw_stop(self, broker: BrokerId, partition: TopicPartition) -> None:
-        """The offer can't be carried out; nobody waits for it."""
+        """Withdraw an offer that can't be carried out; the deletion stops waiting for it."""
         if partition in self._offered.get(broker, ()):
             self._offered[broker].discard(partition)
             self.cancel_stop(broker, partition)
 
     def cancel_stop(self, broker: BrokerId, partition: TopicPartition) -> None:
-        """The replica is wanted again, or its broker finds out by itself."""
+        """Take back a deletion: the replica is wanted again, or its broker finds out by itself."""
         if owed := self._to_stop.get(broker):
             owed.discard(partition)
 
     def owes_stop(self, partition: ControlledPartition) -> bool:
-        """Whether a replica has still to be deleted, other than those that can't be."""
+        """Return True while a replica has still to be deleted, other than those that can't be."""
         return any(
             partition.name in owed and broker not in partition.failed
             for broker, owed in self._to_stop.items()
         )
 
     def take_stopped(self, topic: str) -> bool:
-        """True once, when the last replica of a topic in deletion has been stopped."""
+        """Return True once, when the last replica of a topic in deletion has been stopped."""
         if topic not in self.stopping:
             return False
         if any(tp.topic == topic for owed in self._to_stop.values() for tp in owed):
@@ -145,17 +146,17 @@ class Deliveries:
         self.stopping.discard(topic)
         return True
 
-    # --- what is gone ---
+    # --- brokers and topics that are gone ---
 
     def forget(self, broker: BrokerId) -> None:
-        """The broker, or its former incarnation, is gone: nothing of the old is owed but deletions,
-        and of these only what is no mere offer."""
+        """Forget what is owed to a broker, or to its former incarnation, except deletions that were
+        not mere offers."""
         self._outboxes.pop(broker, None)
         for partition in self._offered.pop(broker, ()):
             self.cancel_stop(broker, partition)
 
     def forget_topic(self, topic: str) -> None:
-        """Nothing more is sent of the topic; its deletions stay owed."""
+        """Send nothing more of the topic; its deletions stay owed."""
         for outbox in self._outboxes.values():
             outbox.metadata = {tp for tp in outbox.metadata if tp.topic != topic}
             outbox.leadership = {tp for tp in outbox.leadership if tp.topic != topic}
@@ -163,7 +164,8 @@ class Deliveries:
     # --- deliveries ---
 
     def settle(self, event: DeliveryMade | DeliveryFailed) -> None:
-        """How a delivery ended; one that is not under way any more is passed over."""
+        """Record how a delivery ended; an event about one that is not under way any more is
+        ignored."""
         broker, delivery = event.broker, event.delivery
         outbox = self._outboxes.get(broker)
         if outbox is None or outbox.in_flight is None or outbox.in_flight.number != delivery.number:
@@ -182,7 +184,7 @@ class Deliveries:
                 del self._to_stop[broker]
 
     def next_effects(self) -> Iterator[Deliver]:
-        """A delivery for each broker that is owed something and has none under way."""
+        """Return a delivery for each broker that is owed something and has none under way."""
         for broker, info in self._cluster.brokers.items():
             outbox = self._outbox(broker)
             if outbox.in_flight is not None:
@@ -225,7 +227,7 @@ class Deliveries:
     def _contents(
         self, partitions: Iterable[ControlledPartition]
     ) -> tuple[PartitionLeadership, ...]:
-        """The partitions that have a state and go on being served, sorted."""
+        """Return the partitions that have a state and are not being deleted, sorted."""
         topics = self._cluster.topics
         return tuple(
             PartitionLeadership(

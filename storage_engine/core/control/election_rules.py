@@ -24,12 +24,13 @@ from storage_engine.core.ids import NO_LEADER, NO_TAIL_LOST, BrokerEpoch, Broker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elected:
-    """Outcome of an election; leader -1 keeps the last ISR."""
+    """The outcome of an election; leader -1 keeps the last ISR."""
 
     leader: BrokerId
     isr: tuple[BrokerId, ...]
     retires: bool = False
-    """True when from this write on only the targets of a reassignment are replicas (R-CTL8)."""
+    """True when from this write on only the targets of a reassignment count as replicas
+    (R-CTL8)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class Situation:
     assigned: tuple[BrokerId, ...]
     state: PartitionState | None
     running: Set[BrokerId]
-    """Brokers that run and can serve their replica."""
+    """Brokers that are up and can serve their replica."""
     bounced: Set[BrokerId]
     """Brokers that have been restarted since the state was written: dead for this election."""
     suspect: Set[BrokerId] = frozenset()
@@ -48,15 +49,16 @@ class Situation:
     """Brokers in controlled shutdown."""
     unclean: bool
     preferring: bool
-    """The preferred replica was asked for."""
+    """True when the election of the preferred replica was requested."""
     renewing: bool
-    """Leader and followers have to hear of another assignment, by a new leader epoch."""
+    """True when leader and followers need a new leader epoch, because their assignment has
+    changed."""
     move: Reassignment | None
     """The reassignment under way, as long as its old replicas count."""
 
 
 def due_election(situation: Situation) -> Elected | None:
-    """The leader and ISR to be written; None when leader and ISR are as they should be."""
+    """Return the leader and ISR to be written; None when both are as they should be."""
     assigned, state, leaving = situation.assigned, situation.state, situation.leaving
     live = situation.running - situation.bounced - situation.suspect
     if state is None:
@@ -75,7 +77,7 @@ def due_election(situation: Situation) -> Elected | None:
         return shrunk
     move = situation.move
     if move is not None and move.is_caught_up(state.isr, situation.running):
-        # Nobody else is preferred any more, and what is written here renews as well.
+        # No other replica is preferred any more, and this write renews the leader epoch as well.
         return reassignment_election(
             move, state.leader, state.isr, live=situation.running, candidates=live - leaving
         )
@@ -87,9 +89,10 @@ def due_election(situation: Situation) -> Elected | None:
 
 
 def restoring_election(situation: Situation, state: PartitionState) -> Elected:
-    """The leader and ISR to be written where others removed the state, or put an old one in its
-    place. Its leader may have changed the ISR since the controller read it last, so a live leader,
-    which holds all that is committed, lets the others in again one by one."""
+    """Return the leader and ISR to be written where others removed the state or put an old one in
+    its place. Its leader may have changed the ISR since the controller read it last, so a live
+    leader, which holds all that is committed, stays alone and lets the others in again one by
+    one."""
     live = situation.running - situation.bounced - situation.suspect
     if state.leader in live:
         return Elected(leader=state.leader, isr=(state.leader,))
@@ -99,8 +102,9 @@ def restoring_election(situation: Situation, state: PartitionState) -> Elected:
 def _leaderless_election(
     situation: Situation, state: PartitionState, live: Set[BrokerId]
 ) -> Elected:
-    """A broker that stays is preferred to one that is leaving, both to one that has just come back,
-    and anyone in sync to an unclean leader. `live` is without those that have just come back."""
+    """Elect a leader where there is none. A broker that stays is preferred to one in controlled
+    shutdown, both to one that has just come back, and any in-sync replica to an unclean leader.
+    `live` is without those that have just come back."""
     assigned, leaving = situation.assigned, situation.leaving
     clean = situation.running - situation.suspect
     for candidates in (live - leaving, live, clean - leaving, clean):
@@ -113,9 +117,9 @@ def _leaderless_election(
 def _election_with_loss(
     situation: Situation, state: PartitionState, live: Set[BrokerId]
 ) -> Elected:
-    """No member of the ISR runs but some that may have lost the end of their log. One of these
-    leads when all of the ISR have come back so, for then no better one can be waited for; or when
-    an unclean leader may. The others differ from it, so it is alone in sync."""
+    """Elect where the only running members of the ISR may have lost the end of their log. One of
+    these leads when all of the ISR have come back like that, since then no better one can be waited
+    for, or when an unclean leader is allowed. The others differ from it, so it is alone in sync."""
     everybody, leaving = situation.running, situation.leaving
     if situation.unclean or everybody >= set(state.isr):
         for candidates in (everybody - leaving, everybody):
@@ -137,8 +141,8 @@ def _in_assignment_order(
 
 
 def first_election(assigned: Sequence[BrokerId], live: Collection[BrokerId]) -> Elected | None:
-    """For a new partition: the first live replica leads, all live ones are in sync (R-CTL6). None:
-    nobody lives."""
+    """Elect for a new partition: the first live replica leads, all live ones are in sync (R-CTL6).
+    Return None when no replica is alive."""
     alive = tuple(r for r in assigned if r in live)
     return Elected(leader=alive[0], isr=alive) if alive else None
 
@@ -150,7 +154,8 @@ def offline_election(
     *,
     unclean: bool,
 ) -> Elected:
-    """After brokers died: the first live member of the ISR in assignment order (R-CTL2)."""
+    """Elect after brokers died: the first live member of the ISR in assignment order leads
+    (R-CTL2)."""
     in_sync = _in_assignment_order(assigned, isr, live)
     if in_sync:
         return Elected(leader=in_sync[0], isr=in_sync)
@@ -164,8 +169,8 @@ def offline_election(
 def shrink_to_live(
     leader: BrokerId, isr: Sequence[BrokerId], live: Collection[BrokerId]
 ) -> Elected | None:
-    """Where the leader lives: the same leader without the dead followers. None: nothing to
-    change."""
+    """Keep a live leader, and leave dead followers out of the ISR. Return None when there is
+    nothing to change."""
     in_sync = tuple(r for r in isr if r == leader or r in live)
     return None if in_sync == tuple(isr) else Elected(leader=leader, isr=in_sync)
 
@@ -177,10 +182,10 @@ def controlled_shutdown_election(
     live: Collection[BrokerId],
     leaving: BrokerId,
 ) -> Elected | None:
-    """Before `leaving` stops: another in-sync replica leads and `leaving` leaves the ISR (R-CTL9).
+    """Elect before `leaving` stops: another in-sync replica leads and `leaving` leaves the ISR
+    (R-CTL9).
 
-    None when there is nothing to do, or when `leaving` is the last in-sync replica alive.
-    """
+    Return None when there is nothing to do, or when `leaving` is the last in-sync replica alive."""
     if leaving not in isr:
         return None
     others = _in_assignment_order(assigned, isr, set(live) - {leaving})
@@ -196,8 +201,8 @@ def preferred_election(
     isr: Sequence[BrokerId],
     live: Collection[BrokerId],
 ) -> Elected | None:
-    """The first assigned replica leads, if it lives and is in sync (R-CTL7). None: nothing to
-    change."""
+    """Make the first assigned replica the leader, if it is alive and in sync (R-CTL7). Return None
+    when there is nothing to change."""
     preferred = assigned[0]
     if preferred == leader or preferred not in isr or preferred not in live:
         return None
@@ -212,14 +217,13 @@ def reassignment_election(
     live: Collection[BrokerId],
     candidates: Collection[BrokerId],
 ) -> Elected | None:
-    """The end of a reassignment, as two writes: first a target leads, then only targets are in
-    sync (R-CTL8).
+    """Return the next of the two writes that end a reassignment: first a target leads, then only
+    targets are in sync (R-CTL8).
 
-    None while the targets are not caught up, or none of them may lead. The second is written even
-    where it changes nothing: its acceptance makes void whatever the leader has proposed, and that
-    leader learns from it that the others are no replicas any more, so that none of those can come
-    into the ISR again once its files are deleted.
-    """
+    Return None while the targets are not caught up, or none of them may lead. The second is written
+    even where it changes nothing: its acceptance makes void whatever the leader has proposed, and
+    that leader learns from it that the others are no replicas any more, so that none of those can
+    come into the ISR again once its files are deleted."""
     if not move.is_caught_up(isr, live):
         return None
     if leader not in move.target:
@@ -233,7 +237,7 @@ def reassignment_election(
 def suspects(
     state: PartitionState | None, brokers: Mapping[BrokerId, BrokerInfo]
 ) -> frozenset[BrokerId]:
-    """Registered members of the ISR whose logs may lack what is committed."""
+    """Return the registered members of the ISR whose logs may lack committed records."""
     if state is None:
         return frozenset()
     return frozenset(
@@ -247,8 +251,9 @@ def suspects(
 def joined_epochs_of(
     elected: Elected, state: PartitionState | None, brokers: Mapping[BrokerId, BrokerInfo]
 ) -> dict[BrokerId, BrokerEpoch]:
-    """The joined epochs that a controller writes with an ISR. Followers keep what was said of
-    them; all replicas of a partition that has just been made hold nothing, which is right."""
+    """Return the joined epochs that a controller writes with an ISR. Followers keep their former
+    entries. A partition that has just been created holds no records, so that all of its replicas
+    hold everything."""
     joined = {}
     for member in elected.isr:
         if (state is None or member == elected.leader) and member in brokers:

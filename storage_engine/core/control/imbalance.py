@@ -1,4 +1,4 @@
-"""Which partitions their preferred brokers should get back. Source: R-CTL7."""
+"""The choice of partitions whose preferred replica should lead again. Source: R-CTL7."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -10,11 +10,10 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 def led_elsewhere(
     partitions: Iterable[tuple[TopicPartition, BrokerId, PartitionState]], percentage: int
 ) -> Iterator[TopicPartition]:
-    """The partitions of each broker of which more than `percentage` are led by others: Kafka's
-    rule.
+    """Return the partitions of each broker of which more than `percentage` are led by others, as
+    Kafka does.
 
-    `partitions`: each with the broker that it prefers.
-    """
+    `partitions` gives each partition with the broker that it prefers."""
     elsewhere: dict[BrokerId, list[TopicPartition]] = {}
     preferred_count: Counter[BrokerId] = Counter()
     for partition, preferred, state in partitions:

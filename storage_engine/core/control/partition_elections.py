@@ -1,9 +1,9 @@
-"""Decides on partitions, writes what was decided, and takes what ZooKeeper answers.
+"""Elections of partitions: decisions, their writes to ZooKeeper, and the outcomes of these.
 
 Rule: a dirty partition of which nothing is being written or read is compared with what it should
 be, and the difference becomes a conditional write. Only an accepted write is sent to brokers. After
-a refused one, or one without an answer, the state is read before anything is decided again.
-Source: R-CTL1, R-CTL2, R-CTL4, R-CTL10.
+a refused one, or one without an answer, the state is read before the next decision. Source: R-CTL1,
+R-CTL2, R-CTL4, R-CTL10.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,14 +56,14 @@ class PartitionElections:
     # --- decisions ---
 
     def hold_due(self) -> list[Effect]:
-        """Decide on every dirty partition that can be decided on."""
+        """Hold an election for every dirty partition that can have one."""
         writes = []
         offline = []
         for partition in self._cluster.take_due():
             state = partition.state
             elected = self._elected(partition)
             if elected is None and partition.bounced:
-                # The restarted broker mattered to nobody: it counts as alive from here on.
+                # The restarted broker had no role here: it counts as alive from now on.
                 partition.bounced.clear()
                 elected = self._elected(partition)
             if elected is not None:
@@ -128,7 +128,7 @@ class PartitionElections:
             partition_exists=partition.node_lacks_state,
         )
 
-    # --- what ZooKeeper answers ---
+    # --- answers of ZooKeeper ---
 
     def states_written(
         self, outcomes: Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]
@@ -154,8 +154,8 @@ class PartitionElections:
         return [ReadStates(partitions=tuple(unclear))] if unclear else []
 
     def _settle(self, partition: ControlledPartition, election: PendingElection) -> None:
-        """The election has become true; what happened after its decision has still to be dealt
-        with."""
+        """Apply an election whose write was accepted; what happened after its decision is left to
+        the next election."""
         partition.bounced -= election.left_out
         if partition.assignment != election.assignment:
             return
@@ -171,7 +171,7 @@ class PartitionElections:
                 continue
             known = partition.state
             if state is not None and not event.no_successor and self._is_of_successor(state, known):
-                # If it was asked for it counts as not read: nothing is decided on it here.
+                # A requested state counts as not read: the partition has no election here.
                 continue
             is_newest, partition.reading = partition.reading, False
             if state is not None and (known is None or _is_older(known, state)):
@@ -180,14 +180,14 @@ class PartitionElections:
             elif is_newest:
                 self._state_not_newer(partition, state)
             elif known is not None and (state is None or _is_older(state, known)):
-                # It may have been read before it was written from here.
+                # The state may have been read before this controller wrote it.
                 doubtful.append(partition)
             self._cluster.dirty.add(name)
         return self._read_again(doubtful)
 
     def _read_again(self, partitions: Iterable[ControlledPartition]) -> list[Effect]:
-        """Nothing of them is decided or written before they are read; a write under way that is
-        refused leads to the same."""
+        """Have the states read before anything is decided or written on these partitions; a write
+        under way that is refused leads to the same."""
         wanted = [
             partition
             for partition in partitions
@@ -200,7 +200,8 @@ class PartitionElections:
     def _state_not_newer(
         self, partition: ControlledPartition, state: PartitionState | None
     ) -> None:
-        """`state` is what there is now, with nothing of ours under way."""
+        """Take over `state` as the present content of the node; no write of this controller is
+        under way."""
         known = partition.state
         if state is None:
             # Neither with nor without the partition's node is a guess that can be wrong for long.
@@ -214,10 +215,10 @@ class PartitionElections:
                 partition.stored_epoch = state.partition_epoch
 
     def _is_of_successor(self, state: PartitionState, known: PartitionState | None) -> bool:
-        """Whether a later controller wrote it. Sent from here, it would go with the assignment that
-        is known here, and a leader takes a leader epoch only once: it could let in a replica that
-        the successor has retired. Epochs that were higher at the start say nothing: the node that
-        counts them may have been lost."""
+        """Return True when a later controller wrote the state. This controller would send it with
+        the assignment that it knows itself, and a leader takes a leader epoch only once: it could
+        let in a replica that the successor has retired. A controller epoch that was higher at the
+        start says nothing, since the node that counts controller epochs may have been lost."""
         own = self._cluster.controller_epoch
         seen = own if known is None else known.controller_epoch
         return state.controller_epoch > max(own, seen)

@@ -1,10 +1,10 @@
-"""All reassignments of a controller: from the request to the end, whatever happens in between.
+"""All reassignments of a controller, from the request to the end.
 
 Rule: level-triggered, as the controller is. Requests are the content of the admin node, progress is
-what ZooKeeper says of topics and states; the only thing remembered beside these is which partitions
-have retired their old replicas under this controller. A new controller retires them again. The old
-replicas go only when every target has been in the ISR and a write of the partition's state has left
-the old ones out. Source: R-CTL8; KIP-455 (cancelling, several at once).
+the topics and states in ZooKeeper; the only other memory is which partitions have retired their old
+replicas under this controller. A new controller retires them again. The old replicas go only when
+every target has been in the ISR and a write of the partition's state has left the old ones out.
+Source: R-CTL8; KIP-455 (cancelling, several at once).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,25 +34,24 @@ class Reassignments:
         self._deliveries = deliveries
         self._requested: dict[TopicPartition, Target] = {}
         self._retired: list[ControlledPartition] = []
-        """Partitions whose `retired` is set; it may be unset since the last step."""
+        """Partitions whose `retired` was set; it may have been reset since the last step."""
         self._writing: set[str] = set()
         """Topics whose assignment is being written."""
 
-    # --- what events change ---
+    # --- events ---
 
     def request(self, targets: Mapping[TopicPartition, Target]) -> None:
-        """All that is asked for now."""
+        """Replace all requests by `targets`."""
         self._requested = dict(targets)
 
     def written(self, topic: str) -> None:
-        """The write of a topic's assignment is over, well or not."""
+        """Record that the write of a topic's assignment has ended, successfully or not."""
         self._writing.discard(topic)
 
     def retire(self, partition: ControlledPartition) -> None:
-        """From here on the old replicas are none; those that live are to be deleted.
+        """Stop counting the old replicas; the live ones are to be deleted.
 
-        A dead one deletes what it holds when it comes back and finds that it is no replica.
-        """
+        A dead one deletes its log when it comes back and finds that it is no replica."""
         assert partition.assignment.reassignment is not None
         partition.retired = True
         self._retired.append(partition)
@@ -63,7 +62,7 @@ class Reassignments:
     def assignment_changed(
         self, partition: ControlledPartition, former: PartitionAssignment
     ) -> None:
-        """The partition goes elsewhere than it did, or has arrived."""
+        """Record that the partition has another target, or that its move has ended."""
         partition.retired = False
         for replica in former.removing:
             self._deliveries.cancel_stop(replica, partition.name)
@@ -73,14 +72,15 @@ class Reassignments:
             self._deliveries.cancel_stop(broker, partition.name)
 
     def topic_deleting(self, topic: ControlledTopic) -> None:
-        """Its partitions go nowhere any more."""
+        """Forget the moves of a topic that is being deleted."""
         for partition in topic.partitions.values():
             partition.retired = False
 
-    # --- what follows from it ---
+    # --- steps that follow ---
 
     def under_way(self) -> Iterator[tuple[TopicPartition, PartitionAssignment]]:
-        """Every partition that is being reassigned, or about to, with what it has and will have."""
+        """Return every partition that is being reassigned or about to be, with its present and its
+        future replicas."""
         for topic in self._cluster.topics.values():
             for number in topic.info.reassignments:
                 partition = topic.partitions[number]
@@ -107,7 +107,7 @@ class Reassignments:
             if partition is None or self._cluster.is_deleting(name.topic):
                 dropped[name] = target, "there is no such partition"
             elif name.topic in self._writing:
-                # What is known of it may be true no more.
+                # What is known of this partition may be out of date.
                 continue
             elif _is_at(partition.assignment, target):
                 dropped[name] = target, None
@@ -132,13 +132,13 @@ class Reassignments:
             yield DropReassignmentRequests(requests=dropped)
 
     def _is_waiting(self, topic: str) -> bool:
-        """Whether it will be known later what is there."""
+        """Return True while a read or write of the topic is under way."""
         cluster = self._cluster
         return topic in cluster.unreadable_topics and topic not in cluster.topics
 
     def _arrived(self) -> Iterator[ControlledPartition]:
-        """Partitions that have retired their old replicas, which are deleted by now, and that are
-        not to go elsewhere."""
+        """Return the partitions that have retired and deleted their old replicas, and that have no
+        further target."""
         for partition in self._retired:
             name, move = partition.name, partition.assignment.reassignment
             assert move is not None
@@ -151,10 +151,11 @@ class Reassignments:
 def target_problem(
     target: Sequence[BrokerId], present: Collection[BrokerId], live: Collection[BrokerId]
 ) -> str | None:
-    """Why a partition with the replicas `present` can't be moved to `target`; None: it can.
+    """Return why a partition with the replicas `present` can't be moved to `target`; None when it
+    can.
 
-    A broker that holds a replica may be dead, one that shall get its first must live.
-    """
+    A broker that holds a replica may be dead; one that is to get its first replica must be
+    alive."""
     if not target:
         return "needs at least one broker"
     if len(set(target)) != len(target):

@@ -1,8 +1,8 @@
-"""Topics that are being deleted, and topics that others have removed.
+"""Deletions of topics, and topics that others removed from ZooKeeper.
 
-Rule: a topic is gone when every broker that held a replica has said so, and dead ones are waited
-for; then its nodes are removed, and its record goes. A request that can't be carried out is taken
-away: left behind, it would delete a later topic of that name. Source: R-CTL6.
+Rule: a topic is deleted when every broker that held a replica has confirmed it, dead brokers
+included; then its nodes are removed, and its record. A request that can't be carried out is
+removed: left behind, it would delete a later topic of that name. Source: R-CTL6.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from storage_engine.core.ids import BrokerId
 
 
 class TopicDeletions:
-    """The deletions of one controller; which topics are in deletion stands in their records."""
+    """The deletions of one controller; the topics' records say which are in deletion."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class TopicDeletions:
         self._reassignments = reassignments
         self._enabled = enabled
         self._postponed: set[str] = set()
-        """Unreadable topics whose deletion was asked for: it begins when they can be read."""
+        """Unreadable topics whose deletion was requested: it begins when they can be read."""
 
     def request(self, topics: Iterable[str]) -> list[Effect]:
         cluster = self._cluster
@@ -53,7 +53,8 @@ class TopicDeletions:
         return [DropDeletionRequests(topics=tuple(void))] if void else []
 
     def topics_read(self, event: TopicsRead) -> list[Effect]:
-        """Some of the topics whose deletion was postponed may be known by now, or be gone."""
+        """Begin postponed deletions of topics that could be read, and drop those of topics that are
+        gone."""
         decided = self._postponed & (event.topics.keys() | event.absent)
         self._postponed -= decided
         return self.request(sorted(decided))
@@ -64,7 +65,7 @@ class TopicDeletions:
         self._reassignments.topic_deleting(record)
         self._deliveries.stopping.add(topic)
         for partition in record.partitions.values():
-            # Whatever a read of its state brings, nothing is decided on it any more.
+            # Whatever the read of its state returns, it has no more elections.
             partition.reading = False
             self._cluster.dirty.discard(partition.name)
             for replica in partition.assignment.replicas:
@@ -74,25 +75,25 @@ class TopicDeletions:
         self._deliveries.removal_to_all(topic)
 
     def broker_came(self, broker: BrokerId) -> None:
-        """It may hold replicas of the topics in deletion, from before it was gone."""
+        """Have a broker that has come (back) delete what it may hold of the topics in deletion."""
         for topic in self._deliveries.stopping:
             self._deliveries.offer_stops(broker, topic)
 
     def removed_by_others(self, topic: str) -> None:
-        """Not by a deletion of ours: another topic has its name by now. What is owed to replicas of
-        the old one, or known of it, is not meant for those of the new one."""
+        """Forget a topic that somebody else removed: another topic has its name by now, and orders
+        for replicas of the old one must not reach those of the new one."""
         for partition in self._cluster.topics[topic].partitions.values():
             self._reassignments.assignment_changed(partition, partition.assignment)
         self.deleted(topic)
         self._deliveries.removal_to_all(topic)
 
     def deleted(self, topic: str) -> None:
-        """The topic's nodes are gone."""
+        """Forget a topic whose nodes are gone."""
         if self._cluster.topics.pop(topic, None) is not None:
             self._deliveries.forget_topic(topic)
 
     def finished(self) -> Iterator[DeleteTopicNodes]:
-        """The topics whose replicas are all deleted."""
+        """Return the topics whose replicas are all deleted."""
         for topic in sorted(self._deliveries.stopping):
             record = self._cluster.topics.get(topic)
             if record is None or any(p.is_busy for p in record.partitions.values()):

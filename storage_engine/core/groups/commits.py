@@ -1,5 +1,6 @@
-"""Offsets of all groups of one coordinator. Its one rule: only the present generation commits, or
-whoever likes while the group has no members; and nobody reads what a failover may take back.
+"""The offsets of all groups of one coordinator. Its one rule: only members of the present
+generation commit, or any client while the group has no members; and no client reads an offset that
+a failover may take back.
 
 Source: KIP-98, KIP-211 (expiry), KIP-229, KIP-447 (transactions of members), KIP-496.
 """
@@ -27,16 +28,16 @@ from storage_engine.core.ids import TopicPartition
 
 
 class Commits:
-    """See above."""
+    """Commits, reads, deletes and expires the offsets of groups."""
 
     def __init__(self, log: GroupLog, groups: dict[str, Group], settings: GroupSettings) -> None:
         self._log = log
         self._groups = groups
         self._settings = settings
         self._first_order = 0
-        """Order of the next offset that is appended: above those of all that was restored."""
+        """The order of the next offset that is appended, above those of all restored ones."""
         self._open: dict[int, set[str]] = {}
-        """Groups with offsets in an open transaction, by producer id."""
+        """By producer id the groups with offsets in its open transaction."""
 
     def restore(self, content: GroupContent) -> None:
         self._first_order = content.next_order
@@ -89,7 +90,7 @@ class Commits:
             if group is None:
                 return ErrorCode.ILLEGAL_GENERATION
         if event.producer is not None and is_anonymous:
-            # Clients from before KIP-447: their transactional id alone fences them.
+            # Clients from before KIP-447 name no member: their transactional id alone fences them.
             return ErrorCode.NONE
         code = group.check_generation(caller)
         is_joining = group.state is GroupState.COMPLETING and event.producer is None
@@ -116,7 +117,7 @@ class Commits:
         self._log.answer(answer, after=group.number)
 
     def end_transaction(self, producer_id: int, *, commits: bool) -> None:
-        """Its marker is in the log."""
+        """End the offsets of a transaction, whose marker is in the log."""
         group_ids = self._open.pop(producer_id, set())
         if not group_ids:
             return
@@ -168,14 +169,14 @@ class Commits:
             self._remove(group, [tp for tp in group.offsets.partitions() if tp.topic in topics])
 
     def expire(self, at: Moment) -> None:
-        """Offsets whose time is over, and groups that nothing is left of."""
+        """Remove offsets that have expired, and groups that have neither members nor offsets."""
         for group in list(self._groups.values()):
             self._remove(group, self._expired(group, at.wall_ms))
             if group.state is GroupState.EMPTY and not group.offsets and not group.promised:
                 self._forget(group)
 
     def look_for_topics(self) -> None:
-        """Have the driver look which of them are gone."""
+        """Have the driver check which topics with offsets are gone."""
         topics = frozenset(
             tp.topic for group in self._groups.values() for tp in group.offsets.partitions()
         )

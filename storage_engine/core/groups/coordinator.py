@@ -49,22 +49,22 @@ def refusal(request: int, error: ErrorCode) -> Answer:
 
 
 class GroupCoordinator:
-    """All groups of one partition."""
+    """All groups of one partition of the offsets topic."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
         self._settings = settings = settings or GroupSettings()
         self._log: GroupLog = StateLog(refusal)
         self.groups: dict[str, Group] = {}
-        """To look at."""
+        """By group id; for reading only."""
         self._rebalances = Rebalances(self._log, settings)
         self._joins = Joins(self._log, settings, self._rebalances)
         self._commits = Commits(self._log, self.groups, settings)
         self._deadlines = Deadlines()
         self._wake_ms: int | None = None
-        """When the driver was asked to send a CheckDeadlines."""
+        """The monotonic time at which the driver was asked to send a CheckDeadlines."""
 
     def restore(self, content: GroupContent, at: Moment) -> list[Effect]:
-        """Begin with what the log holds; once, before any event."""
+        """Begin with the content of the log; called once, before any event."""
         for group_id, record in content.groups.items():
             self.groups[group_id] = Group.of_record(group_id, record, at.now_ms)
             self._plan(self.groups[group_id])
@@ -154,7 +154,7 @@ class GroupCoordinator:
             self._log.answer(answer, after=group.number)
         else:
             if member.syncing is not None:
-                # Its client has given up waiting for that one.
+                # The client has given up waiting for that request.
                 self._log.refuse(member.syncing, ErrorCode.REBALANCE_IN_PROGRESS)
             member.syncing = event.request
             if group.leader == member.member_id:
@@ -202,14 +202,14 @@ class GroupCoordinator:
 
     def _member_that_leaves(self, group: Group, caller: RequestingMember) -> Member | ErrorCode:
         if not caller.member_id and caller.instance_id is not None:
-            # An operator takes a static member out, whoever it is at present.
+            # An operator removes a static member by its instance id, whatever its member id is.
             member_id = group.instances.get(caller.instance_id)
             return ErrorCode.UNKNOWN_MEMBER_ID if member_id is None else group.members[member_id]
         code = group.check(caller)
         return group.members[caller.member_id] if code is ErrorCode.NONE else code
 
     def _group_of(self, group_id: str, caller: RequestingMember) -> tuple[Group | None, ErrorCode]:
-        """The group whose present generation the caller is in, or why there is none."""
+        """Return the group whose present generation the caller is in, or why there is none."""
         if not group_id:
             return None, ErrorCode.INVALID_GROUP_ID
         group = self.groups.get(group_id)
@@ -242,5 +242,6 @@ class GroupCoordinator:
 
 
 def _fits(told: str | None, known: str | None) -> bool:
-    """Clients of old versions don't say it."""
+    """Return True when a client names the same value as the group has, or none, as old versions
+    do."""
     return told is None or told == known

@@ -1,9 +1,8 @@
-"""When each group has to be looked at next. Its one rule: a look too early is harmless, none is too
-late.
+"""The next deadline of each group. Its one rule: a check too early is harmless, none is too late.
 
-A heartbeat only moves the deadline of its member; the group's entry here stays, and is put right
-when it comes up. So the many heartbeats cost nothing. Invariant: of each group in `_planned` that
-entry is in the heap; other entries of it are stale.
+A heartbeat only moves the deadline of its member; the group's entry here stays, and is corrected
+when it is due, so that heartbeats cost nothing here. Invariant: the heap has the entry of each
+group in `_planned`; its other entries are stale.
 """
 
 import heapq
@@ -19,7 +18,7 @@ class Deadlines:
         self._planned: dict[str, int] = {}
 
     def plan(self, group_id: str, when_ms: int) -> None:
-        """Look at the group then, or earlier."""
+        """Have the group checked at that time or earlier."""
         planned = self._planned.get(group_id)
         if planned is None or when_ms < planned:
             self._planned[group_id] = when_ms
@@ -27,14 +26,14 @@ class Deadlines:
 
     @property
     def first_ms(self) -> int | None:
-        """When the next group is due."""
+        """Return when the next group is due; None when none is planned."""
         heap = self._heap
         while heap and self._planned.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
     def take_due(self, now_ms: int) -> list[str]:
-        """The groups to look at now; each is to be planned again."""
+        """Return the groups to check now; the caller plans each of them again."""
         due = []
         while (first := self.first_ms) is not None and first <= now_ms:
             _, group_id = heapq.heappop(self._heap)

@@ -47,7 +47,7 @@ class Join:
     group_id: str
     member_id: str
     fresh_member_id: str
-    """Never given out before; used when the member needs one."""
+    """A member id that was never given out before; used when the member needs one."""
     instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
@@ -55,11 +55,11 @@ class Join:
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
-    """Name and metadata, in the member's order of preference."""
+    """The name and metadata of each protocol, in the member's order of preference."""
     asks_for_id: bool = True
-    """Whether the client knows MEMBER_ID_REQUIRED (KIP-394)."""
+    """True when the client understands MEMBER_ID_REQUIRED (KIP-394)."""
     skips_assignment: bool = False
-    """Whether the client knows that a leader may have nothing to assign (KIP-814)."""
+    """True when the client understands that a leader may have nothing to assign (KIP-814)."""
     at: Moment
 
 
@@ -74,7 +74,7 @@ class Sync:
     protocol_type: str | None = None
     protocol: str | None = None
     assignments: Mapping[str, bytes] = field(default_factory=dict)
-    """By member id; only the leader sends them."""
+    """The assignments by member id; only the leader sends them."""
     at: Moment
 
 
@@ -111,7 +111,7 @@ class CommitOffsets:
     caller: RequestingMember
     offsets: Mapping[TopicPartition, OffsetRecord]
     producer: tuple[int, int] | None = None
-    """Id and epoch."""
+    """The id and epoch of a transactional producer."""
     at: Moment
 
 
@@ -123,7 +123,7 @@ class ReadOffsets:
     request: int
     group_id: str
     partitions: Sequence[TopicPartition] | None
-    """None: all that the group has."""
+    """The requested partitions; None asks for all offsets of the group."""
     require_stable: bool = False
 
 
@@ -151,7 +151,7 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionEnded:
-    """A marker was appended to the coordinator's log."""
+    """A transaction marker was appended to the coordinator's log."""
 
     writes: ClassVar[bool] = False
     producer_id: int
@@ -160,7 +160,7 @@ class TransactionEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckDeadlines:
-    """It is later: look for sessions and rebalances whose time is over."""
+    """Time has passed: sessions and rebalances may have expired."""
 
     writes: ClassVar[bool] = True
     at: Moment
@@ -168,7 +168,7 @@ class CheckDeadlines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireOffsets:
-    """Look for offsets that nobody needs any more (KIP-211)."""
+    """Offsets may have expired (KIP-211)."""
 
     writes: ClassVar[bool] = True
     at: Moment
@@ -176,7 +176,7 @@ class ExpireOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsDeleted:
-    """Their offsets mean nothing to topics made anew under these names."""
+    """Topics were deleted, so that their offsets mean nothing to later topics of the same names."""
 
     writes: ClassVar[bool] = True
     topics: frozenset[str]
@@ -203,15 +203,17 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeAt:
-    """Send a CheckDeadlines when the monotonic clock shows this, and forget earlier ones."""
+    """Have the driver send a CheckDeadlines when the monotonic clock shows this time; earlier such
+    requests are void."""
 
     now_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookForTopics:
-    """There are offsets of these: look which topics are gone, and send TopicsDeleted. Who was away
-    when a topic was deleted has not heard of it."""
+    """Have the driver check which of these topics, for which there are offsets, are gone, and send
+    TopicsDeleted: a coordinator that was not leading when a topic was deleted has not heard of
+    it."""
 
     topics: frozenset[str]
 
@@ -220,11 +222,11 @@ GroupEffect = WakeAt | LookForTopics
 Effect = AppendRecord[GroupEntry] | CountAppended | Answer | GroupEffect
 GroupLog = StateLog[GroupEntry, Answer | GroupEffect]
 
-# --- answers; `Answer` itself where there is nothing but an error to tell ---
+# --- answers; `Answer` itself where there is nothing to say but an error ---
 
 
 class JoinedMember(NamedTuple):
-    """A member, as its leader hears of it."""
+    """A member as JoinGroup describes it to the leader."""
 
     member_id: str
     instance_id: str | None
@@ -242,7 +244,7 @@ class Joined(Answer):
     leader: str = NO_MEMBER
     skip_assignment: bool = False
     members: tuple[JoinedMember, ...] = ()
-    """For the leader."""
+    """All members; only the leader gets them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +258,7 @@ class Synced(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left(Answer):
-    """The answer to Leave: a code for each member, in their order."""
+    """The answer to Leave: an error code for each member, in the order of the request."""
 
     codes: tuple[ErrorCode, ...] = ()
 
@@ -267,7 +269,8 @@ class OffsetsRead(Answer):
 
     offsets: Mapping[TopicPartition, OffsetRecord] = field(default_factory=dict)
     unstable: frozenset[TopicPartition] = frozenset()
-    """Partitions with an offset in an open transaction: ask again when that has ended."""
+    """Partitions with an offset in an open transaction: the client asks again when that has
+    ended."""
     unreadable: frozenset[TopicPartition] = frozenset()
     """Partitions whose record this version can't read, until another offset is committed."""
 
@@ -277,4 +280,4 @@ class OffsetsDeleted(Answer):
     """The answer to DeleteOffsets."""
 
     refused: frozenset[TopicPartition] = frozenset()
-    """A member subscribes to their topics."""
+    """Partitions of topics that a member subscribes to."""

@@ -22,13 +22,13 @@ from storage_engine.core.groups.sizes import group_bytes, member_bytes
 from storage_engine.core.groups.subscription import CONSUMER, subscribed_topics
 
 RESTORED = 0
-"""The number of all that a coordinator was restored from (see `state_log`)."""
+"""The record number of everything that a coordinator was restored from (see `state_log`)."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 
 
 class GroupState(enum.Enum):
-    """With the names of DescribeGroups."""
+    """The states of a group, with their names in DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -48,33 +48,34 @@ class Member:
     session_timeout_ms: int
     protocols: Protocols
     deadline_ms: int
-    """When its session is over, unless it is waiting for an answer."""
+    """When the session ends, unless the member is waiting for an answer."""
     assignment: bytes = b""
     joining: int | None = None
-    """Its JoinGroup, not answered yet."""
+    """The number of its unanswered JoinGroup."""
     syncing: int | None = None
-    """Its SyncGroup, not answered yet."""
+    """The number of its unanswered SyncGroup."""
     is_new: bool = False
-    """It has never been part of a generation: its client may be gone without having heard of its
-    id, so its waiting ends too."""
+    """True until it is part of a generation: its client may be gone without having received its
+    member id, so its session also expires while it waits."""
     most_bytes: int = field(init=False, default=0)
-    """Bytes that it takes in the group's record besides its assignment, for any protocol."""
+    """The bytes that it takes in the group's record besides its assignment, with its largest
+    protocol."""
 
     def __post_init__(self) -> None:
         self.measure()
 
     def measure(self) -> None:
-        """Anew, after a change."""
+        """Compute `most_bytes` anew after a change."""
         self.most_bytes = member_bytes(
             *self._texts(), data=max((len(metadata) for _, metadata in self.protocols), default=0)
         )
 
     def bytes_with(self, protocol: str | None, assignment: bytes) -> int:
-        """Bytes that it takes in the group's record."""
+        """Return the bytes that the member takes in the group's record."""
         return member_bytes(*self._texts(), data=len(self.metadata(protocol)) + len(assignment))
 
     def is_no_larger_than(self, other: "Member", protocol: str | None) -> bool:
-        """Under that protocol, and under any."""
+        """Return True when it takes no more bytes than `other`, with that protocol and with any."""
         return self.most_bytes <= other.most_bytes and (
             self.bytes_with(protocol, b"") <= other.bytes_with(protocol, b"")
         )
@@ -87,12 +88,13 @@ class Member:
 
     @property
     def ends_ms(self) -> int | None:
-        """When it counts as dead; None while it can't say that it is not."""
+        """When its session expires; None while it waits for an answer, which it can't do without a
+        client."""
         waits = self.joining is not None or self.syncing is not None
         return None if waits and not self.is_new else self.deadline_ms
 
     def touch(self, now_ms: int) -> None:
-        """It lives."""
+        """Begin its session anew."""
         self.deadline_ms = now_ms + self.session_timeout_ms
 
 
@@ -108,30 +110,32 @@ class Group:
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
-    """Member id by instance id."""
+    """The member id of each static member, by instance id."""
     promised: dict[str, int] = field(default_factory=dict)
-    """Ids given out to those who then join with them (KIP-394), with the time until which."""
+    """The member ids that were given out for a second JoinGroup (KIP-394), with the time of their
+    expiry."""
     join_deadline_ms: int | None = None
-    """While PREPARING: until when it waits for members to join."""
+    """While PREPARING: how long the group waits for members to join."""
     is_gathering: bool = False
-    """While PREPARING out of EMPTY: it waits for the first members, however many have come."""
+    """While PREPARING out of EMPTY: True when the group waits for more members, however many have
+    come."""
     gathering_left_ms: int = 0
-    """How much longer it may gather, if members keep coming."""
+    """How much longer the group may wait for its first members, if members keep coming."""
     newcomer: bool = False
-    """Somebody has come since it began to gather, or to gather longer."""
+    """True when a member has come since the last extension of that wait."""
     sync_deadline_ms: int | None = None
     unsynced: set[str] = field(default_factory=set)
-    """Members that have heard of the generation and not asked for their part of it."""
+    """Members that have the answer to JoinGroup and have not sent SyncGroup."""
     state_ms: int = NO_TIME
-    """Wall time of the last change that was recorded."""
+    """The wall time of the last recorded change."""
     number: int = RESTORED
-    """Number of the last record about the group."""
+    """The number of the last record about the group."""
     offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
 
     # --- members ---
 
     def check(self, caller: RequestingMember) -> ErrorCode:
-        """NONE when the caller is a member; the generation is not looked at."""
+        """Return NONE when the caller is a member, of whatever generation."""
         if caller.instance_id is not None:
             member_id = self.instances.get(caller.instance_id)
             if member_id is None:
@@ -141,14 +145,14 @@ class Group:
         return ErrorCode.NONE if caller.member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_generation(self, caller: RequestingMember) -> ErrorCode:
-        """NONE when the caller is a member of the present generation."""
+        """Return NONE when the caller is a member of the present generation."""
         code = self.check(caller)
         if code is ErrorCode.NONE and caller.generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         return code
 
     def is_full(self, max_size: int, member_id: str) -> bool:
-        """Whether another would be too many; those who are in already are not."""
+        """Return True when another member would be too many; a member of the group never is."""
         if self.state is GroupState.PREPARING:
             member = self.members.get(member_id)
             if member is not None and member.joining is not None:
@@ -166,11 +170,11 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The slowest member's."""
+        """The rebalance timeout of the slowest member."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def for_leader(self) -> tuple[JoinedMember, ...]:
-        """All members, with their metadata for the protocol chosen."""
+        """Return all members, with their metadata for the chosen protocol."""
         return tuple(
             JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol))
             for m in self.members.values()
@@ -179,7 +183,8 @@ class Group:
     # --- protocols ---
 
     def supports(self, protocol_type: str, protocols: Protocols, *, but_for: str = "") -> bool:
-        """Whether a member with these could join; `but_for`: not counting that one."""
+        """Return True when a member with these protocols could join; the member `but_for` is not
+        counted."""
         if not protocol_type or not protocols:
             return False
         others = [m for m in self.members.values() if m.member_id != but_for]
@@ -191,11 +196,11 @@ class Group:
         return any(name in common for name, _ in protocols)
 
     def choose_protocol(self) -> str:
-        """Of the protocols that all members support, the one that most prefer."""
+        """Choose the protocol that most members prefer among those that all support."""
         return chosen_protocol(list(self.members.values()))
 
     def subscribed(self) -> frozenset[str] | None:
-        """Topics that a member subscribes to; None when that can't be told."""
+        """Return the topics that members subscribe to; None when that can't be decoded."""
         if self.protocol_type != CONSUMER or self.protocol is None:
             return None
         topics: set[str] = set()
@@ -209,7 +214,7 @@ class Group:
     # --- time ---
 
     def next_deadline_ms(self) -> int | None:
-        """When something happens that nobody asks for."""
+        """When the group has to be checked next, without any request; None: never."""
         times = [m.ends_ms for m in self.members.values()]
         times += [self.join_deadline_ms, self.sync_deadline_ms, *self.promised.values()]
         return min((each for each in times if each is not None), default=None)
@@ -217,7 +222,7 @@ class Group:
     # --- the log ---
 
     def bytes_with(self, assignments: Mapping[str, bytes]) -> int:
-        """Bytes of the group's record with these assignments, by member id."""
+        """Return the bytes of the group's record with these assignments, by member id."""
         members = sum(
             member.bytes_with(self.protocol, assignments.get(member.member_id, b""))
             for member in self.members.values()
@@ -226,7 +231,7 @@ class Group:
         return group_bytes(*texts, members=members)
 
     def bytes_after(self, joining: Member, others: Iterable[Member]) -> int:
-        """What its record takes at most when it has that member and these others, and before
+        """Return the most bytes of its record with the member `joining` and these others, before
         anything is assigned."""
         members = [*others, joining]
         leader = max((member.member_id for member in members), key=_length)
@@ -258,7 +263,7 @@ class Group:
 
     @classmethod
     def of_record(cls, group_id: str, record: GroupRecord, now_ms: int) -> "Group":
-        """As another coordinator has left it; every session begins anew."""
+        """Restore a group from the record of a former coordinator; every session begins anew."""
         members = {
             each.member_id: Member(
                 member_id=each.member_id,
@@ -289,21 +294,21 @@ class Group:
 
 
 def chosen_protocol(members: list[Member]) -> str:
-    """Of the protocols that all support, the one that most prefer."""
+    """Choose the protocol that most members prefer among those that all support."""
     common = _common(members)
     votes = Counter(
         next(name for name, _ in member.protocols if name in common) for member in members
     )
     most = max(votes.values())
-    # Of equals, what the oldest member would rather have.
+    # Among protocols with equal votes, the preference of the oldest member decides.
     return next(name for name, _ in members[0].protocols if votes[name] == most)
 
 
 def _length(text: str) -> int:
-    """In bytes."""
+    """Return the length in bytes of UTF-8."""
     return len(text.encode())
 
 
 def _common(members: list[Member]) -> set[str]:
-    """Names of protocols that all of them support."""
+    """Return the names of the protocols that all of the members support."""
     return set.intersection(*({name for name, _ in m.protocols} for m in members))

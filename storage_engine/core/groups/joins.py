@@ -72,13 +72,13 @@ class Joins:
                 self._join_again(group, group.members[member_id], event)
 
     def _outgrows(self, group: Group, event: Join, before: Member | None) -> bool:
-        """Whether the group's record would be too large; who makes it no larger is not refused.
-        `before`: whose place it takes, or itself.
+        """Return True when the group's record would be too large with the joining member, unless
+        that one makes it no larger. `before` is the member whose place it takes, or itself.
 
-        Where a rebalance begins or goes on, only those count that are sure to be in the next
-        generation: the others may be dead, and be the former selves of those who join. For one that
-        has been in the last generation newcomers don't count, who are refused when the next
-        begins: no member is to go for the sake of one that has just come."""
+        During a rebalance, and when one begins, only members count that are sure to be in the next
+        generation: the others may be dead, or be former incarnations of members that join. For a
+        member of the last generation newcomers don't count, which are refused when the next one
+        begins: no member has to go for the sake of one that has just come."""
         joining = _member(event.member_id or event.fresh_member_id, event)
         if before is not None and joining.is_no_larger_than(before, group.protocol):
             return False
@@ -96,7 +96,7 @@ class Joins:
             ]
         return group.bytes_after(joining, others) + assigned > self._settings.record_max_bytes
 
-    # --- those without an id ---
+    # --- joining without a member id ---
 
     def _join_newly(self, group: Group, event: Join, static_id: str | None) -> None:
         if static_id is not None:
@@ -132,7 +132,7 @@ class Joins:
             is_same = member.protocols == event.protocols
             leads_stable = group.state is GroupState.STABLE and group.leader == member.member_id
             if is_same and not leads_stable:
-                # It has not heard of the generation that it is part of.
+                # The member has not received the answer for the generation that it is part of.
                 member.touch(event.at.now_ms)
                 answer = self._rebalances.joined(group, member, event.request)
                 self._log.answer(answer, after=group.number)
@@ -146,7 +146,7 @@ class Joins:
     def _update(self, member: Member, event: Join) -> None:
         for request in (member.joining, member.syncing):
             if request is not None:
-                # Its client has given up waiting for that one.
+                # The client has given up waiting for that request.
                 code = ErrorCode.REBALANCE_IN_PROGRESS
                 self._log.emit(Answer(request=request, error=code))
         member.joining = member.syncing = None
@@ -189,26 +189,30 @@ class Joins:
         self._rebalances.prepare_unless_preparing(group, event.at)
 
     def _keep_part(self, group: Group, member: Member, event: Join, leader: str | None) -> None:
-        """Nothing has changed for the others: it goes on with the part of the one before."""
+        """Give the member the assignment of the one whose place it takes; nothing changes for the
+        others."""
         self._rebalances.record(group, event.at)
         answer = self._rebalances.joined(group, member, event.request)
         if group.leader == member.member_id:
             if event.skips_assignment:
                 answer = replace(answer, skip_assignment=True)
             else:
-                # As if another led: it must not assign anew what the others hold.
+                # The answer names another leader, so that it does not assign anew what the others
+                # hold.
                 answer = replace(answer, leader=leader or NO_MEMBER, members=())
         self._log.answer(answer, after=group.number)
 
     def _refuse(self, group: Group, event: Join, code: ErrorCode) -> None:
         self._log.emit(Joined(request=event.request, error=code, member_id=event.member_id))
         if group.promised.pop(event.member_id, None) is not None:
-            # Whoever was promised it has come: the others wait for nobody of that id any more.
+            # The member that was promised this id has come: the others no longer wait for one of
+            # that id.
             self._rebalances.complete_if_ready(group, event.at)
 
 
 def _keeps_part(group: Group, old: Member, new: Member) -> bool:
-    """Whether one that takes another's place changes nothing for the others: no rebalance."""
+    """Return True when a member that takes another's place changes nothing for the others, so that
+    no rebalance is needed."""
     if group.state is not GroupState.STABLE:
         return False
     others = [member for member in group.members.values() if member is not old]
@@ -219,7 +223,7 @@ def _keeps_part(group: Group, old: Member, new: Member) -> bool:
 
 
 def _member(member_id: str, event: Join) -> Member:
-    """One that is new."""
+    """Return a new member."""
     return Member(
         member_id=member_id,
         instance_id=event.instance_id,

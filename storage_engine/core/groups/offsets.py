@@ -1,5 +1,5 @@
 """The offsets of one group. Its one rule: of two offsets for a partition the one that was written
-later counts, and one of a transaction only once that is committed.
+later counts, and one in a transaction counts only once that is committed.
 
 Source: KIP-98, KIP-211, KIP-447.
 """
@@ -17,14 +17,15 @@ from storage_engine.core.ids import TopicPartition
 
 
 class CommittedOffsets:
-    """Invariant: no transaction in `_pending` is without offsets."""
+    """The committed and pending offsets. Invariant: no transaction in `_pending` is without
+    offsets."""
 
     __slots__ = ("_committed", "_pending")
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, PlacedOffset] = {}
         self._pending: dict[int, dict[TopicPartition, PlacedOffset]] = {}
-        """Offsets of open transactions, by producer id."""
+        """The offsets in open transactions, by producer id."""
 
     def __bool__(self) -> bool:
         return bool(self._committed or self._pending)
@@ -56,7 +57,7 @@ class CommittedOffsets:
         self._pending.setdefault(producer_id, {})[tp] = placed
 
     def end_transaction(self, producer_id: int, *, commits: bool) -> bool:
-        """Whether the transaction had offsets of the group."""
+        """Commit or drop the offsets of a transaction; return True when it had any."""
         pending = self._pending.pop(producer_id, None)
         if pending is None:
             return False
@@ -67,7 +68,7 @@ class CommittedOffsets:
         return True
 
     def remove(self, tp: TopicPartition) -> bool:
-        """Whether there was an offset, committed or pending; both are dropped."""
+        """Remove the offset, committed or pending; return True when there was one."""
         removed = self._committed.pop(tp, None) is not None
         for producer_id, pending in list(self._pending.items()):
             removed = pending.pop(tp, None) is not None or removed
@@ -76,14 +77,14 @@ class CommittedOffsets:
         return removed
 
     def partitions(self) -> set[TopicPartition]:
-        """All, committed or pending."""
+        """Return all partitions with an offset, committed or pending."""
         return {*self._committed, *(tp for pending in self._pending.values() for tp in pending)}
 
     def pending_of(self, producer_id: int) -> Iterable[TopicPartition]:
         return self._pending.get(producer_id, ())
 
     def unstable(self) -> set[TopicPartition]:
-        """Those of which an open transaction will tell more."""
+        """Return the partitions with an offset in an open transaction."""
         return {tp for pending in self._pending.values() for tp in pending}
 
     def expired(
@@ -94,8 +95,9 @@ class CommittedOffsets:
         unused_since_ms: int = NO_TIME,
         but_for: frozenset[str] = frozenset(),
     ) -> list[TopicPartition]:
-        """Those that were committed, and the group in use, longer ago than `retention_ms`; but for
-        those of some topics."""
+        """Return the partitions whose offset was committed longer ago than `retention_ms`, and,
+        with `unused_since_ms`, whose group has been unused for so long; topics in `but_for` are
+        left out."""
         unstable = self.unstable()
         gone = []
         for tp, (_, record) in self._committed.items():

@@ -1,6 +1,6 @@
-"""How a group goes from one generation to the next. Its one rule: a generation begins when all
-members have joined, or when the time of those who have not is over; and nobody has a part of it
-before its record is replicated.
+"""The way of a group from one generation to the next. Its one rule: a generation begins when all
+members have joined, or when the rebalance timeout of the others is over; and no member gets its
+assignment before the group's record is replicated.
 
 Source: Kafka's classic group protocol; KIP-62 (rebalance timeout), KIP-134 (the first members are
 gathered), KIP-345, KIP-394, KIP-447.
@@ -15,11 +15,12 @@ from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.records import GroupKey
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
-"""How long one that has never been in a generation may wait to be. Kafka's, and not a setting."""
+"""How long a member that has never been in a generation may wait for one. Kafka has the same
+constant, and no setting."""
 
 AWAY_MS = 1_000
-"""How long static members that are away are waited for at least before they are looked for again:
-their own rebalance timeout may be none."""
+"""How long at least the group waits for static members that are away before it checks again: their
+own rebalance timeout may be 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class GroupSettings:
     max_size: int = 2**31 - 1
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
     record_max_bytes: int = 8 << 20
-    """Limit of members in one group."""
+    """The limit of a group's record."""
 
 
 class Rebalances:
@@ -45,7 +46,7 @@ class Rebalances:
     # --- beginning ---
 
     def prepare(self, group: Group, at: Moment) -> None:
-        """Have all members join anew."""
+        """Begin a rebalance: all members have to join anew."""
         assert group.state is not GroupState.PREPARING, "that is under way"
         for member in group.members.values():
             self._end_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, at)
@@ -63,7 +64,7 @@ class Rebalances:
         self.complete_if_ready(group, at)
 
     def prepare_unless_preparing(self, group: Group, at: Moment) -> None:
-        """Somebody has come or gone."""
+        """Begin a rebalance after a member has come or gone, unless one is under way."""
         if group.state is GroupState.PREPARING:
             self.complete_if_ready(group, at)
         else:
@@ -83,7 +84,7 @@ class Rebalances:
         self._refuse_newcomers_that_do_not_fit(group)
         joined = [m for m in group.members.values() if m.joining is not None]
         if group.members and not joined:
-            # Static members that are away keep their part until their sessions end.
+            # Static members that are away keep their assignment until their sessions end.
             group.join_deadline_ms = at.now_ms + max(AWAY_MS, group.rebalance_timeout_ms)
             return
         group.join_deadline_ms = None
@@ -108,8 +109,9 @@ class Rebalances:
             self._log.emit(self.joined(group, member, request))
 
     def _refuse_newcomers_that_do_not_fit(self, group: Group) -> None:
-        """The last ones. When they came it was open who would be in this generation; those who have
-        been in the last one stay, though the group's record may be too large with them."""
+        """Refuse the last newcomers, as many as make the record too large. When they came it was
+        open which members would be in this generation; those of the last generation stay, even if
+        the record is too large with them."""
         newcomers = [member for member in group.members.values() if member.is_new]
         if not newcomers:
             return
@@ -121,7 +123,7 @@ class Rebalances:
             self.remove(group, last, ErrorCode.INVALID_REQUEST)
 
     def joined(self, group: Group, member: Member, request: int) -> Joined:
-        """The answer to a member's JoinGroup in the present generation."""
+        """Return the answer to a member's JoinGroup in the present generation."""
         leads = member.member_id == group.leader
         return Joined(
             request=request,
@@ -144,7 +146,7 @@ class Rebalances:
         )
 
     def assign(self, group: Group, at: Moment) -> None:
-        """The leader has spoken, and the members have their parts."""
+        """Take the leader's assignments as made: record them and answer the members that wait."""
         group.state = GroupState.STABLE
         self.record(group, at)
         for member in group.members.values():
@@ -164,12 +166,12 @@ class Rebalances:
             member.touch(at.now_ms)
             self._log.refuse(request, code)
 
-    # --- members that go ---
+    # --- leaving members ---
 
     def remove(
         self, group: Group, member: Member, code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
     ) -> None:
-        """Forget a member; what it waits for is answered with the code."""
+        """Remove a member; its open requests are answered with the code."""
         member_id = member.member_id
         if member.joining is not None:
             self._log.emit(Joined(request=member.joining, error=code, member_id=member_id))
@@ -183,7 +185,7 @@ class Rebalances:
             group.leader = next(iter(group.members), None)
 
     def check_deadlines(self, group: Group, at: Moment) -> None:
-        """Time has passed."""
+        """Expire promised ids, sessions and the time to join or sync, as far as they are due."""
         now_ms = at.now_ms
         changed = False
         for member_id, until_ms in list(group.promised.items()):

@@ -37,7 +37,7 @@ RecordKey = GroupKey | OffsetKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMemberRecord:
-    """A member of the generation."""
+    """A member of the recorded generation."""
 
     member_id: str
     instance_id: str | None
@@ -46,20 +46,20 @@ class GroupMemberRecord:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     subscription: bytes
-    """Its metadata for the protocol chosen."""
+    """The member's metadata for the chosen protocol."""
     assignment: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecord:
-    """A generation: assigned, or empty."""
+    """A generation of a group, assigned or empty."""
 
     protocol_type: str
     generation: int
     protocol: str | None
     leader: str | None
     state_ms: int
-    """Wall time since when the group is so."""
+    """The wall time of the group's last change of state."""
     members: tuple[GroupMemberRecord, ...] = ()
 
 
@@ -73,7 +73,7 @@ class OffsetRecord:
     commit_ms: int
     """Wall time."""
     expire_ms: int = NO_EXPIRY
-    """Wall time that the client chose, as versions 2 to 4 of OffsetCommit can."""
+    """The wall time of expiry that the client chose, as versions 2 to 4 of OffsetCommit allow."""
 
 
 Record = GroupRecord | OffsetRecord
@@ -91,12 +91,12 @@ class PlacedOffset(NamedTuple):
 
 @dataclass(slots=True)
 class GroupContent:
-    """The log, read up to some point."""
+    """The content of the log up to some offset."""
 
     groups: dict[str, GroupRecord] = field(default_factory=dict)
     offsets: dict[OffsetKey, PlacedOffset] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, PlacedOffset]] = field(default_factory=dict)
-    """Offsets of open transactions, by producer id."""
+    """The offsets in open transactions, by producer id."""
     next_order: int = 0
 
     def __len__(self) -> int:
@@ -105,11 +105,12 @@ class GroupContent:
     def put(
         self, key: RecordKey, record: Record | UnreadableRecord | None, producer_id: int | None
     ) -> None:
-        """The next record of the log; `producer_id` when it is part of a transaction."""
+        """Apply the next record of the log; `producer_id` is given when the record is part of a
+        transaction."""
         order, self.next_order = self.next_order, self.next_order + 1
         match key, record:
             case GroupKey(), None | UnreadableRecord():
-                # Its members join anew.
+                # The record can't be decoded: the group has no members, which join anew.
                 self.groups.pop(key.group_id, None)
             case GroupKey(), GroupRecord():
                 self.groups[key.group_id] = record
@@ -127,7 +128,7 @@ class GroupContent:
                 raise AssertionError(f"the record of {key} is of another kind: {record}")
 
     def end_transaction(self, producer_id: int, *, commits: bool) -> None:
-        """A marker is the next in the log."""
+        """Apply a transaction marker, the next record of the log."""
         for key, placed in self.pending.pop(producer_id, {}).items():
             known = self.offsets.get(key)
             if commits and (known is None or known.order < placed.order):

@@ -19,7 +19,7 @@ _LENGTH = struct.Struct(">h")
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """None when it can't be read."""
+    """Return the topics in a member's metadata; None when it can't be decoded."""
     try:
         _, count = _COUNT.unpack_from(metadata)
         position = _COUNT.size

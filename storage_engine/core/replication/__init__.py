@@ -1,1 +1,1 @@
-"""A partition between its replicas: high watermark, in-sync replicas, leader epochs, truncation."""
+"""The replication of a partition: high watermark, in-sync replicas, leader epochs, truncation."""

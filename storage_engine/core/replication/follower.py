@@ -1,4 +1,4 @@
-"""Where a follower cuts its log so that it agrees with the leader's.
+"""The offset to which a follower truncates its log so that it agrees with the leader's.
 
 Rule: only leader epochs decide, never the follower's own high watermark (R-REP8). Source: KIP-101,
 KIP-279, KIP-595 (the leader names the divergence in its answer to a fetch).
@@ -13,18 +13,19 @@ class EpochEnds(Protocol):
     """The part of a leader-epoch cache that truncation needs."""
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest epoch <= `epoch`, its exclusive end offset); (-1, -1) when there is none."""
+        """Return (largest epoch <= `epoch`, its exclusive end offset); (-1, -1) when there is
+        none."""
         ...
 
 
 def truncation_offset(
     epochs: EpochEnds, *, log_end_offset: int, diverging_epoch: int, leader_end_offset: int
 ) -> int:
-    """The end to cut to, after the leader said that its `diverging_epoch` ends at
-    `leader_end_offset`.
+    """Return the end offset to truncate to, after the leader said that its `diverging_epoch` ends
+    at `leader_end_offset`.
 
-    Where the follower does not know that epoch, it cuts back to the end of its own next lower one;
-    the next fetch then compares that one (KIP-279 needs these rounds after fast failovers).
+    A follower without that epoch truncates to the end of its own next lower one; the next fetch
+    then compares that one (KIP-279 needs these rounds after fast failovers).
     """
     own_epoch, own_end_offset = epochs.end_offset_for(diverging_epoch, log_end_offset)
     if own_epoch == -1:
@@ -37,11 +38,12 @@ def truncation_offset(
 def divergence(
     epochs: EpochEnds, *, log_end_offset: int, fetch_offset: int, last_fetched_epoch: int
 ) -> tuple[int, int] | None:
-    """The leader's check of a fetch: (epoch, end offset) where the follower's log departs, or None.
+    """Check a fetch on the leader: return (epoch, end offset) where the follower's log diverges, or
+    None.
 
     `last_fetched_epoch` is the epoch of the record just below `fetch_offset`, -1 for an empty log.
-    Raises KafkaError UNKNOWN_LEADER_EPOCH for an epoch that this leader can't judge: nothing is cut
-    on a guess.
+    Raises KafkaError UNKNOWN_LEADER_EPOCH for an epoch that this leader can't judge: no log is
+    truncated on a guess.
     """
     if last_fetched_epoch < 0:
         return None
@@ -49,7 +51,8 @@ def divergence(
     if epoch == last_fetched_epoch and end_offset >= fetch_offset:
         return None
     if epoch == -1:
-        # A leader notes its epoch before it serves, so it knows all that a follower can have.
+        # A leader records its epoch before it serves, so its cache has all epochs that a follower
+        # can have.
         raise KafkaError(
             f"leader epoch {last_fetched_epoch} is newer than the leader's own",
             ErrorCode.UNKNOWN_LEADER_EPOCH,

@@ -39,7 +39,7 @@ class PendingExpand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingShrink:
-    """Laggards have been proposed for removal; until that is accepted they still count."""
+    """The removal of laggards has been proposed; until it is accepted they still count."""
 
     members: frozenset[BrokerId]
     leaving: frozenset[BrokerId]

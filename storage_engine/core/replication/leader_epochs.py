@@ -1,8 +1,7 @@
-"""Which leader epoch wrote which offsets. Its one rule: epochs and start offsets both strictly
-increase.
+"""The offsets at which the leader epochs of a log begin. Its one rule: epochs and start offsets
+both strictly increase.
 
-Answers the question on which truncation rests: at which offset does an epoch end? Source: KIP-101,
-KIP-279; R-REP8.
+Truncation depends on the offset at which an epoch ends. Source: KIP-101, KIP-279; R-REP8.
 """
 
 from bisect import bisect_right
@@ -20,8 +19,8 @@ class EpochStart(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """`end_offset` (exclusive) of the largest epoch that is at most the one asked for; both -1 when
-    unknown.
+    """The largest epoch that is at most the requested one, with its exclusive `end_offset`; both -1
+    when unknown.
     """
 
     epoch: int
@@ -37,9 +36,7 @@ class LeaderEpochCache:
     __slots__ = ("_entries",)
 
     def __init__(self, entries: list[EpochStart] | None = None) -> None:
-        """Entries that contradict those before them are dropped, as a torn checkpoint can have
-        them.
-        """
+        """Entries that contradict earlier ones, as a torn checkpoint can have them, are dropped."""
         self._entries: list[EpochStart] = []
         for epoch, start_offset in entries or ():
             if epoch >= 0 and start_offset >= 0 and self._extends(epoch, start_offset):
@@ -51,14 +48,14 @@ class LeaderEpochCache:
 
     @property
     def latest_epoch(self) -> int:
-        """-1 when nothing is known."""
+        """The latest epoch; -1 when there is none."""
         return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Notes that `epoch` begins at `start_offset`; True when that changed anything.
+        """Record that `epoch` begins at `start_offset`; return True when that changed anything.
 
-        A known latest epoch keeps its start. Entries of later epochs or offsets are of a history
-        that was cut off.
+        A known latest epoch keeps its start. Entries of later epochs or offsets belong to a history
+        that was truncated, and are dropped.
         """
         entries = self._entries
         if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
@@ -69,12 +66,11 @@ class LeaderEpochCache:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Where `epoch` ends, as OffsetForLeaderEpoch answers it.
+        """Return where `epoch` ends, as OffsetForLeaderEpoch answers it.
 
         The latest epoch ends at the log's end; an older one where the next begins; one newer than
-        the latest is undefined. For an epoch that wrote nothing here, the answer names the largest
-        one below it (KIP-279); for one older than all, itself with the start of the log's first
-        epoch.
+        the latest is undefined. For an epoch without records here, the answer names the largest one
+        below it (KIP-279); for one older than all, itself with the start of the log's first epoch.
         """
         entries = self._entries
         if epoch < 0 or not entries or epoch > entries[-1].epoch:
@@ -87,21 +83,20 @@ class LeaderEpochCache:
         return EpochEnd(entries[following - 1].epoch, entries[following].start_offset)
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that wrote `offset`; -1 when unknown."""
+        """Return the epoch that wrote `offset`; -1 when unknown."""
         preceding = bisect_right(self._entries, offset, key=_start_of)
         return self._entries[preceding - 1].epoch if preceding else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Drops epochs that begin at or after `end_offset`; True when that changed anything."""
+        """Drop the epochs that begin at or after `end_offset`; return True when that changed
+        anything."""
         kept = [entry for entry in self._entries if entry.start_offset < end_offset]
         changed = len(kept) != len(self._entries)
         self._entries = kept
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forgets what lies below the log's new start; the epoch in force there now begins
-        there.
-        """
+        """Drop what lies below the log's new start; the epoch in force there now begins there."""
         entries = self._entries
         preceding = bisect_right(entries, start_offset, key=_start_of)
         if preceding == 0 or (preceding == 1 and entries[0].start_offset == start_offset):

@@ -1,4 +1,4 @@
-"""A partition as its leader drives it: followers' progress, high watermark, ISR.
+"""The leader's state machine for one partition: followers' progress, high watermark, ISR.
 
 Rule: `step(event)` returns effects and touches nothing else. The high watermark never moves back
 while a leader leads. Source: R-REP3 to R-REP6, KIP-497 (pending ISR), KIP-903 (stale incarnations
@@ -31,11 +31,11 @@ class Appended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flushed:
-    """What of the leader's log is on the medium, where only that counts as held
+    """The leader's log was flushed, where only flushed records count as replicated
     (`flush.before.ack`)."""
 
     flushed_end_offset: int | None
-    """None: everything in the log counts, flushed or not."""
+    """None when everything in the log counts, flushed or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +45,11 @@ class FollowerFetched:
     replica: BrokerId
     fetch_offset: int
     log_end_offset: int
-    """The leader's own, when it answered."""
+    """The end of the leader's log at the time of its answer."""
     now_ms: int
     eligible: bool = True
-    """False for an incarnation that is not the registered one, or a broker that is shutting
-    down."""
+    """False for an incarnation that is not the registered one, and for a broker in controlled
+    shutdown."""
     broker_epoch: BrokerEpoch = NO_TAIL_LOST
     """The follower's incarnation."""
 
@@ -69,7 +69,7 @@ class IsrOutcomeUnknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateObserved:
-    """The partition's state as read back after an undecided proposal."""
+    """The partition's state was read again after a proposal with unknown outcome."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -79,7 +79,7 @@ class StateObserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagCheck:
-    """Time went on: look for laggards."""
+    """Time has passed: followers may have become laggards."""
 
     now_ms: int
     log_end_offset: int
@@ -98,20 +98,20 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HighWatermarkAdvanced:
-    """Everything below is on every in-sync replica: consumers may read it, acks=all may be
-    answered."""
+    """Everything below the offset is on every in-sync replica: consumers may read it, and requests
+    with acks=all may be answered."""
 
     high_watermark: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposeIsr:
-    """Write this ISR, on the condition that the state's version is still `partition_epoch`."""
+    """Write this ISR if the state's version is still `partition_epoch`."""
 
     isr: frozenset[BrokerId]
     partition_epoch: PartitionEpoch
     joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """See `PartitionState`: of the members of this ISR."""
+    """The joined epochs of the members of this ISR, see `PartitionState`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,17 +124,17 @@ Effect = HighWatermarkAdvanced | ProposeIsr | ReadState
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """What the leader knows of one follower."""
+    """The leader's view of one follower."""
 
     end_offset: int = UNKNOWN_OFFSET
     caught_up_ms: int = 0
-    """Last time at which it held everything that the leader had."""
+    """The last time at which the follower held everything that the leader had."""
     fetched_ms: int = 0
     leader_end_at_fetch: int = 0
 
     def note_fetch(self, event: FollowerFetched) -> None:
-        """A fetch at the leader's end, or at what was its end one fetch ago, counts as caught up
-        (R-REP4)."""
+        """Record a fetch. One from the leader's end, or from the end at the time of the fetch
+        before, counts as caught up (R-REP4)."""
         if event.fetch_offset >= event.log_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, event.now_ms)
         elif self.fetched_ms and event.fetch_offset >= self.leader_end_at_fetch:
@@ -146,7 +146,7 @@ class FollowerProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagLimits:
-    """When a follower counts as out of sync."""
+    """The limits beyond which a follower counts as out of sync."""
 
     lag_max_ms: int
     lag_max_messages: int | None = None
@@ -154,18 +154,18 @@ class LagLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """What LeaderAndIsr tells the leader of a partition."""
+    """The content of a LeaderAndIsr for the partition's leader."""
 
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
     isr: frozenset[BrokerId]
     assigned_replicas: tuple[BrokerId, ...]
     joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """See `PartitionState`."""
+    """The joined epochs, see `PartitionState`."""
 
 
 class LeaderPartition:
-    """State of a partition on the broker that leads it."""
+    """The state of a partition on the broker that leads it."""
 
     __slots__ = (
         "_flushed_end_offset",
@@ -200,7 +200,7 @@ class LeaderPartition:
         self._flushed_end_offset = flushed_end_offset
         self._followers: dict[BrokerId, FollowerProgress] = {}
         self._joined_epochs: dict[BrokerId, BrokerEpoch] = {}
-        """Of replicas, in the ISR or not: the incarnation that was last seen to hold all that is
+        """By replica, in the ISR or not, the incarnation that was last seen to hold all that is
         committed."""
         self.high_watermark = min(high_watermark, log_end_offset)
         self.leader_epoch = NO_EPOCH
@@ -211,10 +211,10 @@ class LeaderPartition:
         self.renew(leadership, now_ms=now_ms)
 
     def renew(self, leadership: Leadership, *, now_ms: int) -> list[Effect]:
-        """The same broker leads on under a newer epoch: its log is untouched (R-CTL3).
+        """Lead on under a newer epoch, with the log unchanged (R-CTL3).
 
-        What followers held counts on if this is the next epoch. In one that this leader has not
-        heard of, another may have led, and followers have cut what they had from here.
+        The followers' progress stays valid if this is the next epoch. In an epoch that this leader
+        was not sent, another broker may have led, and followers may have truncated their logs.
         """
         assert leadership.leader_epoch >= self.leader_epoch
         if leadership.leader_epoch > self.leader_epoch + 1:
@@ -233,7 +233,7 @@ class LeaderPartition:
                 continue
             progress = self._followers.get(replica)
             if progress is None:
-                # A member of the ISR gets the whole lag time to show itself.
+                # A member of the ISR gets the whole lag time for its first fetch.
                 in_sync = replica in leadership.isr
                 progress = FollowerProgress(caught_up_ms=now_ms if in_sync else 0)
             followers[replica] = progress
@@ -264,10 +264,10 @@ class LeaderPartition:
     def note_fetch_at_end(
         self, replica: BrokerId, end_offset: int, *, now_ms: int, broker_epoch: BrokerEpoch
     ) -> bool:
-        """A member of the ISR, known to hold everything, has fetched from the end again: only its
-        time moves on. What FollowerFetched would do, for a small part of its cost, as a broker's
-        every fetch tells of all idle partitions too. False, and nothing is noted, where it may
-        mean more.
+        """Record another fetch from the end by a member of the ISR that is known to hold
+        everything: only its time changes. This does what FollowerFetched would do at a fraction of
+        the cost, since every fetch of a broker names all idle partitions too. Return False, with
+        nothing recorded, where the fetch may mean more.
         """
         progress = self._followers.get(replica)
         if (
@@ -284,7 +284,7 @@ class LeaderPartition:
         return True
 
     def follower_end_offset(self, replica: BrokerId) -> int:
-        """End offset of a follower, UNKNOWN_OFFSET while it has not fetched."""
+        """Return a follower's end offset; UNKNOWN_OFFSET while it has not fetched."""
         progress = self._followers.get(replica)
         return progress.end_offset if progress else UNKNOWN_OFFSET
 
@@ -302,7 +302,8 @@ class LeaderPartition:
         return effects
 
     def _holds_what_is_committed(self, progress: FollowerProgress) -> bool:
-        """What is committed may reach as far as this epoch's start, if not told here yet."""
+        """Return True when the follower holds all that is committed: that may reach as far as this
+        epoch's start, though the high watermark here is still lower."""
         return progress.end_offset >= max(self.high_watermark, self.epoch_start_offset)
 
     def _note_joined(self, replica: BrokerId, broker_epoch: BrokerEpoch) -> None:
@@ -311,7 +312,7 @@ class LeaderPartition:
             self._joined_epochs[replica] = broker_epoch
 
     def _expand(self, replica: BrokerId) -> list[Effect]:
-        """Admit a follower that holds what is committed."""
+        """Propose a follower that holds what is committed for the ISR."""
         isr = self.isr
         if not isinstance(isr, CommittedIsr) or replica in isr.members:
             return []
@@ -356,8 +357,8 @@ class LeaderPartition:
         return self._advance_high_watermark()
 
     def _on_observed(self, event: StateObserved) -> list[Effect]:
-        """Settle an undecided proposal. A newer leader epoch is left to LeaderAndIsr, which will
-        tell."""
+        """Settle a proposal of unknown outcome. A newer leader epoch is left to the LeaderAndIsr
+        that will bring it."""
         isr = self.isr
         if isinstance(isr, CommittedIsr) or event.leader_epoch != self.leader_epoch:
             return []
@@ -368,8 +369,8 @@ class LeaderPartition:
         return [self._proposal(isr)]
 
     def _advance_high_watermark(self) -> list[Effect]:
-        """The smallest end offset over the maximal ISR (R-REP5); the leader's own is that of what
-        counts as held."""
+        """Advance the high watermark to the smallest end offset of the maximal ISR (R-REP5); for
+        the leader itself the end of what counts as replicated is taken."""
         lowest = self._log_end_offset
         if self._flushed_end_offset is not None:
             lowest = min(lowest, self._flushed_end_offset)
@@ -379,7 +380,7 @@ class LeaderPartition:
                 continue
             progress = followers.get(replica)
             if progress is None:
-                # In the ISR but no longer assigned: the controller is about to say so.
+                # It is in the ISR but no longer assigned: the controller is about to remove it.
                 return []
             lowest = min(lowest, progress.end_offset)
         if lowest <= self.high_watermark:

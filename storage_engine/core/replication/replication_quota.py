@@ -1,25 +1,25 @@
-"""How much a broker may send, or take, for replicas that are not in sync: bytes over time.
+"""The quota for replication traffic of replicas that are not in sync, in bytes a second.
 
-Rule: a bucket that leaks at the rate. What is over is paid back by waiting, so that the rate holds
-on average however large one answer is. No clock: the caller says what time it is. Source: KIP-73.
+Rule: a bucket that leaks at the rate. An excess is paid back by waiting, so that the rate holds on
+average however large one answer is. The caller passes the time. Source: KIP-73.
 """
 
 from dataclasses import dataclass
 
 BURST_MS = 1000
-"""What may be ahead of the rate, as Kafka's window of one second: a fetch is larger than a small
-rate's share of a moment."""
+"""How far the traffic may be ahead of the rate, as in Kafka's window of one second: a fetch is
+larger than what a small rate allows in a moment."""
 
 ALL = "*"
 
 
 @dataclass(slots=True)
 class ReplicationQuota:
-    """One direction on one broker."""
+    """The quota of one direction on one broker."""
 
     bytes_per_second: int
     _level: float = 0.0
-    """Bytes that have not leaked yet."""
+    """The bytes that have not leaked yet."""
     _at_ms: int = 0
 
     def record(self, size_bytes: int, *, now_ms: int) -> None:
@@ -27,7 +27,7 @@ class ReplicationQuota:
         self._level += size_bytes
 
     def delay_ms(self, *, now_ms: int) -> int:
-        """How long to wait before more; 0: go on."""
+        """Return how long to wait before sending or fetching more; 0 for not at all."""
         self._leak(now_ms)
         over = self._level - self.bytes_per_second * BURST_MS / 1000
         return 0 if over <= 0 else int(over * 1000 / self.bytes_per_second) + 1
@@ -40,14 +40,14 @@ class ReplicationQuota:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
-    """Which replicas of a topic are throttled: `partition:broker` each, or `*` for all."""
+    """The throttled replicas of a topic: `partition:broker` each, or `*` for all."""
 
     everyone: bool = False
     replicas: frozenset[tuple[int, int]] = frozenset()
 
     @classmethod
     def of(cls, items: tuple[str, ...]) -> "ThrottledReplicas":
-        """The value of a setting, which was checked when it was read."""
+        """Parse the value of a setting that has been validated."""
         pairs = (item.split(":") for item in items if item != ALL)
         return cls(
             everyone=ALL in items,

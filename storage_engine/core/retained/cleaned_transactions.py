@@ -14,25 +14,25 @@ from storage_engine.core.transactions.partition_transactions import AbortedTrans
 
 
 class CleanedTransactions:
-    """The transactions of one walk through a log."""
+    """The transactions that one pass over a log has seen."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """`aborted`: by ascending last offset, all that touch what is gone through."""
+        """`aborted`: by ascending last offset, all that overlap the offsets of the pass."""
         self._aborted: dict[int, deque[AbortedTransaction]] = {}
         for each in aborted:
             self._aborted.setdefault(each.producer_id, deque()).append(each)
         self._with_data: set[int] = set()
-        """Producers of whose present transaction a batch was seen."""
+        """Producers whose present transaction has data in the log."""
 
     def note_data(self, producer_id: int, base_offset: int) -> bool:
-        """A transactional batch; whether its transaction was aborted."""
+        """Record a transactional batch; return True when its transaction was aborted."""
         self._with_data.add(producer_id)
         aborted = self._current(producer_id, base_offset)
         return aborted is not None and aborted.first_offset <= base_offset
 
     def note_marker(self, producer_id: int, offset: int) -> tuple[bool, AbortedTransaction | None]:
-        """A marker: whether the log still has data of its transaction, and then its entry for the
-        index if it was aborted.
+        """Record a marker. Return whether the log still has data of its transaction, and, in that
+        case, its entry for the transaction index if it was aborted.
         """
         if producer_id not in self._with_data:
             return False, None
@@ -42,7 +42,7 @@ class CleanedTransactions:
         return True, aborted if is_end else None
 
     def _current(self, producer_id: int, offset: int) -> AbortedTransaction | None:
-        """The producer's first aborted transaction that ends at or after `offset`."""
+        """Return the producer's first aborted transaction that ends at or after `offset`."""
         coming = self._aborted.get(producer_id)
         while coming and coming[0].last_offset < offset:
             coming.popleft()

@@ -34,12 +34,12 @@ class SegmentSpan(NamedTuple):
     """Base offset of the following segment: offsets may be missing before it."""
     size: int
     largest_timestamp_ms: int
-    """-1 when its records have no time."""
+    """The largest timestamp; -1 when its records have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRules:
-    """Settings of one log."""
+    """The settings of one log."""
 
     min_dirty_ratio: float
     min_lag_ms: int
@@ -49,17 +49,17 @@ class CompactionRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """A pass that is worth it. Invariant: first_dirty_offset < first_uncleanable_offset."""
+    """A pass that is due. Invariant: first_dirty_offset < first_uncleanable_offset."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
     dirty_ratio: float
     is_overdue: bool
-    """`max.compaction.lag.ms` demands it, whatever the ratio."""
+    """True when `max.compaction.lag.ms` demands it, whatever the ratio."""
 
     @property
     def urgency(self) -> tuple[bool, float]:
-        """The plan with the largest value comes first."""
+        """The order of plans: the largest value comes first."""
         return self.is_overdue, self.dirty_ratio
 
 
@@ -72,7 +72,7 @@ def plan_compaction(
     rules: CompactionRules,
     now_ms: int,
 ) -> CompactionPlan | None:
-    """None while a pass is not due. `closed` are all segments but the active one.
+    """Return the pass that is due, or None. `closed` are all segments but the active one.
 
     Everything below `safe_offset` is committed and on the medium; `first_dirty_timestamp_ms` is the
     time of the first dirty batch (-1: unknown).
@@ -106,14 +106,15 @@ def _is_too_young(segment: SegmentSpan, rules: CompactionRules, now_ms: int) -> 
 
 
 def is_overdue(timestamp_ms: int, rules: CompactionRules, now_ms: int) -> bool:
-    """Whether a record of that time may stay uncompacted no longer (-1: it may)."""
+    """Return True when a record of that time has to be compacted now (-1: never)."""
     return timestamp_ms >= 0 and now_ms - timestamp_ms > rules.max_lag_ms
 
 
 def group_segments(
     spans: Sequence[SegmentSpan], *, max_bytes: int, max_offsets: int
 ) -> list[slice]:
-    """Runs of segments that become one each, so that compaction leaves no swarm of small files."""
+    """Return runs of segments that become one segment each, so that compaction leaves few small
+    files."""
     groups: list[slice] = []
     begin = size = 0
     for number, span in enumerate(spans):
@@ -131,19 +132,19 @@ def group_segments(
 def kept_records(
     *, offsets: Any, newest_offsets: Any, is_tombstone: Any, tombstone_is_due: Any
 ) -> Any:
-    """Which records stay; all are numpy columns with a row per record.
+    """Return which records stay; all arguments are numpy columns with a row for each record.
 
-    `newest_offsets` is -1 for keys that the pass knows nothing newer of; `tombstone_is_due` tells
-    whether the delete horizon of the record's batch is over.
+    `newest_offsets` is -1 for keys without a newer record in the pass; `tombstone_is_due` is True
+    where the delete horizon of the record's batch is over.
     """
     return (offsets >= newest_offsets) & ~(is_tombstone & tombstone_is_due)
 
 
 def tombstones_are_due(delete_horizon_ms: int, now_ms: int) -> bool:
-    """Whether the tombstones of a batch go; NO_HORIZON: no pass has kept them yet."""
+    """Return True when the tombstones of a batch can go; NO_HORIZON: no pass has kept them yet."""
     return delete_horizon_ms != NO_HORIZON and delete_horizon_ms <= now_ms
 
 
 def new_delete_horizon(now_ms: int, rules: CompactionRules) -> int:
-    """When tombstones that are kept for the first time may go."""
+    """Return when tombstones that are kept for the first time may go."""
     return min(now_ms + rules.delete_retention_ms, (1 << 62) - 1)

@@ -55,15 +55,15 @@ NO_PRODUCER_EPOCH = -1
 
 NONE_FORGOTTEN = -1
 ANY_FORGOTTEN = (1 << 63) - 1
-"""Instead of the highest producer id that may be missing from a table."""
+"""Stands for the highest producer id that may be missing, where any may be."""
 
 REFUSALS_REMEMBERED = 1000
-"""Producers of one log: more than begin to write while replicas are missing. Each entry takes some
-hundred bytes, and clients choose the ids."""
+"""The most refused producers that are remembered of one log: more than begin to write while
+replicas are missing. Each entry takes some hundred bytes, and clients choose the ids."""
 
 
 class SequencedBatch(NamedTuple):
-    """One batch of a producer, as it was appended."""
+    """One appended batch of a producer."""
 
     first_sequence: int
     last_sequence: int
@@ -89,13 +89,14 @@ class ProducerEntry:
         self.producer_id = producer_id
         self.epoch = epoch
         self.last_seen_ms = last_seen_ms
-        """By the broker's clock: the times in batches may be those of events long past."""
+        """The broker's clock at the last batch: the timestamps of batches may be those of events
+        long past."""
         self.batches: deque[SequencedBatch] = deque(batches, BATCHES_REMEMBERED)
         self.coordinator_epoch = coordinator_epoch
-        """Epoch of the transaction coordinator that wrote the producer's last marker."""
+        """The epoch of the transaction coordinator that wrote the producer's last marker."""
 
     def find(self, epoch: int, first_sequence: int, last_sequence: int) -> SequencedBatch | None:
-        """The remembered batch of exactly these sequences."""
+        """Return the remembered batch of exactly these sequences."""
         if epoch != self.epoch:
             return None
         for batch in self.batches:
@@ -135,14 +136,14 @@ class ProducerStates:
         self._entries: dict[int, ProducerEntry] = {entry.producer_id: entry for entry in entries}
         self.transactions = PartitionTransactions() if transactions is None else transactions
         self.forgotten_to = forgotten_to
-        """No producer of this log with a higher id is missing here: it is that of the highest one
-        that has expired, or ANY_FORGOTTEN where nobody knows what the log had, such as a replica
-        that was made when the log did not begin at offset 0 any more. For those of one transaction
-        see `single_use`: what their log knows of them is never needed again.
+        """No producer of this log with a higher id is missing here: it is the highest id that has
+        expired, or ANY_FORGOTTEN where the history of the log is unknown, as in a replica that was
+        created when the log did not begin at offset 0 any more. Ids of one transaction don't count
+        (see `single_use`): their state is never needed after their marker.
         """
         self._refused: dict[int, RefusedBatch] = {}
-        """By producer of which nothing is known. In memory only: it matters for as long as later
-        batches are under way on the connection that got the refusal."""
+        """By producer id the first refused batch of a producer without state here. In memory only:
+        it matters while later batches are under way on the connection that got the refusal."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -162,8 +163,8 @@ class ProducerStates:
         *,
         in_transaction: bool = False,
     ) -> SequencedBatch | None:
-        """None when the batch may be appended, the batch of the first time when it is a duplicate;
-        else raises.
+        """Return None when the batch may be appended, and the first append of it when it is a
+        duplicate; raise otherwise.
         """
         entry = self._entries.get(producer_id)
         duplicate = self._check_sequence(entry, producer_id, epoch, first_sequence, last_sequence)
@@ -200,7 +201,7 @@ class ProducerStates:
         return duplicate
 
     def _check_first(self, producer_id: int, epoch: int, first_sequence: int) -> None:
-        """The state of a producer without a batch here."""
+        """Check the sequence of a producer without a batch here."""
         refused = self._refused.get(producer_id)
         if (
             refused is not None
@@ -218,12 +219,12 @@ class ProducerStates:
             )
 
     def note_refused(self, producer_id: int, epoch: int, first_sequence: int) -> None:
-        """A batch was refused in a way after which it is sent again. What the producer has sent
-        behind it must not be taken before it.
+        """Record that a batch was refused with a retriable error. Batches that the producer has
+        sent after it must not be accepted before it.
         """
         entry = self._entries.get(producer_id)
         if entry is not None and entry.epoch == epoch and entry.batches:
-            # Its sequence says what comes next.
+            # The producer's sequence says which batch comes next.
             return
         known = self._refused.get(producer_id)
         if known is not None and (
@@ -236,7 +237,7 @@ class ProducerStates:
             del self._refused[next(iter(self._refused))]
 
     def next_sequence(self, producer_id: int, epoch: int) -> int:
-        """The sequence of the first record that the producer writes next under this epoch."""
+        """Return the sequence of the next record that the producer writes under this epoch."""
         entry = self._entries.get(producer_id)
         if entry is None or entry.epoch != epoch or not entry.batches:
             return 0
@@ -250,7 +251,7 @@ class ProducerStates:
         *,
         has_own_epoch: bool = False,
     ) -> None:
-        """Raises what the coordinator is to get when its marker may not be appended."""
+        """Raise the error for the coordinator when its marker may not be appended."""
         entry = self._entries.get(producer_id)
         if entry is None:
             return
@@ -279,7 +280,7 @@ class ProducerStates:
         now_ms: int,
         in_transaction: bool = False,
     ) -> None:
-        """Takes up a batch that is in the log now; no checks, since a replica takes what its leader
+        """Record an appended batch. Nothing is checked, since a follower takes whatever its leader
         has.
         """
         if in_transaction:
@@ -305,8 +306,8 @@ class ProducerStates:
         offset: int,
         now_ms: int,
     ) -> AbortedTransaction | None:
-        """Takes up the end of a transaction, which has no sequence but may raise the epoch; what
-        readers have to know when it is aborted and has data.
+        """Record the end of a transaction, which has no sequence but may raise the epoch. Return
+        the entry for the transaction index when an aborted transaction has data.
 
         `marker` None: a control batch that ends nothing.
         """
@@ -322,13 +323,13 @@ class ProducerStates:
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
         ended = self.transactions.end(producer_id, offset)
         if is_single_use(producer_id):
-            # Nothing of it comes any more, but for what is refused as unverified.
+            # No batch of it comes any more, except some that are refused as unverified.
             del self._entries[producer_id]
         return None if marker.commits else ended
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers that have been silent for longer and have no open transaction; their
-        number.
+        """Forget the producers without an open transaction that have been silent for longer; return
+        their number.
         """
         gone = [
             producer_id
@@ -346,8 +347,8 @@ class ProducerStates:
             self.forgotten_to = max(self.forgotten_to, producer_id)
 
     def cut_from(self, before: "ProducerStates") -> None:
-        """This is the table of the same log as `before`, cut off: what that one knew, or had
-        forgotten, is all that can be missing.
+        """Take over what the table `before` of the same log, which was truncated since, knew or had
+        forgotten: nothing else can be missing.
         """
         if self.forgotten_to == ANY_FORGOTTEN:
             self.forgotten_to = before.forgotten_to
@@ -355,8 +356,8 @@ class ProducerStates:
                 self._note_forgotten(producer_id)
 
     def copy_of(self, producer_ids: Iterable[int]) -> "ProducerStates":
-        """A small table with copies of these producers, to try several batches of one request
-        on.
+        """Return a small table with copies of these producers, for a check of several batches of
+        one request.
         """
         wanted = set(producer_ids)
         entries = (self._entries.get(producer_id) for producer_id in wanted)
@@ -372,7 +373,7 @@ class ProducerStates:
 
 
 def _is_behind(sequence: int, other: int) -> bool:
-    """Whether a batch with `sequence` comes after one with `other`; sequences wrap."""
+    """Return True when `sequence` comes after `other`; sequences wrap."""
     return 0 < (sequence - other) & MAX_SEQUENCE <= MAX_SEQUENCE >> 1
 
 

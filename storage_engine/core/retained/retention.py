@@ -1,8 +1,8 @@
-"""Which old segments a log may drop. Its one rule: from the oldest on, and nothing that is not
-committed.
+"""The choice of old segments that a log may drop. Its one rule: the oldest go first, and no records
+that are not committed.
 
-What counts as old is decided by a `DeletionPolicy`; Kafka's is the one unless a broker's
-`log.deletion.policy` names another. Source: R-LOG9.
+A `DeletionPolicy` decides which segments are old: Kafka's, unless a broker's `log.deletion.policy`
+names another. Source: R-LOG9.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 
 class SegmentFacts(NamedTuple):
-    """A segment, as far as a policy depends on it."""
+    """The properties of a segment that a policy may use."""
 
     next_offset: int
     """Exclusive."""
@@ -19,13 +19,14 @@ class SegmentFacts(NamedTuple):
     largest_timestamp_ms: int
     """Largest timestamp of its records, as producers set it; -1 when they have none."""
     written_ms: int
-    """When it was last written here, by this machine's clock."""
+    """When the segment was last written on this machine, by its clock."""
     is_active: bool = False
-    """The newest, which still grows: if it is to go, an empty one takes its place."""
+    """True for the newest segment, which still grows: if it is deleted, an empty one takes its
+    place."""
 
 
 class DeletionLimits(NamedTuple):
-    """A topic's settings, and now."""
+    """The settings of a topic, and the time."""
 
     retention_ms: int
     """-1: no limit."""
@@ -38,9 +39,9 @@ class DeletionPolicy(Protocol):
     """Decides for one log at a time; it must be quick, since the broker waits for it."""
 
     def count_deletable(self, segments: Sequence[SegmentFacts], limits: DeletionLimits) -> int:
-        """How many of `segments`, from the oldest on, are to go. All are committed but perhaps the
-        newest, which is given with the others where it has records. A count above what may go is
-        lowered, never carried out.
+        """Return how many of `segments`, from the oldest on, are to be deleted. All are committed
+        except perhaps the newest, which is included where it has records. A count above what may be
+        deleted is lowered.
         """
         ...
 
@@ -56,30 +57,30 @@ class KafkaDeletionPolicy:
 
 
 def count_expired(segments: Sequence[SegmentFacts], *, now_ms: int, retention_ms: int) -> int:
-    """How many segments from the oldest on have only records older than `retention_ms` (-1: no
-    limit).
+    """Return how many segments from the oldest on have only records older than `retention_ms` (-1:
+    no limit).
     """
     if retention_ms < 0:
         return 0
     return _count_while(
         segments,
-        # Compaction may leave nothing of a segment.
+        # Compaction may leave no records in a segment.
         lambda segment: segment.size == 0 or now_ms - age_begins(segment, now_ms) > retention_ms,
     )
 
 
 def age_begins(segment: SegmentFacts, now_ms: int) -> int:
-    """From when on a segment's age counts: its newest record's time, unless that tells nothing. A
-    record without a time, or from the future (often one in microseconds), would otherwise keep its
-    segment, and with it all that follow, for ever.
+    """Return the time from which on the segment's age counts: the timestamp of its newest record,
+    or the time of the last write where that timestamp is missing or in the future. One timestamp in
+    microseconds would otherwise keep its segment, and with it all that follow, for ever.
     """
     timestamp_ms = segment.largest_timestamp_ms
     return timestamp_ms if 0 <= timestamp_ms <= now_ms else segment.written_ms
 
 
 def count_excess(segments: Sequence[SegmentFacts], *, retention_bytes: int) -> int:
-    """How many segments from the oldest on, but for the active one, can go so that
-    `retention_bytes` (-1: no limit) are still left.
+    """Return how many segments from the oldest on, without the active one, can go so that
+    `retention_bytes` (-1: no limit) are left.
     """
     if retention_bytes < 0:
         return 0
@@ -94,7 +95,8 @@ def count_excess(segments: Sequence[SegmentFacts], *, retention_bytes: int) -> i
 
 
 def count_allowed(wanted: int, segments: Sequence[SegmentFacts], *, high_watermark: int) -> int:
-    """What of a policy's wish may be carried out: nothing that is not committed goes."""
+    """Return the part of a policy's count that may be deleted: no segment with records that are not
+    committed."""
     committed = _count_while(segments, lambda segment: segment.next_offset <= high_watermark)
     return max(0, min(wanted, committed))
 

@@ -1,13 +1,13 @@
-"""Where the value of a setting comes from, as brokers tell it. Source: KIP-226, DescribeConfigs."""
+"""Sources of a setting's value, as DescribeConfigs names them. Source: KIP-226."""
 
 import enum
 
 
 class ConfigSource(enum.IntEnum):
-    """By the protocol's number; the smaller one counts."""
+    """The numbers are those of the protocol; the source with the smallest number counts."""
 
     UNKNOWN = 0
-    """Of a broker that tells another number."""
+    """A broker named another number."""
     TOPIC = 1
     BROKER = 2
     """Set for one broker at run time."""

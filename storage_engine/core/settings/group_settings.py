@@ -10,7 +10,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         maximum=32767,
         unit="replicas",
-        doc="The topic __consumer_offsets is created with so many replicas.",
+        doc="The number of replicas that the topic __consumer_offsets is created with.",
     ),
     Setting(
         name="offsets.topic.num.partitions",
@@ -19,7 +19,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         maximum=10_000,  # ours: what one request can create
         unit="partitions",
-        doc="The topic __consumer_offsets is created with so many partitions, for good.",
+        doc="The number of partitions of the topic __consumer_offsets. It can't be changed later.",
     ),
     Setting(
         name="offsets.topic.segment.bytes",
@@ -27,7 +27,8 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=100 << 20,
         minimum=1 << 20,  # Kafka's is 1
         unit="bytes",
-        doc="Small segments of that topic are soon compacted, and soon read at a failover.",
+        doc="The segment size of __consumer_offsets; small segments are compacted and loaded "
+        "sooner.",
     ),
     Setting(
         name="offsets.retention.minutes",
@@ -35,7 +36,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=10_080,
         minimum=1,
         unit="minutes",
-        doc="Offsets are deleted when their group has had no members for so long.",
+        doc="Committed offsets are deleted when their group has had no members for this long.",
     ),
     Setting(
         name="offsets.retention.check.interval.ms",
@@ -43,7 +44,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=600_000,
         minimum=1,
         unit="ms",
-        doc="The broker looks this often for expired offsets, and for groups without offsets.",
+        doc="How often the broker looks for expired offsets, and for groups without offsets.",
     ),
     Setting(
         name="offsets.commit.timeout.ms",
@@ -51,7 +52,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=5_000,
         minimum=1,
         unit="ms",
-        doc="A commit of offsets waits so long for the replicas; then it has failed.",
+        doc="An offset commit fails when the replicas have not stored it within this time.",
     ),
     Setting(
         name="offset.metadata.max.bytes",
@@ -60,7 +61,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         maximum=32_767,  # ours: what a string of the record can hold
         unit="bytes",
-        doc="A client may store so much metadata with an offset at most.",
+        doc="The most metadata that a client may store with a committed offset.",
     ),
     Setting(
         name="group.initial.rebalance.delay.ms",
@@ -68,7 +69,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=3_000,
         minimum=0,
         unit="ms",
-        doc="A group waits so long for further members after the first one has joined.",
+        doc="How long a new group waits for more members before its first rebalance.",
     ),
     Setting(
         name="group.min.session.timeout.ms",
@@ -76,7 +77,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=6_000,
         minimum=1,
         unit="ms",
-        doc="A member may not ask for a shorter session timeout.",
+        doc="The shortest session timeout that a group member may ask for.",
     ),
     Setting(
         name="group.max.session.timeout.ms",
@@ -84,7 +85,7 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=1_800_000,
         minimum=1,
         unit="ms",
-        doc="A member may not ask for a longer session timeout.",
+        doc="The longest session timeout that a group member may ask for.",
     ),
     Setting(
         name="group.max.size",
@@ -92,6 +93,6 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         default=INT_MAX,
         minimum=1,
         unit="members",
-        doc="A group may have so many members.",
+        doc="The most members that a group may have.",
     ),
 )

@@ -13,14 +13,14 @@ from storage_engine.core.errors import ConfigError
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
-"""Kafka's "never" for times and counts."""
+"""Kafka's value for "never" and "unlimited"."""
 
 SettingValue = bool | int | float | str | tuple[str, ...] | None
 """A list is a tuple of strings; None is "not set"."""
 
 
 class SettingType(enum.Enum):
-    """Types, with the number that DescribeConfigs has for each."""
+    """The types of values, with their numbers in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -31,7 +31,7 @@ class SettingType(enum.Enum):
 
 
 class Scope(enum.Enum):
-    """Where a setting may stand."""
+    """The places where a setting may be set."""
 
     BROKER = "broker"
     TOPIC = "topic"
@@ -41,11 +41,12 @@ class Scope(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alias:
-    """Another name for the same thing, often in a larger unit; counts when the own is absent."""
+    """Another name of a setting, often in a larger unit; it counts when the setting itself is
+    absent."""
 
     name: str
     factor: int
-    """What one of its unit is in the setting's own."""
+    """How many of the setting's own units one unit of the alias is."""
     unit: str = ""
 
 
@@ -54,13 +55,13 @@ class Setting:
     """A row of the table."""
 
     name: str
-    """The topic's name for it where it has one."""
+    """The name in topics, where topics have the setting."""
     type: SettingType
     default: SettingValue = None
     doc: str
     scope: Scope = Scope.BROKER
     broker_name: str = ""
-    """In `server.properties`; empty: the same as `name`."""
+    """The name in `server.properties`; empty when it is the same as `name`."""
     aliases: tuple[Alias, ...] = ()
     """Further names in `server.properties`; the first that is present counts."""
     minimum: float | None = None
@@ -68,18 +69,19 @@ class Setting:
     maximum: float | None = None
     """Inclusive."""
     choices: tuple[str, ...] = ()
-    """Of a string, or of each item of a list; empty: any."""
+    """The allowed values of a string, or of each item of a list; empty: any."""
     item_pattern: str = ""
     """A regular expression that each item of a list matches as a whole; empty: any."""
     form: str = ""
-    """The form of a string, or of each item of a list, for people."""
+    """The form of a string, or of each item of a list, in words."""
     may_be_empty: bool = True
     """Whether a string may be empty."""
     unit: str = ""
     required: bool = False
-    """Has no default that could be right."""
+    """True when the setting has no default."""
     live: bool = False
-    """Of a setting of brokers only: a running broker takes a new value. See `changes_live`."""
+    """True when a running broker takes a new value, for settings of brokers only. See
+    `changes_live`."""
 
     @property
     def broker_key(self) -> str:
@@ -95,13 +97,13 @@ class Setting:
 
     @property
     def changes_live(self) -> bool:
-        """Whether a running broker takes a new value. What topics may override always does, since
-        it counts anew for each log."""
+        """Return True when a running broker takes a new value. It always does for what topics may
+        override, since that is read anew for each log."""
         return self.live or self.for_topics
 
     @property
     def allowed(self) -> str:
-        """What values are possible, for people: `a whole number from 1 to 10 (ms)`."""
+        """Return the allowed values in words: `a whole number from 1 to 10 (ms)`."""
         unit = f" ({self.unit})" if self.unit else ""
         match self.type:
             case SettingType.BOOLEAN:
@@ -124,19 +126,19 @@ class Setting:
         return "a text" if self.may_be_empty else "a text that is not empty"
 
     def parse(self, text: str, *, key: str = "") -> SettingValue:
-        """The value that `text` stands for; `key` is the name used, for the error."""
+        """Return the value of `text`; `key` is the name for the error."""
         value = self.value_of(text)
         if value is None:
             raise ConfigError(f"{key or self.name}={text}: must be {self.allowed}")
         return value
 
     def value_of(self, text: str) -> SettingValue:
-        """The value that `text` stands for; None where it is not allowed."""
+        """Return the value of `text`; None where it is not allowed."""
         value = self._parsed(text.strip())
         return value if value is not None and self._in_range(value) else None
 
     def format(self, value: SettingValue) -> str | None:
-        """The inverse of `parse`; None stays None."""
+        """Format a value as `parse` reads it; None stays None."""
         match value:
             case None:
                 return None
@@ -170,7 +172,7 @@ class Setting:
     def _in_range(self, value: SettingValue) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return True
-        # Written so that not-a-number is outside.
+        # The comparison is written so that NaN is outside.
         return self._minimum() <= value <= self.largest
 
     def _minimum(self) -> float:
@@ -180,7 +182,7 @@ class Setting:
 
     @property
     def largest(self) -> float:
-        """The largest value, by range or by type."""
+        """Return the largest value, by range or by type."""
         if self.maximum is not None:
             return self.maximum
         return LONG_MAX if self.type is SettingType.LONG else INT_MAX
@@ -192,20 +194,20 @@ class Setting:
 
 
 def unknown_key_error(key: str, known: Iterable[str], *, what: str) -> ConfigError:
-    """The error for a key that is in no table: it suggests the nearest."""
+    """Return the error for a key that is in no table; it suggests the nearest key."""
     near = nearest_key(key, known)
     hint = f", did you mean '{near}'?" if near else ""
     return ConfigError(f"there is no {what} '{key}'{hint}")
 
 
 def nearest_key(key: str, known: Iterable[str]) -> str | None:
-    """The key that `key` may have been meant for, if one is near."""
+    """Return the known key that is most like `key`, if one is near."""
     near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.6)
     return near[0] if near else None
 
 
 def _number(kind: type[int] | type[float], text: str) -> int | float | None:
-    # Python also takes 1_000 and digits of other scripts; other readers of the file do not.
+    # Python also accepts 1_000 and digits of other scripts; other readers of the file do not.
     if "_" in text or not text.isascii():
         return None
     try:

@@ -1,7 +1,7 @@
-"""The table of all settings. Nothing else in the project names a setting's default or range.
+"""The table of all settings. No other module names a setting's default or range.
 
 Rule: Kafka's names, types and defaults; a row whose default differs says so in its comment, and
-what we do not do is not in the table.
+settings without an effect are not in the table.
 """
 
 from storage_engine.core.settings.group_settings import GROUP_SETTINGS
@@ -20,13 +20,13 @@ RACK_AWARE_SELECTORS = ("RackAwareReplicaSelector", f"{_SELECTORS}RackAwareRepli
 LEADER_SELECTORS = ("LeaderSelector", f"{_SELECTORS}LeaderSelector")
 
 BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
-    # ---- who and where ----
+    # ---- identity and listeners ----
     Setting(
         name="broker.id",
         type=SettingType.INT,
         minimum=0,
         required=True,
-        doc="The number of this broker. It is unique in the cluster and stays with the data.",
+        doc="The id of this broker. It is unique in the cluster and stays with the data.",
     ),
     Setting(
         name="broker.rack",
@@ -43,7 +43,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="advertised.listeners",
         type=SettingType.LIST,
-        doc="Clients and brokers are told to connect to this address (default: listeners).",
+        doc="The address that clients and other brokers connect to (default: listeners).",
     ),
     Setting(
         name="log.dirs",
@@ -65,25 +65,25 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=6000,  # the documented default; Kafka's is 18000 by now
         minimum=1000,
         unit="ms",
-        doc="A broker counts as dead when ZooKeeper has not heard of it for so long.",
+        doc="A broker counts as dead when ZooKeeper has not heard from it for this long.",
     ),
     Setting(
         name="zookeeper.connection.timeout.ms",
         type=SettingType.INT,
         minimum=1,
         unit="ms",
-        doc="A starting broker waits so long for ZooKeeper (default: the session timeout).",
+        doc="How long a starting broker waits for ZooKeeper (default: the session timeout).",
     ),
     Setting(
         name="zookeeper.digest.credentials.file",
         type=SettingType.STRING,
-        doc="This file has one line, user:password, for ZooKeeper's digest authentication.",
+        doc="A file with one line, user:password, for ZooKeeper's digest authentication.",
     ),
     Setting(
         name="zookeeper.set.acl",
         type=SettingType.BOOLEAN,
         default=False,
-        doc="Only that user may write new znodes, and all may read them; zookeeper.connect "
+        doc="Only that user may write new znodes; everybody may read them. zookeeper.connect "
         "needs a path.",
     ),
     # ---- topics ----
@@ -94,7 +94,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="partitions",
         live=True,
-        doc="A topic gets so many partitions when its creator does not say.",
+        doc="The number of partitions of a new topic, unless its creator gives another.",
     ),
     Setting(
         name="default.replication.factor",
@@ -104,20 +104,20 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         maximum=32767,
         unit="replicas",
         live=True,
-        doc="A topic gets so many replicas when its creator does not say.",
+        doc="The replication factor of a new topic, unless its creator gives another.",
     ),
     Setting(
         name="auto.create.topics.enable",
         type=SettingType.BOOLEAN,
         default=True,
         live=True,
-        doc="A topic is created when a client asks for it and it does not exist.",
+        doc="A topic that does not exist is created when a client asks for its metadata.",
     ),
     Setting(
         name="delete.topic.enable",
         type=SettingType.BOOLEAN,
         default=True,
-        doc="Topics may be deleted; with false the request is refused.",
+        doc="Topics can be deleted. With false, requests to delete topics are refused.",
     ),
     Setting(
         name="transaction.state.log.replication.factor",
@@ -126,7 +126,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         maximum=32767,
         unit="replicas",
-        doc="The topic __transaction_state is created with so many replicas.",
+        doc="The number of replicas that the topic __transaction_state is created with.",
     ),
     Setting(
         name="transaction.state.log.min.isr",
@@ -134,7 +134,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=2,
         minimum=1,
         unit="replicas",
-        doc="The topic __transaction_state is created with this min.insync.replicas.",
+        doc="The min.insync.replicas that the topic __transaction_state is created with.",
     ),
     Setting(
         name="transaction.state.log.num.partitions",
@@ -143,7 +143,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         maximum=10_000,  # ours: what one request can create
         unit="partitions",
-        doc="The topic __transaction_state is created with so many partitions, for good.",
+        doc="The number of partitions of the topic __transaction_state. It can't be changed later.",
     ),
     Setting(
         name="transaction.state.log.segment.bytes",
@@ -151,7 +151,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=100 << 20,
         minimum=1 << 20,  # Kafka's is 1
         unit="bytes",
-        doc="Small segments of that topic are soon compacted, and soon read at a failover.",
+        doc="The segment size of __transaction_state; small segments are compacted and loaded "
+        "sooner.",
     ),
     # ---- transactions ----
     Setting(
@@ -160,7 +161,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=900_000,
         minimum=1,
         unit="ms",
-        doc="A producer may ask that its transactions stay open for so long at most.",
+        doc="The longest transaction timeout that a producer may ask for.",
     ),
     Setting(
         name="transactional.id.expiration.ms",
@@ -168,8 +169,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=604_800_000,
         minimum=1,
         unit="ms",
-        doc="A transactional id, or a batch write without a name, is forgotten after so long "
-        "without use.",
+        doc="A transactional id, or a batch write without sinkId, is forgotten when unused "
+        "for this long.",
     ),
     Setting(
         name="transaction.abort.timed.out.transaction.cleanup.interval.ms",
@@ -177,7 +178,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=10_000,
         minimum=1,
         unit="ms",
-        doc="The broker looks this often for transactions that have timed out, and for unused ids.",
+        doc="How often the broker looks for transactions that have timed out, and for unused ids.",
     ),
     # ---- replication ----
     Setting(
@@ -186,7 +187,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=10_000,  # the documented default (R-REP4); Kafka's is 30000 by now
         minimum=1,
         unit="ms",
-        doc="A follower that has not caught up for so long leaves the in-sync replicas.",
+        doc="A follower that has not caught up for this long leaves the in-sync replicas.",
     ),
     Setting(
         name="replica.lag.max.messages",
@@ -194,7 +195,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=None,  # documented as 4000; off, because bursts make the ISR flap (R-REP4)
         minimum=1,
         unit="records",
-        doc="A follower that is so far behind leaves the in-sync replicas; if not set, none does.",
+        doc="A follower with a larger lag than this leaves the in-sync replicas (default: no "
+        "limit).",
     ),
     Setting(
         name="replica.fetch.max.bytes",
@@ -202,7 +204,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=1 << 20,
         minimum=0,
         unit="bytes",
-        doc="A follower asks for so much of one partition; a larger first batch still comes.",
+        doc="The most that a follower fetches of one partition; a larger first batch is sent "
+        "whole.",
     ),
     Setting(
         name="replica.fetch.response.max.bytes",
@@ -210,7 +213,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=10 << 20,
         minimum=0,
         unit="bytes",
-        doc="A follower asks for so much in one fetch.",
+        doc="The most that a follower fetches in one request.",
     ),
     Setting(
         name="replica.fetch.min.bytes",
@@ -218,7 +221,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=1,
         minimum=0,
         unit="bytes",
-        doc="The leader lets a follower's fetch wait until there is so much.",
+        doc="A follower's fetch is answered once there is this much, or "
+        "replica.fetch.wait.max.ms is over.",
     ),
     Setting(
         name="replica.fetch.wait.max.ms",
@@ -226,7 +230,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=500,
         minimum=1,
         unit="ms",
-        doc="A follower's fetch waits so long at most; less than replica.lag.time.max.ms.",
+        doc="The longest that a follower's fetch waits; it must be less than "
+        "replica.lag.time.max.ms.",
     ),
     Setting(
         name=MOVES_RATE,
@@ -235,7 +240,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         live=True,
         unit="bytes",
-        doc="Replicas that move between log directories copy so much per second at most.",
+        doc="The rate limit for copying replicas from one log directory to another, per second.",
     ),
     Setting(
         name=LEADER_THROTTLED_RATE,
@@ -244,7 +249,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="bytes per second",
         live=True,
-        doc="Throttled replicas that are not in sync are sent so much at most.",
+        doc="The rate limit for sending to throttled replicas that are not in sync.",
     ),
     Setting(
         name=FOLLOWER_THROTTLED_RATE,
@@ -253,7 +258,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="bytes per second",
         live=True,
-        doc="Throttled replicas that are not in sync fetch so much at most.",
+        doc="The rate limit for fetching into throttled replicas that are not in sync.",
     ),
     Setting(
         name="replica.fetch.backoff.ms",
@@ -261,7 +266,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=1000,
         minimum=0,
         unit="ms",
-        doc="A follower pauses so long after a failed fetch.",
+        doc="How long a follower waits after a failed fetch.",
     ),
     Setting(
         name="replica.high.watermark.checkpoint.interval.ms",
@@ -269,7 +274,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=5000,
         minimum=1,
         unit="ms",
-        doc="High watermarks are written to disk this often.",
+        doc="How often high watermarks are written to disk.",
     ),
     Setting(
         name=REPLICA_SELECTOR,
@@ -282,7 +287,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         name="auto.leader.rebalance.enable",
         type=SettingType.BOOLEAN,
         default=True,
-        doc="The controller gives leadership back to preferred replicas by itself.",
+        doc="The controller makes preferred replicas leaders again by itself.",
     ),
     Setting(
         name="leader.imbalance.check.interval.seconds",
@@ -290,7 +295,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=300,
         minimum=1,
         unit="s",
-        doc="The controller looks this often for leaders that are not the preferred replicas.",
+        doc="How often the controller looks for leaders that are not the preferred replicas.",
     ),
     Setting(
         name="leader.imbalance.per.broker.percentage",
@@ -299,13 +304,13 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         maximum=100,
         unit="%",
-        doc="So many of a broker's preferred partitions may be led elsewhere.",
+        doc="The share of a broker's preferred partitions that others may lead before it acts.",
     ),
     Setting(
         name="controlled.shutdown.enable",
         type=SettingType.BOOLEAN,
         default=True,
-        doc="A broker that stops first hands over its partitions to other leaders.",
+        doc="A broker that shuts down has its partitions led by other brokers first.",
     ),
     # ---- network ----
     Setting(
@@ -314,7 +319,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=500,
         minimum=1,
         unit="requests",
-        doc="Reading pauses when so many requests of all connections are unanswered.",
+        doc="The broker reads no more requests while this many, of all connections, are "
+        "unanswered.",
     ),
     Setting(
         name="socket.request.max.bytes",
@@ -322,7 +328,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=100 << 20,
         minimum=1,
         unit="bytes",
-        doc="A larger request closes its connection.",
+        doc="The largest request. A connection that sends a larger one is closed.",
     ),
     Setting(
         name="socket.send.buffer.bytes",
@@ -330,7 +336,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=_SYSTEM_BUFFER,  # Kafka's 102400 would cap what the system adapts by itself
         minimum=-1,
         unit="bytes",
-        doc="The send buffer of connections; with -1 the system adapts it.",
+        doc="The send buffer of each connection; with -1 the operating system chooses.",
     ),
     Setting(
         name="socket.receive.buffer.bytes",
@@ -338,15 +344,14 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=_SYSTEM_BUFFER,  # as above
         minimum=-1,
         unit="bytes",
-        doc="The receive buffer of connections; with -1 the system adapts it.",
+        doc="The receive buffer of each connection; with -1 the operating system chooses.",
     ),
     Setting(
         name="max.connections",
         type=SettingType.INT,
         minimum=0,
         unit="connections",
-        doc="All clients together have so many connections (default: what the limit of open "
-        "files allows).",
+        doc="The most connections of all clients (default: what the limit of open files allows).",
     ),
     Setting(
         name="max.connections.per.ip",
@@ -354,12 +359,12 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=2**31 - 1,
         minimum=0,
         unit="connections",
-        doc="One address may have so many connections.",
+        doc="The most connections from one IP address.",
     ),
     Setting(
         name="max.connections.per.ip.overrides",
         type=SettingType.LIST,
-        doc="Some hosts or addresses may have other numbers: host:number,host:number.",
+        doc="Limits that differ for some hosts or addresses: host:number,host:number.",
     ),
     Setting(
         name="queued.max.request.bytes",
@@ -367,7 +372,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=-1,
         minimum=-1,
         unit="bytes",
-        doc="Large requests that wait to be handled take so much memory; -1 sets no limit.",
+        doc="The most memory for large requests that wait to be handled; -1 sets no limit.",
     ),
     Setting(
         name="connections.max.idle.ms",
@@ -375,7 +380,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=600_000,
         minimum=-1,
         unit="ms",
-        doc="A connection is closed after so long without a request; with -1 it never is.",
+        doc="A connection is closed after this long without a request; with -1 it never is.",
     ),
     Setting(
         name="max.incremental.fetch.session.cache.slots",
@@ -383,7 +388,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=1000,
         minimum=0,
         unit="sessions",
-        doc="The broker keeps so many fetch sessions; 0 keeps none.",
+        doc="The most fetch sessions that the broker keeps; 0 keeps none.",
     ),
     # ---- background work of the log ----
     Setting(
@@ -393,13 +398,13 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="ms",
         live=True,
-        doc="The broker looks this often for segments that retention deletes.",
+        doc="How often the broker looks for segments that retention deletes.",
     ),
     Setting(
         name="log.deletion.policy",  # ours
         type=SettingType.STRING,
         default="kafka",
-        doc="This policy chooses the old segments to delete: kafka, or module:Class of the "
+        doc="The policy that chooses the segments to delete: kafka, or module:Class on the "
         "Python path.",
     ),
     Setting(
@@ -408,7 +413,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=LONG_MAX,
         minimum=0,
         unit="ms",
-        doc="The broker looks this often for logs that flush.ms wants flushed.",
+        doc="How often the broker looks for logs to flush because of flush.ms.",
     ),
     Setting(
         name="log.flush.offset.checkpoint.interval.ms",
@@ -416,7 +421,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=60_000,
         minimum=0,
         unit="ms",
-        doc="The offsets up to which logs are flushed are written to disk this often.",
+        doc="How often the offsets up to which logs are flushed are written to disk.",
     ),
     Setting(
         name="log.scrub.interval.ms",
@@ -424,8 +429,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=7 * 24 * 3600 * 1000,
         minimum=0,
         unit="ms",
-        doc="Closed segments are checked this often, and repaired by replicas; 0: only on "
-        "suspicion.",
+        doc="How often closed segments are checked, and repaired from replicas; 0: only after "
+        "an error.",
     ),
     Setting(
         name="log.scrub.bytes.per.second",
@@ -433,13 +438,14 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=10 << 20,
         minimum=64 << 10,
         unit="bytes",
-        doc="Closed segments are read at this rate to be checked, on all disks together.",
+        doc="The rate at which closed segments are read for this check, on all disks "
+        "together, per second.",
     ),
     Setting(
         name="log.cleaner.enable",
         type=SettingType.BOOLEAN,
         default=True,
-        doc="Topics are compacted when their cleanup.policy says so.",
+        doc="Topics with the cleanup.policy compact are compacted. With false, none is.",
     ),
     Setting(
         name="log.cleaner.backoff.ms",
@@ -447,7 +453,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=15_000,
         minimum=1,
         unit="ms",
-        doc="The broker looks this often for logs to compact.",
+        doc="How often the broker looks for logs to compact.",
     ),
     Setting(
         name="log.cleaner.dedupe.buffer.size",
@@ -455,8 +461,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=128 << 20,
         minimum=1 << 20,
         unit="bytes",
-        doc="A pass of compaction has this memory for keys, 96 bytes each; more keys take "
-        "more passes.",
+        doc="Memory for the keys of one compaction pass, 96 bytes each; more keys take more "
+        "passes.",
     ),
     Setting(
         name="log.dir.min.free.bytes",  # ours
@@ -464,8 +470,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=64 << 20,
         minimum=0,
         unit="bytes",
-        doc="Appends are refused while a log directory's file system has less free space; 0: "
-        "never.",
+        doc="Appends are refused while a log directory has less free space than this; 0: never.",
     ),
     Setting(
         name="producer.id.expiration.ms",
@@ -474,17 +479,18 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="ms",
         live=True,
-        doc="A producer that has not written for so long is forgotten, with its sequence numbers.",
+        doc="A producer id and its sequence numbers are forgotten when it has not written for "
+        "this long.",
     ),
 )
 
 SETTINGS: tuple[Setting, ...] = BROKER_ONLY_SETTINGS + GROUP_SETTINGS + TOPIC_SETTINGS
 
 BY_TOPIC_KEY: dict[str, Setting] = {row.name: row for row in SETTINGS if row.for_topics}
-"""What a topic may set."""
+"""The settings that a topic may have."""
 
 BY_BROKER_KEY: dict[str, Setting] = {row.broker_key: row for row in SETTINGS if row.for_brokers}
-"""What `server.properties` may set, aliases aside."""
+"""The settings that `server.properties` may have, without aliases."""
 
 ALIASES: dict[str, tuple[Setting, Alias]] = {
     alias.name: (row, alias) for row in SETTINGS for alias in row.aliases

@@ -1,6 +1,6 @@
 """The settings that a topic may override, with their names in `server.properties`.
 
-Rule: Kafka's names, types and defaults; what we do not do is not in the table.
+Rule: Kafka's names, types and defaults; settings without an effect are not in the table.
 
 Source: R-TOOL1, the settings of Kafka's topics.
 """
@@ -35,15 +35,15 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         scope=Scope.BOTH,
         unit="replicas",
-        doc="A produce with acks=all is refused when fewer replicas are in sync.",
+        doc="Writes with acks=all are refused while fewer replicas than this are in sync.",
     ),
     Setting(
         name="unclean.leader.election.enable",
         type=SettingType.BOOLEAN,
         default=False,
         scope=Scope.BOTH,
-        doc="A replica that is not in sync may lead when no other is left; records may be "
-        "lost then.",
+        doc="A replica that is not in sync may become leader when no other is left; this can "
+        "lose records.",
     ),
     Setting(
         name=LEADER_THROTTLED_REPLICAS,
@@ -52,7 +52,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         item_pattern=r"\*|[0-9]+:[0-9]+",
         form="PARTITION:BROKER, or *",
         scope=Scope.BOTH,
-        doc="These leaders obey the rate when they send to replicas that are not in sync.",
+        doc="The replicas to which leader.replication.throttled.rate applies: "
+        "PARTITION:BROKER, or *.",
     ),
     Setting(
         name=FOLLOWER_THROTTLED_REPLICAS,
@@ -61,7 +62,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         item_pattern=r"\*|[0-9]+:[0-9]+",
         form="PARTITION:BROKER, or *",
         scope=Scope.BOTH,
-        doc="These followers obey the rate until they are in sync.",
+        doc="The replicas to which follower.replication.throttled.rate applies: "
+        "PARTITION:BROKER, or *.",
     ),
     # ---- records ----
     Setting(
@@ -72,7 +74,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="bytes",
-        doc="A larger record batch is refused; it counts as it comes, compressed.",
+        doc="The largest record batch, counted after its compression. A larger one is refused.",
     ),
     Setting(
         name="message.timestamp.type",
@@ -81,7 +83,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         default="CreateTime",
         choices=("CreateTime", "LogAppendTime"),
         scope=Scope.BOTH,
-        doc="The producer's clock (CreateTime) or the leader's (LogAppendTime) stamps the records.",
+        doc="Where timestamps come from: the producer (CreateTime) or the leader's clock "
+        "(LogAppendTime).",
     ),
     Setting(
         name="message.timestamp.before.max.ms",
@@ -111,7 +114,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         default="producer",
         choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         scope=Scope.BOTH,
-        doc="Batches are stored as their producer has compressed them, or anew by the leader.",
+        doc="The compression of stored batches: the producer's, or one that the leader "
+        "compresses with.",
     ),
     # ---- segments ----
     Setting(
@@ -122,7 +126,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=14,
         scope=Scope.BOTH,
         unit="bytes",
-        doc="A new segment begins before one becomes larger than this.",
+        doc="The largest size of a segment. A new segment begins before it would be exceeded.",
     ),
     Setting(
         name="segment.ms",
@@ -133,7 +137,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         scope=Scope.BOTH,
         unit="ms",
-        doc="A new segment begins when one has this age, so that retention can delete it.",
+        doc="The age at which a segment is closed and a new one begins, so that retention can "
+        "delete it.",
     ),
     Setting(
         name="segment.jitter.ms",
@@ -144,7 +149,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="ms",
-        doc="segment.ms is shortened by up to so much at random, so that not all segments "
+        doc="segment.ms is shortened at random by up to this, so that segments do not all "
         "roll at once.",
     ),
     Setting(
@@ -155,7 +160,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=4,
         scope=Scope.BOTH,
         unit="bytes",
-        doc="An index has this size at most; a full one rolls its segment.",
+        doc="The largest size of an index. A new segment begins when the index is full.",
     ),
     Setting(
         name="index.interval.bytes",
@@ -165,7 +170,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="bytes",
-        doc="An index has one entry for so many bytes of the log.",
+        doc="The number of bytes of the log for each entry of its index.",
     ),
     # ---- retention ----
     Setting(
@@ -209,7 +214,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="ms",
-        doc="The files of a deleted segment stay for so long, for readers that are under way.",
+        doc="How long the files of a deleted segment are kept for readers that still use them.",
     ),
     Setting(
         name="delete.retention.ms",
@@ -219,7 +224,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         scope=Scope.BOTH,
         unit="ms",
-        doc="Compaction keeps the tombstone of a deleted key for so long.",
+        doc="How long compaction keeps the tombstone of a deleted key.",
     ),
     Setting(
         name="min.cleanable.dirty.ratio",
@@ -229,7 +234,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=0,
         maximum=1,
         scope=Scope.BOTH,
-        doc="A log is compacted once this share of it is not compacted.",
+        doc="A log is compacted when the uncompacted share of it reaches this ratio.",
     ),
     Setting(
         name="min.compaction.lag.ms",
@@ -249,7 +254,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         scope=Scope.BOTH,
         unit="ms",
-        doc="Records older than this are compacted, however small their share of the log is.",
+        doc="Records older than this are compacted, even when min.cleanable.dirty.ratio is "
+        "not reached.",
     ),
     # ---- flush ----
     Setting(
@@ -260,7 +266,7 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         scope=Scope.BOTH,
         unit="records",
-        doc="The log is flushed to disk after so many records; replication is the usual "
+        doc="A log is flushed to disk after this many records; replication is the usual "
         "protection.",
     ),
     Setting(
@@ -278,8 +284,8 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         type=SettingType.BOOLEAN,
         default=False,
         scope=Scope.BOTH,
-        doc="A record is acknowledged when each in-sync replica has flushed it: it survives "
+        doc="Records are acknowledged once every in-sync replica has flushed them, against "
         "power failures.",
     ),
 )
-"""Every row is of scope BOTH: a broker has a value of it for topics that have none."""
+"""Every row has the scope BOTH: topics without a value of their own have the broker's."""

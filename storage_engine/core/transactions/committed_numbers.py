@@ -21,31 +21,33 @@ from storage_engine.core.transactions.transaction_state import (
 )
 
 LEDGERS_KEPT = 100
-"""A replay is nearly always of one of the last numbers. So many more may gather before they are
-moved together: a record of all intervals is written once in a hundred commits."""
+"""The number of ledgers that each part keeps: a repeated write nearly always has one of the last
+numbers. As many more may gather before they are moved together, so that a record of all intervals
+is written once in a hundred commits."""
 
 MOST_MOVED = 500
-"""At once: more may have gathered under an earlier version, or behind one that was busy."""
+"""The most ledgers that are moved at once: more may have gathered under an earlier version, or
+behind one that was busy."""
 
 MOST_PIECES = 4_096
-"""Intervals of one part, with those that its numbers with a ledger will make: their record has
-80 kB then, and is made in a few milliseconds. A number a day, with a gap every month, comes so far
-in three hundred years."""
+"""The most intervals of one part, with those that its numbers with a ledger will make: their record
+has 80 kB then, and is made in a few milliseconds. One number a day, with a gap every month, comes
+so far in three hundred years."""
 
 
 class _Part:
-    """One part of one sink."""
+    """The numbers of one part of one sink."""
 
     __slots__ = ("newest", "record")
 
     def __init__(self) -> None:
         self.record = NumbersRecord()
         self.newest: dict[int, str] = {}
-        """Owner by number, of those that have a ledger; in the order of their commits."""
+        """The owner of each number that has a ledger, in the order of the commits."""
 
 
 class CommittedNumbers:
-    """All that one coordinator knows."""
+    """The committed numbers of all parts of one coordinator."""
 
     def __init__(self, log: TransactionLog) -> None:
         self._log = log
@@ -55,21 +57,22 @@ class CommittedNumbers:
         self._part(key).record = record
 
     def record(self, key: NumbersKey) -> NumbersRecord | None:
-        """The record of the part in the log, without the newest numbers."""
+        """Return the record of the part in the log, without the newest numbers."""
         part = self._parts.get(key)
         return None if part is None else part.record
 
     def note(self, key: NumbersKey, number: int, owner: str) -> None:
-        """It has a ledger that says that it is committed."""
+        """Record a number whose ledger says that it is committed."""
         self._part(key).newest[number] = owner
 
     def owner(self, key: NumbersKey, number: int) -> str | None:
-        """The owner of a committed number; None where it is not committed."""
+        """Return the owner of a committed number; None where it is not committed."""
         part = self._parts.get(key)
         return None if part is None else _owner(part, number)
 
     def has_room(self, key: NumbersKey, number: int, owner: str) -> bool:
-        """For a number that is not committed: one that continues others takes no room."""
+        """Return True when there is room for a number that is not committed: one that continues
+        others takes none."""
         part = self._parts.get(key)
         if part is None or len(part.record.intervals) + len(part.newest) < MOST_PIECES:
             return True
@@ -78,8 +81,9 @@ class CommittedNumbers:
         return owner in (_owner(part, number - 1), _owner(part, number + 1))
 
     def move(self, key: NumbersKey, is_settled: Callable[[int], bool]) -> list[int]:
-        """Move the oldest numbers with a ledger into the intervals, when there are many; whoever
-        calls writes their tombstones. `is_settled`: nothing may happen to that ledger any more."""
+        """Move the oldest numbers with a ledger into the intervals, when there are many, and return
+        them; the caller writes the tombstones of their ledgers. `is_settled` says whether a ledger
+        can't change any more."""
         part = self._parts.get(key)
         if part is None or len(part.newest) < 2 * LEDGERS_KEPT:
             return []
@@ -103,7 +107,8 @@ class CommittedNumbers:
 
 
 def merged(intervals: Iterable[NumberInterval]) -> tuple[NumberInterval, ...]:
-    """The same numbers in as few intervals as there can be; of disjoint ones, in any order."""
+    """Return the same numbers in as few intervals as possible; the intervals are disjoint and in
+    any order."""
     found: list[NumberInterval] = []
     for each in sorted(intervals, key=_first):
         if found and found[-1].last + 1 == each.first and found[-1].owner == each.owner:
@@ -114,7 +119,7 @@ def merged(intervals: Iterable[NumberInterval]) -> tuple[NumberInterval, ...]:
 
 
 def _pieces(part: _Part) -> int:
-    """How many intervals more there would be without ledgers; less than none where they close
+    """Return how many more intervals there would be without ledgers; negative where they close
     gaps."""
     joints = 0
     for number, owner in part.newest.items():

@@ -18,7 +18,7 @@ from storage_engine.core.transactions.transaction_state import (
 
 
 def ending_ids(record: StateRecord | UnreadableRecord) -> list[int]:
-    """Producer ids whose markers are still to be written, as the record says."""
+    """Return the producer ids whose markers are still to be written, as the record says."""
     match record:
         case TransactionRecord() if record.state.is_ending:
             return [record.producer_id]
@@ -31,7 +31,8 @@ def ending_ids(record: StateRecord | UnreadableRecord) -> list[int]:
 def contradictions(
     content: Mapping[StateKey, StateRecord | UnreadableRecord],
 ) -> dict[StateKey, UnreadableRecord]:
-    """The records that contradict others, each replaced by the reason why it can't be read."""
+    """Return the records that contradict others, each replaced by an UnreadableRecord with the
+    reason."""
     places: dict[int, list[StateKey]] = {}
     for key, record in content.items():
         for producer_id in ending_ids(record):

@@ -78,9 +78,10 @@ class _Member:
     def __init__(self, record: MemberRecord, seen_at: int) -> None:
         self.record = record
         self.seen_at = seen_at
-        """Number of its newest record."""
+        """The number of its newest record."""
         self.unmarked: set[TopicPartition] | None = None
-        """Where the marker is not acknowledged; None while the transaction is open."""
+        """The partitions that have not acknowledged the marker; None while the transaction is
+        open."""
 
     @property
     def batch(self) -> Batch:
@@ -101,17 +102,17 @@ class MicroBatchCommits:
         self._log = log
         self._timeout_max_ms = timeout_max_ms
         self._expiration_ms = max(expiration_ms, timeout_max_ms)
-        """No attempt and no driver of a batch is at work for longer."""
+        """No attempt and no driver of a batch works for longer."""
         self._members: dict[int, _Member] = {}
-        """By producer id, members that are open and those whose abort is not complete."""
+        """By producer id the members that are open, and those whose abort is not complete."""
         self._ledgers = SinkLedgers(log, most_origin_bytes)
         self._ending: dict[int, LedgerKey] = {}
-        """The ledger that carries a producer's end."""
+        """By producer id the ledger that carries the member's end."""
         self._touched: dict[Batch, int] = {}
-        """When an attempt of a batch with open members was last heard of; monotonic."""
+        """The monotonic time of the last request of a batch with open members."""
 
     def ledger(self, key: LedgerKey) -> LedgerRecord | None:
-        """The newest record of the ledger, replicated or not."""
+        """Return the newest record of the ledger, replicated or not."""
         ledger = self._ledgers.get(key)
         return None if ledger is None else ledger.record
 
@@ -119,11 +120,11 @@ class MicroBatchCommits:
         return ((key, ledger.record) for key, ledger in self._ledgers)
 
     def numbers(self, key: NumbersKey) -> NumbersRecord | None:
-        """Committed numbers that have no ledger any more."""
+        """Return the committed numbers that have no ledger any more."""
         return self._ledgers.numbers.record(key)
 
     def members(self) -> Iterator[tuple[int, MemberRecord]]:
-        """The records of all members that have not ended, by producer id."""
+        """Return the records of all members that have not ended, by producer id."""
         return ((producer_id, member.record) for producer_id, member in self._members.items())
 
     def restore(
@@ -134,10 +135,11 @@ class MicroBatchCommits:
         numbers: Iterable[tuple[NumbersKey, NumbersRecord]] = (),
         unreadable: Set[StateKey] = frozenset(),
     ) -> None:
-        """Take up what the log says, and go on with what it left half done; nothing is written
-        over what is `unreadable`.
+        """Restore the state from the log and continue what was under way; a record in `unreadable`
+        is never replaced.
 
-        The time of an open transaction starts again: nothing says when its batch was last heard of.
+        The timeout of an open transaction begins anew, since no record has the time of the last
+        request of its batch.
         """
         self._ledgers.restore(ledgers, numbers, unreadable)
         for key, ledger in self._ledgers:
@@ -173,7 +175,8 @@ class MicroBatchCommits:
                 after=seen_at,
             )
             return
-        # It may still be lost: so is this answer then, which waits for it or for a record behind.
+        # The record of the commit may still be lost; this answer is lost with it then, since it
+        # waits for that record or a later one.
         committed = self._ledgers.committed(key, event.batch)
         if committed is not None:
             self._answer_committed(event, committed, seen_at)
@@ -210,7 +213,8 @@ class MicroBatchCommits:
     def _answer_committed(
         self, event: JoinMicroBatch, committed: CommittedMicroBatch, seen_at: int
     ) -> None:
-        """With the sink's origins, so that the task sees whether its rows are among them."""
+        """Answer with the sink's origins, so that the task can check whether its rows are among
+        them."""
         origins = self._ledgers.origins_of(event.sink)
         answer = TransactionAnswer(
             request=event.request,
@@ -251,7 +255,8 @@ class MicroBatchCommits:
     # --- requests of the driver ---
 
     def commit(self, event: CommitMicroBatch) -> None:
-        """The five steps; none is done while what it looks at may still be lost."""
+        """Take the five steps; none is taken while the records that it depends on may still be
+        lost."""
         log = self._log
         key = event.ledger_key
         ledger = self._ledgers.of(key)
@@ -347,7 +352,8 @@ class MicroBatchCommits:
         return False
 
     def _origins_moved(self, event: CommitMicroBatch) -> bool:
-        """Whether another query has copied, since a member joined, from where its rows are."""
+        """Return True when another query has copied rows of the batch's source partitions since a
+        member joined."""
         if not event.members or not event.origins:
             return False
         joined = min(self._members[each].record.origin_clock for each, _ in event.members)
@@ -387,13 +393,13 @@ class MicroBatchCommits:
         self._send_ends(key, ledger)
 
     def _carried(self, ledger: SinkLedger) -> tuple[MemberEnd, ...]:
-        """Ends whose markers are not all written: this record takes the place of theirs."""
+        """Return the ends whose markers are not all written: this record replaces theirs."""
         return ledger.record.ends
 
     # --- ends ---
 
     def _send_ends(self, key: LedgerKey, ledger: SinkLedger) -> None:
-        """See to the markers, as soon as the record can't be lost."""
+        """Have the markers written, as soon as the record can't be lost."""
         ends = ledger.record.ends
         ledger.unmarked = {end.producer_id: set(end.partitions) for end in ends}
         for end in ends:
@@ -411,7 +417,7 @@ class MicroBatchCommits:
         self._log.after(ledger.seen_at, send)
 
     def _drop_ended(self, key: LedgerKey, ledger: SinkLedger) -> None:
-        """Forget members, once every marker of the commit is written; the ledger says so last."""
+        """Forget members once every marker of the commit is written; the ledger records it last."""
         if any(ledger.unmarked.values()) or not ledger.record.ends:
             return
         for end in ledger.record.ends:
@@ -423,7 +429,8 @@ class MicroBatchCommits:
     def _abort_listed(
         self, key: LedgerKey, members: Iterable[tuple[int, int]], batch: int | None
     ) -> int:
-        """Abort those that are open; the number of the last record, or of what was replicated."""
+        """Abort the open ones of these members; return the number of the last record that the
+        answer waits for."""
         number = self._log.replicated
         for producer_id, epoch in sorted(members):
             member = self._open_member(producer_id, epoch)
@@ -467,7 +474,7 @@ class MicroBatchCommits:
         )
         self._log.emit(markers)
 
-    # --- looking up ---
+    # --- look-ups ---
 
     def _open_member(self, producer_id: int, epoch: int) -> _Member | None:
         member = self._members.get(producer_id)
@@ -476,7 +483,7 @@ class MicroBatchCommits:
         return member
 
     def _close(self, producer_id: int) -> None:
-        """It is open no more."""
+        """Stop treating the member as open."""
         member = self._members.pop(producer_id)
         ledger = self._ledgers[member.record.ledger]
         ledger.members.discard(producer_id)
@@ -485,6 +492,7 @@ class MicroBatchCommits:
 
 
 def _refusal_of(committed: CommittedMicroBatch, owner: str) -> ErrorCode:
-    """A number belongs to the query that has committed it, or to no query."""
+    """Return ALREADY_COMMITTED to the query that has committed the number, or when no query is
+    involved; BATCH_ID_TAKEN to others."""
     is_same = committed.owner == owner
     return ErrorCode.ALREADY_COMMITTED if is_same else ErrorCode.BATCH_ID_TAKEN

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 ENDED_MAX = 1000
-"""Beyond, the two oldest count as one: after a replay of a long log, until the high watermark is
-known. The last stable offset is too low then, never too high."""
+"""The most entries of `ended`: beyond, the two oldest are merged, as after a replay of a long log,
+until the high watermark is known. The last stable offset is too low then, never too high."""
 
 NO_COORDINATOR_EPOCH = -1
 
@@ -28,20 +28,20 @@ class TransactionMarker(NamedTuple):
     commits: bool
     coordinator_epoch: int
     has_own_epoch: bool = False
-    """No record of the transaction has the marker's epoch, which the next one's have (KIP-890). Not
-    in the log."""
+    """True when no record of the transaction has the marker's epoch, but those of the next one will
+    (KIP-890). It is not stored in the log."""
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction, as readers see it."""
+    """An aborted transaction, as the transaction index and readers see it."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    """Offset of its marker."""
+    """The offset of its marker."""
     last_stable_offset: int
-    """Every transaction with a record below was decided when this one was (high watermark
-    aside)."""
+    """Every transaction with a record below this offset was decided when this one ended (as long as
+    the high watermark is no bound)."""
 
 
 class EndedTransaction(NamedTuple):
@@ -62,13 +62,13 @@ class PartitionTransactions:
         ongoing: Iterable[tuple[int, int]] = (),
         ended: Iterable[EndedTransaction] = (),
     ) -> None:
-        """`ongoing`: (producer id, first offset)."""
+        """`ongoing` has pairs (producer id, first offset)."""
         self._ongoing = dict(sorted(ongoing, key=lambda each: each[1]))
         self._ended = deque(ended)
 
     @property
     def ongoing(self) -> dict[int, int]:
-        """First offset by producer id; to look at."""
+        """The first offset by producer id; for reading only."""
         return self._ongoing
 
     @property
@@ -79,21 +79,21 @@ class PartitionTransactions:
         return producer_id in self._ongoing
 
     def note_data(self, producer_id: int, base_offset: int) -> None:
-        """A transactional batch was appended: the first of a transaction opens it."""
+        """Record a transactional batch: the first of a transaction opens it."""
         if producer_id not in self._ongoing:
             self._ongoing[producer_id] = base_offset
 
     def end(self, producer_id: int, marker_offset: int) -> AbortedTransaction | None:
-        """A marker was appended: what is to be kept of the transaction should it be an aborted one.
+        """Record a marker; return the transaction, with what is to be kept of it if it was aborted.
 
-        None when the producer had none: a marker without data is harmless.
+        Return None when the producer had none: a marker without data is harmless.
         """
         first_offset = self._ongoing.pop(producer_id, None)
         if first_offset is None:
             return None
         ended = self._ended
         while ended and ended[-1].first_offset >= first_offset:
-            # It is no bound any more: this one reaches lower, and lasts longer.
+            # That entry is no bound any more: this one begins lower and ends later.
             ended.pop()
         ended.append(EndedTransaction(first_offset, marker_offset))
         if len(ended) > ENDED_MAX:
@@ -103,13 +103,14 @@ class PartitionTransactions:
         return AbortedTransaction(producer_id, first_offset, marker_offset, stable)
 
     def note_high_watermark(self, high_watermark: int) -> None:
-        """Markers below it can't be lost any more."""
+        """Drop the ended transactions whose markers can't be lost any more."""
         ended = self._ended
         while ended and ended[0].last_offset < high_watermark:
             ended.popleft()
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Exclusive, as the high watermark is: everything below is decided for good."""
+        """Return the last stable offset, exclusive as the high watermark is: everything below is
+        decided."""
         stable = high_watermark
         if self._ended:
             self.note_high_watermark(high_watermark)

@@ -1,5 +1,5 @@
-"""Epochs of producers with a transactional id: who is who, and what comes next. Its one rule: the
-last epoch is given to nobody, so that there is always one more to fence with.
+"""The epochs of producers with a transactional id. Its one rule: no producer is given the last
+epoch, so that there is always one more to fence with.
 
 Source: KIP-98, KIP-360, KIP-890.
 """
@@ -15,14 +15,14 @@ from storage_engine.core.transactions.transaction_state import (
 )
 
 LAST_CLIENT_EPOCH = MAX_PRODUCER_EPOCH - 1
-"""The highest epoch that a producer is given; the one above fences it."""
+"""The highest epoch that a producer is given; the one above it fences that producer."""
 
 BUMPING_CLIENT = 2
-"""`client_version` of a client with an epoch for each transaction."""
+"""The `client_version` of a client with an epoch for each transaction."""
 
 
 def may_go_on(event: InitProducer, record: TransactionRecord) -> bool:
-    """Whether a producer that names its id and epoch is the one that is known (KIP-360)."""
+    """Return True when a producer that names its id and epoch is the present one (KIP-360)."""
     return event.producer_id in (NO_PRODUCER_ID, record.producer_id, record.next_producer_id) or (
         event.producer_id == record.previous_producer_id
         and event.producer_epoch >= LAST_CLIENT_EPOCH
@@ -30,13 +30,13 @@ def may_go_on(event: InitProducer, record: TransactionRecord) -> bool:
 
 
 def is_early(producer: tuple[int, int], record: TransactionRecord) -> bool:
-    """Whether a producer (id, epoch) goes on under the id that it was given for the time when its
-    last transaction is complete."""
+    """Return True when a producer (id, epoch) already uses the id that it gets when its last
+    transaction is complete."""
     return record.next_producer_id != NO_PRODUCER_ID and producer == (record.next_producer_id, 0)
 
 
 def is_repeat(event: EndTransaction, record: TransactionRecord) -> bool:
-    """Whether a bumping client's request is of the epoch that has ended last."""
+    """Return True when a bumping client's request has the epoch that has ended last."""
     if not (record.state.is_ending or record.state.is_complete):
         return False
     if event.producer_id == record.producer_id:
@@ -49,7 +49,7 @@ def is_repeat(event: EndTransaction, record: TransactionRecord) -> bool:
 
 
 def bumped(record: TransactionRecord, fresh_producer_id: int) -> TransactionRecord:
-    """The same under the next epoch; the last one for a producer brings a new id with it."""
+    """Return the record under the next epoch; after a producer id's last epoch, under a new id."""
     used_up = record.producer_epoch >= LAST_CLIENT_EPOCH
     return replace(
         record,

@@ -1,10 +1,10 @@
-"""Which run of a streaming query writes. Its one rule: the newest that was seen, and a run that was
-never seen is newer than all others, so that a restart is never refused.
+"""The runs of a streaming query. Its one rule: only the newest run that was seen may write, and a
+run that was never seen is newer than all others, so that a restart is never refused.
 
 Two runs of one query live at once where a checkpoint was copied, or an old driver does not know
-that it was replaced. Runs have no order but that in which they come. A run that RUNS_KEPT others
-have replaced since is taken for new: it replaces the newest, whose query ends and can be started
-again; which rows count is decided by the numbers of micro-batches all the same. Source: R-SPARK2.
+that it was replaced. The only order of runs is that in which their requests come. A run that
+RUNS_KEPT others have replaced since counts as new: it replaces the newest, whose query ends and can
+be started again; the numbers of micro-batches still decide which rows count. Source: R-SPARK2.
 """
 
 from dataclasses import replace
@@ -13,16 +13,16 @@ from uuid import UUID
 from storage_engine.core.transactions.transaction_state import LedgerRecord
 
 RUNS_KEPT = 16
-"""16 bytes each, in every record of the query."""
+"""The number of runs that a query's record keeps, of 16 bytes each."""
 
 
 def is_replaced(record: LedgerRecord, run: UUID) -> bool:
-    """Whether a newer run was seen."""
+    """Return True when a newer run was seen."""
     return run in record.runs[:-1]
 
 
 def with_run(record: LedgerRecord, run: UUID) -> LedgerRecord:
-    """The record with that run as the newest; the very same one when it is."""
+    """Return the record with that run as the newest; the same object when it is already."""
     if record.runs[-1:] == (run,):
         return record
     return replace(record, runs=(*record.runs, run)[-RUNS_KEPT:])

@@ -47,7 +47,7 @@ from storage_engine.core.transactions.transaction_state import (
 )
 
 MOST_FORGOTTEN = 200
-"""Ledgers in one tick."""
+"""The most ledgers that are forgotten in one tick."""
 
 
 class SinkLedger:
@@ -58,16 +58,17 @@ class SinkLedger:
     def __init__(self, record: LedgerRecord, seen_at: int) -> None:
         self.record = record
         self.seen_at = seen_at
-        """Number of its newest record."""
+        """The number of its newest record."""
         self.unmarked: dict[int, set[TopicPartition]] = {}
-        """By producer id of the ends in `record`, partitions whose marker is not acknowledged."""
+        """By producer id of the ends in `record`, the partitions that have not acknowledged the
+        marker."""
         self.members: set[int] = set()
-        """The open ones, by producer id."""
+        """The open members, by producer id."""
         self.left_alone_at: int | None = None
-        """Since when nobody has asked, where nothing is committed, as far as this coordinator
-        knows; monotonic."""
+        """The monotonic time since when this coordinator has seen no request, for a ledger without
+        a commit."""
         self.origins_stay = False
-        """They found no room in the record of all such origins."""
+        """True when there was no room for its origins in the record of NO_QUERY."""
 
 
 class SinkLedgers:
@@ -81,7 +82,7 @@ class SinkLedgers:
         """The origins of each sink that has any."""
         self.numbers = CommittedNumbers(log)
         self._unreadable: Set[StateKey] = frozenset()
-        """Keys whose record means nothing here: nothing may take its place."""
+        """The keys of records that can't be decoded; such records are never replaced."""
 
     def __getitem__(self, key: LedgerKey) -> SinkLedger:
         return self._ledgers[key]
@@ -93,7 +94,8 @@ class SinkLedgers:
         return self._ledgers.get(key)
 
     def of(self, key: LedgerKey) -> SinkLedger:
-        """An empty one when there is none; `keep` it as soon as there is something in it."""
+        """Return the ledger, an empty one when there is none; `keep` it as soon as it has
+        content."""
         ledger = self._ledgers.get(key)
         return SinkLedger(LedgerRecord(), self._log.replicated) if ledger is None else ledger
 
@@ -101,7 +103,7 @@ class SinkLedgers:
         self._ledgers[key] = ledger
 
     def drop_empty(self, key: LedgerKey) -> None:
-        """Drop the ledger of a query that has committed nothing and is not at work."""
+        """Drop the ledger of a query that has committed nothing and has no open member."""
         ledger = self._ledgers.get(key)
         if ledger is not None and not ledger.members and ledger.record == LedgerRecord():
             del self._ledgers[key]
@@ -112,17 +114,17 @@ class SinkLedgers:
         numbers: Iterable[tuple[NumbersKey, NumbersRecord]],
         unreadable: Set[StateKey],
     ) -> None:
-        """Take up what the log says."""
+        """Restore the ledgers from the log."""
         self._unreadable = unreadable
         for numbers_key, record in numbers:
             self.numbers.restore(numbers_key, record)
-        # Nothing says in which order they came; numbers mostly grow.
+        # The log does not say in which order they were committed; numbers mostly grow.
         for key, ledger_record in sorted(ledgers, key=lambda each: each[1].last):
             self._ledgers[key] = SinkLedger(ledger_record, 0)
             self._note(key, self._ledgers[key])
 
     def write(self, key: LedgerKey, ledger: SinkLedger, record: LedgerRecord) -> None:
-        """Keep it with a new record."""
+        """Keep the ledger with a new record."""
         assert key not in self._unreadable, "a record that nobody can read is not written over"
         self._ledgers[key] = ledger
         ledger.record = record
@@ -130,8 +132,8 @@ class SinkLedgers:
         self._note(key, ledger)
 
     def forget(self, keys: Sequence[LedgerKey]) -> None:
-        """Of queries that ask for nothing more; their origins are kept, in one record of each sink
-        that comes before the tombstones."""
+        """Forget ledgers of queries without further requests; their origins are kept in one record
+        of each sink, which is written before the tombstones."""
         by_sink: dict[str, list[SinkLedger]] = {}
         for key in keys:
             by_sink.setdefault(key.sink, []).append(self._ledgers[key])
@@ -143,8 +145,8 @@ class SinkLedgers:
                 self._log.append((key, None))
 
     def over(self, at: Moment, expiration_ms: int) -> list[LedgerKey]:
-        """What nobody can ask for any more; others have to wait for this turn, so only a part of
-        it where much has gathered."""
+        """Return ledgers that no query can ask for any more; only a part of them where there are
+        many, since other requests wait for this step."""
         found = (key for key, each in self if self._is_over(key, each, at, expiration_ms))
         return list(islice(found, MOST_FORGOTTEN))
 
@@ -156,7 +158,7 @@ class SinkLedgers:
             return False
         if record.once_ms != NO_TIME:
             return at.wall_ms - record.once_ms >= expiration_ms and self.can_forget(key)
-        # It has nothing but the runs of a query that only tried, if any.
+        # The ledger has only the runs, if any, of a query that never committed.
         if record != LedgerRecord(runs=record.runs):
             return False
         if ledger.left_alone_at is None:
@@ -164,13 +166,14 @@ class SinkLedgers:
         return at.now_ms - ledger.left_alone_at >= expiration_ms
 
     def can_forget(self, key: LedgerKey) -> bool:
-        """Whether there is a place for its origins."""
+        """Return True when the ledger's origins have a place in the record of NO_QUERY."""
         ledger = self._ledgers[key]
         is_blind = LedgerKey(key.sink, NO_QUERY) in self._unreadable
         return not ledger.record.origins or not (is_blind or ledger.origins_stay)
 
     def has_room(self, key: LedgerKey, origins: Mapping[TopicPartition, int]) -> bool:
-        """For the origins of a commit, in the record in which they will be kept."""
+        """Return True when the origins of a commit have room in the record in which they will be
+        kept."""
         ends = part_and_number(key.query) is not None or is_once(key.query)
         kept = self.of(LedgerKey(key.sink, NO_QUERY) if ends else key).record.origins
         return self._fits(kept.keys() | origins.keys())
@@ -178,14 +181,15 @@ class SinkLedgers:
     def _fits(self, sources: Iterable[TopicPartition]) -> bool:
         return origin_bytes(sources) <= self._most_origin_bytes
 
-    # --- questions ---
+    # --- queries ---
 
     def origins_of(self, sink: str) -> SinkOrigins:
-        """To look at."""
+        """Return the origins of a sink; for reading only."""
         return self._origins.get(sink) or SinkOrigins()
 
     def committed(self, key: LedgerKey, batch: int) -> CommittedMicroBatch | None:
-        """Who has committed the batch, by its ledger or by what is left of it; None: nobody."""
+        """Return who has committed the batch, by its ledger or by the intervals; None when nobody
+        has."""
         record = self.of(key).record
         if batch == record.last:
             return CommittedMicroBatch(
@@ -201,7 +205,8 @@ class SinkLedgers:
         return None if owner is None else CommittedMicroBatch(owner=owner)
 
     def number_refusal(self, key: LedgerKey, owner: str) -> ErrorCode:
-        """Why a number that is not known to be committed can't be written, either."""
+        """Return why a number that is not known to be committed can't be written; NONE when it
+        can."""
         named = part_and_number(key.query)
         if named is None:
             return ErrorCode.NONE
@@ -213,8 +218,9 @@ class SinkLedgers:
         return ErrorCode.NONE
 
     def note_run(self, event: RunRequest) -> tuple[bool, int]:
-        """Whether the run is replaced, and the number of the record that says so, or that it is the
-        newest. A batch write within `foreachBatch` is a part of the query that runs it."""
+        """Record the run. Return whether it is replaced, and the number of the record that says so
+        or that names it as the newest. A batch write within `foreachBatch` counts as a part of the
+        query that runs it."""
         query = event.owner if part_and_number(event.query) is not None else event.query
         if event.run is None or query == NO_QUERY:
             return False, self._log.replicated
@@ -228,10 +234,10 @@ class SinkLedgers:
             self.write(key, ledger, record)
         return False, ledger.seen_at
 
-    # --- what is left of a batch write ---
+    # --- ledgers of batch writes after their commit ---
 
     def settle(self, key: LedgerKey) -> None:
-        """Every end of the ledger's commit is written, or it has none."""
+        """Move or expire a ledger of which every end is written, or that has no ends."""
         ledger = self._ledgers[key]
         named = part_and_number(key.query)
         record = replace(ledger.record, ends=())
@@ -244,7 +250,8 @@ class SinkLedgers:
             self._move_numbers(key.sink, named[0])
 
     def _keep_origins(self, sink: str, ended: Sequence[SinkLedger]) -> None:
-        """Where there is no room for them they stay in their ledgers, which stay."""
+        """Keep the origins of ended ledgers in the record of NO_QUERY. Where they have no room, the
+        ledgers stay."""
         of_all = LedgerKey(sink, NO_QUERY)
         having = [ledger for ledger in ended if ledger.record.origins]
         if not having or of_all in self._unreadable:
@@ -258,7 +265,8 @@ class SinkLedgers:
                 ledger.origins_stay = True
 
     def _move_numbers(self, sink: str, part: str) -> None:
-        """When many have gathered; the records of a ledger that goes may not be lost any more."""
+        """Move numbers into intervals when many have gathered; only ledgers whose records are
+        replicated go."""
 
         def is_settled(number: int) -> bool:
             key = LedgerKey(sink, named_write(part, number))
@@ -277,7 +285,7 @@ class SinkLedgers:
         return NO_BATCH if ledger is None else ledger.record.last
 
     def _note(self, key: LedgerKey, ledger: SinkLedger) -> None:
-        """Gather what is asked for by sink and by part."""
+        """Update the indexes by sink and by part."""
         record = ledger.record
         if record.origins:
             origins = self._origins.setdefault(key.sink, SinkOrigins())

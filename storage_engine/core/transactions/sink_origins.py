@@ -13,9 +13,9 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import LedgerRecord, Origin
 
 MOST_ORIGIN_BYTES = 15 << 20
-"""Bytes of origins that fit into a record, unless the log takes smaller ones only."""
+"""The most bytes of origins in a record, unless the log's max.message.bytes is lower."""
 _TOPIC_BYTES = 8
-"""Bytes of an origin besides the name of its topic: two counts."""
+"""The bytes of an origin besides the name of its topic: two counts."""
 _PARTITION_BYTES = 20
 
 _Move = tuple[int, str]
@@ -23,7 +23,7 @@ _Move = tuple[int, str]
 
 
 class SinkOrigins:
-    """One sink."""
+    """The origins of one sink."""
 
     __slots__ = ("_moves", "clock", "offsets", "seen_at")
 
@@ -31,15 +31,15 @@ class SinkOrigins:
         self.offsets: dict[TopicPartition, int] = {}
         """By source partition the highest offset of any query, inclusive."""
         self.clock = 0
-        """How many commits have moved the origins."""
+        """The number of commits that have moved the origins."""
         self.seen_at = 0
-        """Number of the newest record that has moved them."""
+        """The number of the newest record that has moved them."""
         self._moves: dict[TopicPartition, tuple[_Move, ...]] = {}
-        """The last move, and the last one of another query; whoever asks, made one of them at
-        most."""
+        """By source partition the last move and the last one of another query; the query that asks
+        has made at most one of them."""
 
     def note(self, query: str, origins: Mapping[TopicPartition, Origin], number: int) -> None:
-        """The record of that number says so."""
+        """Record the origins of a query, from the record of that number."""
         self.seen_at = max(self.seen_at, number)
         for source, origin in origins.items():
             self.offsets[source] = max(origin.offset, self.offsets.get(source, origin.offset))
@@ -50,7 +50,7 @@ class SinkOrigins:
             self._moves[source] = tuple(moves[:2])
 
     def moved_since(self, clock: int, query: str, sources: Iterable[TopicPartition]) -> bool:
-        """Whether another query has moved one of the sources after that clock."""
+        """Return True when another query has moved one of the sources after that clock."""
         return any(
             moved > clock and name != query
             for source in sources
@@ -61,7 +61,7 @@ class SinkOrigins:
 def advanced(
     present: Mapping[TopicPartition, Origin], offsets: Mapping[TopicPartition, int], clock: int
 ) -> Mapping[TopicPartition, Origin]:
-    """A query's origins after a commit up to these offsets, at that clock."""
+    """Return a query's origins after a commit up to these offsets, at that clock."""
     origins = dict(present)
     for source, offset in offsets.items():
         known = origins.get(source)
@@ -71,7 +71,7 @@ def advanced(
 
 
 def folded(into: LedgerRecord, ended: Iterable[LedgerRecord]) -> Mapping[TopicPartition, Origin]:
-    """The origins of a record that keeps those of queries that have ended, with some more."""
+    """Return the origins of a record that takes over those of queries that have ended."""
     origins = dict(into.origins)
     for record in ended:
         for source, origin in record.origins.items():
@@ -83,7 +83,7 @@ def folded(into: LedgerRecord, ended: Iterable[LedgerRecord]) -> Mapping[TopicPa
 
 
 def origin_bytes(origins: Iterable[TopicPartition]) -> int:
-    """How much room the sources take in a record at most."""
+    """Return the most bytes that the sources take in a record."""
     topics = Counter(source.topic for source in origins)
     return sum(
         _TOPIC_BYTES + len(topic.encode()) + _PARTITION_BYTES * count

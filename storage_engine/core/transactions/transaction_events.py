@@ -38,10 +38,10 @@ class InitProducer:
     timeout_ms: int
     now_ms: int
     fresh_producer_id: int
-    """Never given out before; used when the transactional id needs one."""
+    """A producer id that was never given out before; used when the transactional id needs one."""
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
-    """What the producer has at present, to go on after an error (KIP-360)."""
+    """The producer's present id and epoch, when it goes on after an error (KIP-360)."""
     client_version: int = 0
 
 
@@ -49,8 +49,8 @@ class InitProducer:
 class AddPartitions:
     """AddPartitionsToTxn; AddOffsetsToTxn too, with the group's partition of the offsets topic.
 
-    `by_leader`: who is written to asks, for a client whose transactions each have an epoch of their
-    own."""
+    `by_leader` is True when the partition's leader asks on behalf of a client whose transactions
+    each have an epoch of their own."""
 
     request: int
     transactional_id: str
@@ -63,8 +63,8 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyPartitions:
-    """A partition leader asks whether a producer may write: open, and these partitions
-    enlisted."""
+    """A partition leader asks whether a producer may write: whether its transaction is open and has
+    these partitions."""
 
     request: int
     transactional_id: str
@@ -75,7 +75,7 @@ class VerifyPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    """EndTxn. `bumps_epoch`: of a client whose transactions each have an epoch of their own."""
+    """EndTxn. `bumps_epoch`: the client's transactions each have an epoch of their own."""
 
     request: int
     transactional_id: str
@@ -99,7 +99,7 @@ class MicroBatchRequest:
     query: str
     batch: int
     now_ms: int
-    """Monotonic: the batch is heard of now."""
+    """The monotonic time of this request."""
 
     @property
     def ledger_key(self) -> LedgerKey:
@@ -137,7 +137,7 @@ class EnlistPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyMember:
-    """As VerifyPartitions, for a member."""
+    """The same as VerifyPartitions, for a member."""
 
     request: int
     producer_id: int
@@ -147,7 +147,7 @@ class VerifyMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatchHeartbeat(MicroBatchRequest):
-    """An attempt of the batch is at work: all its transactions stay open."""
+    """An attempt of the batch is still working: all transactions of the batch stay open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,19 +155,19 @@ class CommitMicroBatch(RunRequest):
     """The driver names the attempts that make up the micro-batch."""
 
     members: frozenset[tuple[int, int]]
-    """(producer id, epoch) of each."""
+    """The (producer id, epoch) of each."""
     drained: int
-    """Tasks that were told ALREADY_COMMITTED, and wrote nothing."""
+    """The number of tasks that got ALREADY_COMMITTED and wrote nothing."""
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
     """By source partition the highest offset in the batch, inclusive; empty without
     `idempotentKey`."""
     rows: int = NO_ROWS
-    """Rows that the tasks had, with those that the sink has by origin."""
+    """The number of rows of the tasks, including those that the sink already has by origin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortMembers:
-    """The driver gives attempts up: by producer id, never by batch."""
+    """The driver gives attempts up, by producer id and not by batch."""
 
     request: int
     sink: str
@@ -185,7 +185,7 @@ class AbortMembers:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkersWritten:
     """Leaders have acknowledged the markers of a producer in these partitions, or the partitions
-    are no more."""
+    have been deleted."""
 
     producer_id: int
     producer_epoch: int
@@ -195,7 +195,7 @@ class MarkersWritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckTimeouts:
-    """Look for transactions whose time is over, and ids that nobody uses."""
+    """Time has passed: transactions may have timed out, and ids may have expired."""
 
     at: Moment
 
@@ -221,7 +221,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMarkers:
-    """Have the leaders of the partitions write the marker, as often as it takes, and tell with
+    """Have the leaders of the partitions write the marker, with retries, then report
     MarkersWritten."""
 
     producer_id: int
@@ -229,37 +229,38 @@ class SendMarkers:
     commits: bool
     partitions: frozenset[TopicPartition]
     has_own_epoch: bool = False
-    """Nothing of the transaction was written under the epoch (KIP-890)."""
+    """True when no record of the transaction was written under the epoch (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedMicroBatch:
-    """Who has committed a batch, as far as it is still known."""
+    """Who has committed a batch, as far as the coordinator still knows."""
 
     owner: str = ""
-    """As in RunRequest."""
+    """The same as in RunRequest."""
     run: UUID | None = None
     rows: int = NO_ROWS
     winner: int = NO_PRODUCER_ID
-    """One of its members."""
+    """One of the batch's members."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionAnswer(Answer):
-    """The answer to any request."""
+    """The answer to any request of a transaction coordinator."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """To JoinMicroBatch, also when the batch is committed: by source partition the highest offset
-    that the sink has, inclusive."""
+    """In answers to JoinMicroBatch, also when the batch is committed: by source partition the
+    highest offset that the sink has, inclusive."""
     committed: CommittedMicroBatch | None = None
-    """With ALREADY_COMMITTED and BATCH_ID_TAKEN."""
+    """Set with ALREADY_COMMITTED and BATCH_ID_TAKEN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """To be told to the operator: requests for the key are refused from now on."""
+    """Records of the log contradict each other: the driver logs it, and requests for the key are
+    refused from now on."""
 
     key: StateKey
     reason: str

@@ -26,7 +26,7 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIME = -1
 NO_ROWS = -1
-"""Where nobody told how many rows there were."""
+"""The number of rows is not known."""
 MAX_PRODUCER_EPOCH = 32_767
 
 NO_BATCH = -1
@@ -54,7 +54,7 @@ class TransactionState(enum.IntEnum):
 
     @property
     def is_ending(self) -> bool:
-        """Decided, but the markers are not all written."""
+        """Return True when the end is decided but the markers are not all written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
@@ -101,7 +101,8 @@ class TransactionRecord:
 
     producer_id: int
     producer_epoch: int
-    """While ending with a bumped epoch, already the bumped one: the markers carry it (KIP-890)."""
+    """While the transaction ends with a bumped epoch, the bumped one: the markers carry it
+    (KIP-890)."""
     timeout_ms: int
     state: TransactionState
     last_update_ms: int
@@ -109,7 +110,7 @@ class TransactionRecord:
     partitions: frozenset[TopicPartition] = frozenset()
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
-    """What replaces an id whose epochs are used up, once its last transaction is complete."""
+    """The id that replaces one without further epochs, once its last transaction is complete."""
     client_version: int = 0
     """2 when the client's transactions each have an epoch of their own (KIP-890), else 0."""
 
@@ -124,7 +125,8 @@ class MemberRecord:
     epoch: int
     timeout_ms: int
     origin_clock: int
-    """The sink's, when the attempt joined: origins that moved later are news to it."""
+    """The sink's clock when the attempt joined: later moves of origins are unknown to the
+    attempt."""
     aborting: bool = False
     partitions: frozenset[TopicPartition] = frozenset()
 
@@ -135,7 +137,7 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class MemberEnd:
-    """How a commit ended one member, until every marker of it is written."""
+    """How a commit ended one member; kept until every marker of it is written."""
 
     producer_id: int
     epoch: int
@@ -145,35 +147,37 @@ class MemberEnd:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Up to where a source partition has been copied to a sink."""
+    """The offset up to which a source partition has been copied to a sink."""
 
     offset: int
-    """Inclusive: the highest committed."""
+    """The highest committed offset, inclusive."""
     clock: int
-    """The sink's, when it moved."""
+    """The sink's clock at the move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRecord:
-    """What one query has committed to one sink."""
+    """The commits of one query to one sink."""
 
     last: int = NO_BATCH
     ends: tuple[MemberEnd, ...] = ()
     origins: Mapping[TopicPartition, Origin] = field(default_factory=dict)
-    """By source partition; of this query alone, the sink's are the highest of all its queries."""
+    """The origins of this query by source partition; those of the sink are the highest of all its
+    queries."""
     once_ms: int = NO_TIME
-    """When a query that nobody can repeat has committed; NO_TIME for all others, which are kept for
-    ever."""
+    """The time of the commit of a query that can't be repeated; NO_TIME for all others, which are
+    kept for ever."""
     owner: str = ""
     """The streaming query that a named batch write is a part of; empty: none."""
     run: UUID | None = None
-    """The run of the query that has committed `last`, where it was told."""
+    """The run of the query that has committed `last`, if the client named it."""
     rows: int = NO_ROWS
-    """Rows of the batch `last`."""
+    """The number of rows of the batch `last`."""
     winner: int = NO_PRODUCER_ID
-    """One of the members that have written `last`: who names it asks about a commit of its own."""
+    """One of the members that have written `last`: a client that names it asks about a commit of
+    its own."""
     runs: tuple[UUID, ...] = ()
-    """Runs of the query that have been seen, the newest last; all others are replaced by it."""
+    """The runs of the query that have been seen, the newest last; it has replaced all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +194,7 @@ class NumberInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumbersRecord:
-    """Committed numbers of one part of a sink, but for the newest, which have ledgers.
+    """The committed numbers of one part of a sink, without the newest, which have ledgers.
 
     Invariant: ascending, disjoint; neighbours that touch have different owners.
     """
@@ -208,9 +212,10 @@ StateContent = dict[StateKey, StateRecord | UnreadableRecord]
 
 
 def state_partition(name: str, partitions: int) -> int:
-    """Which partition of the state log a transactional id or a sink id belongs to.
+    """Return the partition of the state log for a transactional id or a sink id.
 
-    The hash is Java's of a string, and positive as Kafka makes it, so that both agree on the place.
+    The hash is that of a Java string, made positive as Kafka does, so that both place an id
+    equally.
     """
     code = 0
     encoded = name.encode("utf-16-be", "surrogatepass")

@@ -65,13 +65,14 @@ class _Entry:
     def __init__(self, record: TransactionRecord, seen_at: int) -> None:
         self.record = record
         self.seen_at = seen_at
-        """Number of its newest record."""
+        """The number of its newest record."""
         self.previous_epoch = NO_PRODUCER_EPOCH
-        """What the producer had before it asked for a next one: tells a repeat (KIP-360)."""
+        """The producer's epoch before its last InitProducerId: it identifies a repeated request
+        (KIP-360)."""
         self.unmarked: set[TopicPartition] = set()
-        """Where the marker is not acknowledged, while the transaction is ending."""
+        """The partitions that have not acknowledged the marker, while the transaction is ending."""
         self.open_ms: int | None = None
-        """Monotonic: since when the transaction is open; None until the next tick looks."""
+        """The monotonic time since when the transaction is open; None until the next tick."""
 
 
 class TransactionalIds:
@@ -83,12 +84,12 @@ class TransactionalIds:
         self._expiration_ms = expiration_ms
         self._entries: dict[str, _Entry] = {}
         self._ending: dict[int, str] = {}
-        """Transactional id by the producer id of its markers, while they are under way."""
+        """The transactional id by producer id, for markers under way."""
         self._looked_ms = 0
-        """Monotonic: when it was last looked for transactions whose time is over."""
+        """The monotonic time of the last check for transactions that have timed out."""
 
     def get(self, transactional_id: str) -> TransactionRecord | None:
-        """The newest record of the id, replicated or not."""
+        """Return the newest record of the id, replicated or not."""
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.record
 
@@ -96,14 +97,14 @@ class TransactionalIds:
         return ((name, entry.record) for name, entry in self._entries.items())
 
     def begin(self, at: Moment) -> None:
-        """Once, before anything else."""
+        """Begin; called once, before anything else."""
         self._looked_ms = at.now_ms
 
     def restore(self, transactional_id: str, record: TransactionRecord, at: Moment) -> None:
-        """Take up what the log says, and go on with what it left half done.
+        """Restore an id from the log, and continue what was under way.
 
-        Since when a transaction is open is told by the wall clock alone; from now on the monotonic
-        one counts.
+        Only the wall clock tells since when a transaction is open; from now on the monotonic clock
+        counts.
         """
         entry = self._entries[transactional_id] = _Entry(record, 0)
         entry.open_ms = at.now_ms - max(0, at.wall_ms - record.start_ms)
@@ -160,7 +161,7 @@ class TransactionalIds:
         elif not open_already:
             new = replace(new, client_version=0)
         if not open_already:
-            # A producer that goes on has had the answers to all that came before.
+            # A producer that goes on has received the answers to all its earlier requests.
             entry.previous_epoch = NO_PRODUCER_EPOCH
             entry.open_ms = None
             new = replace(
@@ -208,7 +209,8 @@ class TransactionalIds:
     # --- other events ---
 
     def note_markers(self, event: MarkersWritten) -> bool:
-        """Whether the producer is one of these."""
+        """Record acknowledged markers; return True when the producer belongs to one of these
+        ids."""
         transactional_id = self._ending.get(event.producer_id)
         if transactional_id is None:
             return False
@@ -236,8 +238,8 @@ class TransactionalIds:
             self._log.append((TransactionalIdKey(transactional_id), None))
 
     def _open_for_ms(self, entry: _Entry, at: Moment) -> int:
-        """What the wall clock says of a new transaction is believed as far as it can be true: it
-        has begun since the last look."""
+        """Return how long the transaction has been open. The wall clock is trusted only as far as
+        it can be right: a new transaction has begun since the last check."""
         if entry.open_ms is None:
             by_wall_ms = max(0, at.wall_ms - entry.record.start_ms)
             entry.open_ms = at.now_ms - min(by_wall_ms, at.now_ms - self._looked_ms)
@@ -246,7 +248,7 @@ class TransactionalIds:
     # --- transitions ---
 
     def _used_by(self, event: AddPartitions | VerifyPartitions) -> _Entry | ErrorCode:
-        """The id that the producer goes on with, or why it may not."""
+        """Return the entry of the id that the producer goes on with, or why it may not."""
         entry = self._entries.get(event.transactional_id)
         if entry is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -280,7 +282,7 @@ class TransactionalIds:
         self._answer_producer(event.request, entry)
 
     def _init_next(self, event: InitProducer, entry: _Entry) -> None:
-        """The next epoch, or after the last one the next producer id."""
+        """Give the next epoch, or after the last one the next producer id."""
         old = entry.record
         new = replace(
             old,
@@ -293,7 +295,7 @@ class TransactionalIds:
         )
         asked = event.producer_epoch
         if event.producer_id == old.previous_producer_id and asked != NO_PRODUCER_EPOCH:
-            # It has been given its next producer id, and did not get the answer.
+            # The producer was given its next producer id, and did not get the answer.
             self._answer_producer(event.request, entry)
             return
         if asked not in (NO_PRODUCER_EPOCH, old.producer_epoch):
@@ -322,7 +324,7 @@ class TransactionalIds:
         self._answer_producer(event.request, entry)
 
     def _fence(self, transactional_id: str, entry: _Entry, now_ms: int) -> None:
-        """Abort under an epoch that nobody has been given."""
+        """Abort the transaction under an epoch that no producer has been given."""
         old = entry.record
         assert old.producer_epoch < MAX_PRODUCER_EPOCH, "no producer is given the last epoch"
         entry.previous_epoch = NO_PRODUCER_EPOCH
@@ -355,8 +357,8 @@ class TransactionalIds:
         self._end(event.transactional_id, entry)
 
     def _end_nothing(self, event: EndTransaction, entry: _Entry) -> None:
-        """A bumping client aborts a transaction of which this coordinator knows no partition: it
-        may have written nothing, or its writes failed on the way. The bump keeps those out."""
+        """Answer a bumping client that aborts a transaction of which this coordinator has no
+        partition: it may have written nothing, or its writes failed. The new epoch fences these."""
         old = entry.record
         if old.state.is_ending:
             self._log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -373,7 +375,7 @@ class TransactionalIds:
         self._answer_end(event, new, after=entry.seen_at)
 
     def _repeat_end(self, event: EndTransaction, record: TransactionRecord) -> None:
-        """The request came before, or contradicts the one that did."""
+        """Answer a request that is a repeat, or that contradicts the one before it."""
         same = record.state.commits == event.commits
         if record.state.is_ending and same:
             self._log.refuse(event.request, ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -405,7 +407,7 @@ class TransactionalIds:
         entry.seen_at = self._log.append((TransactionalIdKey(transactional_id), record))
 
     def _end(self, transactional_id: str, entry: _Entry) -> None:
-        """See to the markers, as soon as the decision can't be lost."""
+        """Have the markers written, as soon as the decision can't be lost."""
         record = entry.record
         entry.unmarked = set(record.partitions)
         self._ending[record.producer_id] = transactional_id

@@ -54,20 +54,21 @@ from storage_engine.core.transactions.transaction_state import (
 from storage_engine.core.transactions.transactional_ids import TransactionalIds
 
 PRODUCER_TIMEOUT_MAX_MS = 15 * 60 * 1000
-"""`transaction.max.timeout.ms`: the longest that a transaction of a producer may stay open."""
+"""`transaction.max.timeout.ms`: the longest time that a producer's transaction may stay open."""
 
 SINK_TIMEOUT_MAX_MS = 24 * 60 * 60 * 1000
-"""The same of the exactly-once sink, whose transactions last as long as a micro-batch."""
+"""The same for the exactly-once sink, whose transactions last as long as a micro-batch."""
 
 EXPIRATION_MS = 7 * 24 * 60 * 60 * 1000
-"""`transactional.id.expiration.ms`: how long an id is kept that nobody uses."""
+"""`transactional.id.expiration.ms`: how long an unused id is kept."""
 
 
 MAX_MESSAGE_BYTES = 16 << 20
 """`max.message.bytes` of the log: no record may be larger."""
 
 OTHER_BYTES = 128 << 10
-"""Room in a record of origins for the rest: names, runs, the ends of a commit of some tasks."""
+"""The room that a record of origins has for the rest: names, runs, the ends of a commit of some
+tasks."""
 
 
 def refusal(request: int, error: ErrorCode) -> TransactionAnswer:
@@ -75,7 +76,7 @@ def refusal(request: int, error: ErrorCode) -> TransactionAnswer:
 
 
 class TransactionCoordinator:
-    """Both kinds of transactions over one log."""
+    """The transactions of producers and of the exactly-once sink, over one log."""
 
     def __init__(
         self,
@@ -95,19 +96,20 @@ class TransactionCoordinator:
             expiration_ms=expiration_ms,
             most_origin_bytes=max_message_bytes - min(max_message_bytes // 2, OTHER_BYTES),
         )
-        """To be read only, as `producers`."""
+        """The micro-batches of sinks; for reading only, as `producers`."""
         self._unreadable: set[StateKey] = set()
-        """Keys whose record this version can't read, and members that such a record may have
-        committed: they stay as they are until a coordinator that can read it leads."""
+        """The keys of records that can't be decoded, and of members that such a record may have
+        committed: they stay as they are until a coordinator of a version that can decode them
+        leads."""
         self._blind_sinks: set[str] = set()
-        """With a ledger among them, whose origins nobody knows."""
+        """The sinks with a ledger among them: their origins are unknown."""
 
     def restore(
         self, content: Mapping[StateKey, StateRecord | UnreadableRecord], at: Moment
     ) -> list[Effect]:
-        """Begin with the newest record of each key in the log; once, before any event.
+        """Begin with the newest record of each key in the log; called once, before any event.
 
-        What follows from them waits until they are replicated: `Replicated(number=0)`.
+        Effects that follow from them wait until they are replicated: `Replicated(number=0)`.
         """
         self.producers.begin(at)
         members: list[tuple[int, MemberRecord]] = []
@@ -116,7 +118,7 @@ class TransactionCoordinator:
         untrue = contradictions(content)
         for key, unreadable in untrue.items():
             self._log.emit(Contradiction(key=key, reason=unreadable.reason))
-            # Whether these have ended, and how, can't be told.
+            # It is unknown whether and how these have ended.
             self._unreadable.update(MemberKey(each) for each in ending_ids(content[key]))
         for key, record in {**content, **untrue}.items():
             match key, record:
@@ -141,8 +143,8 @@ class TransactionCoordinator:
     def _not_ended_unseen(
         self, members: list[tuple[int, MemberRecord]]
     ) -> list[tuple[int, MemberRecord]]:
-        """But for those that a ledger may have committed, with an answer, and that can't be read:
-        after its time one would be aborted. One that is aborting was never committed."""
+        """Return the members without those that a ledger which can't be decoded may have committed:
+        they would be aborted after their timeout. A member that is aborting was never committed."""
         known = []
         for producer_id, record in members:
             if MemberKey(producer_id) in self._unreadable:
@@ -181,10 +183,10 @@ class TransactionCoordinator:
         return self._log.take_effects()
 
     def _needs_unreadable(self, event: Event) -> bool:
-        """Whether its answer would depend on a record that this version can't read."""
+        """Return True when the answer would depend on a record that this version can't decode."""
         if not self._unreadable.isdisjoint((*_keys(event), *_member_keys(event))):
             return True
-        # Each join is told up to where sources are copied, which any ledger of the sink may say.
+        # The answer to each join has the sink's origins, which any of its ledgers may hold.
         if isinstance(event, JoinMicroBatch) or (
             isinstance(event, CommitMicroBatch) and event.origins
         ):
@@ -218,8 +220,8 @@ class TransactionCoordinator:
 
 
 def _member_keys(event: Event) -> Iterator[StateKey]:
-    """Keys of the members that a request is about. A commit has none: it is answered that a member
-    is lost, and the batch is written again."""
+    """Return the keys of the members that a request is about. A commit has none: its answer is that
+    a member is lost, and the batch is written again."""
     match event:
         case EnlistPartitions() | VerifyMember():
             yield MemberKey(event.producer_id)
@@ -229,7 +231,7 @@ def _member_keys(event: Event) -> Iterator[StateKey]:
 
 
 def _keys(event: Event) -> Iterator[StateKey]:
-    """The keys that a request is about, or that are read or written for it."""
+    """Return the keys that a request is about, or that are read or written for it."""
     match event:
         case InitProducer() | AddPartitions() | VerifyPartitions() | EndTransaction():
             yield TransactionalIdKey(event.transactional_id)

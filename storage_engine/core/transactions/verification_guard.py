@@ -1,22 +1,23 @@
-"""Which producers may write transactional batches to a partition, as their coordinators have
+"""The producers that may write transactional batches to a partition, as their coordinators have
 verified. Rule: a verification is valid only if no marker of the producer came since the coordinator
 was asked.
 
-Without it a batch that was delayed on the way lands behind the marker that ended its transaction,
-opens another that nobody ends, and the last stable offset stands still for ever. A new leader
-begins with an empty table: it asks again. Source: KIP-890, R-SPARK2.
+Without it a delayed batch would land behind the marker that ended its transaction and open another
+one that nobody ends, and the last stable offset would never advance again. A new leader begins with
+an empty table and asks again. Source: KIP-890, R-SPARK2.
 """
 
 from typing import NamedTuple
 
 
 class TransactionVerification(NamedTuple):
-    """One question to a coordinator: is this producer's transaction open, with this partition?"""
+    """One question to a coordinator: whether the producer's transaction is open and has this
+    partition."""
 
     producer_id: int
     epoch: int
     number: int
-    """Tells it from the producer's verifications before its last marker."""
+    """Distinguishes it from the producer's verifications before its last marker."""
 
 
 class VerificationGuards:
@@ -31,21 +32,21 @@ class VerificationGuards:
         self._numbers = 0
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
-        """Whether a transactional batch of the producer may be appended."""
+        """Return True when a transactional batch of the producer may be appended."""
         return self.verification(producer_id, epoch) is not None
 
     def verification(self, producer_id: int, epoch: int) -> TransactionVerification | None:
-        """The verification that allows the producer to write now; None where it may not."""
+        """Return the verification that allows the producer to write now; None where it may not."""
         known = self._open.get(producer_id)
         return known if known is not None and known.epoch == epoch else None
 
     def is_valid(self, verification: TransactionVerification) -> bool:
-        """Whether no marker has come since it was confirmed: under one epoch a producer can have
-        the next transaction by now, for which it says nothing."""
+        """Return True while no marker has come since it was confirmed: under one epoch a producer
+        can be in its next transaction by now, which is not verified."""
         return self._open.get(verification.producer_id) == verification
 
     def ask(self, producer_id: int, epoch: int) -> TransactionVerification:
-        """What to ask the coordinator; the same as long as it is not answered."""
+        """Return the verification to ask the coordinator for; the same one until it is answered."""
         asked = self._asked.get(producer_id)
         if asked is None or asked.epoch != epoch:
             self._numbers += 1
@@ -54,8 +55,8 @@ class VerificationGuards:
         return asked
 
     def note_answer(self, asked: TransactionVerification, *, enlisted: bool) -> bool:
-        """Whether the producer may write now: the coordinator says so, and no marker came since it
-        was asked."""
+        """Record the coordinator's answer; return True when the producer may write now: the
+        coordinator confirmed it, and no marker came since it was asked."""
         if self._asked.get(asked.producer_id) != asked:
             return False
         del self._asked[asked.producer_id]
@@ -64,6 +65,6 @@ class VerificationGuards:
         return enlisted
 
     def note_marker(self, producer_id: int) -> None:
-        """The producer's transaction has ended here: its verification is over."""
+        """Drop the producer's verification: its transaction has ended here."""
         self._open.pop(producer_id, None)
         self._asked.pop(producer_id, None)

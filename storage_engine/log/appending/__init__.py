@@ -1,1 +1,1 @@
-"""The end of a log: what is checked and prepared before batches are put there."""
+"""Appends to a log: the checks and preparations before batches are written."""

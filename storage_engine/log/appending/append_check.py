@@ -1,5 +1,4 @@
-"""Checks of batches before a log takes them. Nothing is written or remembered until all have
-passed.
+"""Checks of batches before a log takes them. No file and no state changes until all have passed.
 
 Source: KIP-98; R-REP2.
 """
@@ -18,16 +17,16 @@ from storage_engine.protocol.records.record_batch import (
 )
 
 MAX_OFFSET = (1 << 63) - 1
-"""An offset is an int64, that of a log's end too."""
+"""The largest offset: an int64, which the log's end is, too."""
 
 
 def check_producers(
     states: ProducerStates, batches: list[tuple[int, BatchHeader]]
 ) -> tuple[int, int, int] | None:
-    """First and last offset, and time, of the first time when the batches of an append are all
-    duplicates; None to go on.
+    """Check producer ids, epochs and sequences of one append. Return None to go on; when its
+    batches are all duplicates, the first and last offset and the time of their first append.
 
-    Raises what the producer gets when a sequence or epoch does not fit.
+    Raises the producer's error when a sequence or epoch does not fit.
     """
     if len(batches) == 1:
         header = batches[0][1]
@@ -81,8 +80,8 @@ def _check_several(
 
 
 def has_gaps(batches: list[tuple[int, BatchHeader]], next_offset: int) -> bool:
-    """Whether offsets are missing from `next_offset` to the end of the batches: their leader's log
-    was compacted.
+    """Return True when offsets are missing from `next_offset` to the end of the batches: their
+    leader's log was compacted.
     """
     count = sum(header.last_offset_delta + 1 for _, header in batches)
     return batches[-1][1].next_offset - next_offset > count
@@ -91,8 +90,8 @@ def has_gaps(batches: list[tuple[int, BatchHeader]], next_offset: int) -> bool:
 def follower_batches(
     records: memoryview, next_offset: int, *, empty: bool
 ) -> list[tuple[int, BatchHeader]]:
-    """The whole batches of a leader's fetch response, checked; a batch cut off at the end is left
-    out.
+    """Check the batches of a leader's fetch response and return the whole ones; a batch cut off at
+    the end is left out.
 
     Offsets must go on at `next_offset` or later (compaction leaves gaps). The first batch of an
     empty log may begin before it: the log's start can lie within a batch.

@@ -1,8 +1,8 @@
-"""Prepares producers' batches as the settings of their topic ask: checks keys (cleanup.policy with
-`compact`), compresses with another codec (compression.type).
+"""Prepares producers' batches as the settings of their topic demand: checks keys (cleanup.policy
+with `compact`), compresses with another codec (compression.type).
 
-It knows nothing of the log, so that it can run beside the event loop: to decompress, check and
-compress takes longer than all other clients should wait. Source: R-LOG7, R-LOG10.
+It uses no state of the log, so that it can run beside the event loop: other clients should not wait
+for decompression, checks and compression. Source: R-LOG7, R-LOG10.
 """
 
 from typing import NamedTuple
@@ -39,23 +39,23 @@ _CODECS = {
 
 
 class Requirement(NamedTuple):
-    """Conditions that batches must meet."""
+    """The demands of a topic's settings on batches."""
 
     keys: bool
-    """Every record must have a key."""
+    """True when every record must have a key."""
     codec: Codec | None
-    """None: any."""
+    """The codec for batches; None: any."""
 
     def accepts_columns(self, columns: BatchColumns) -> bool:
-        """Whether batches outside of transactions can be appended as they are."""
+        """Return True when batches outside of transactions can be appended as they are."""
         codec = self.codec
         if self.keys or codec is None:
             return False
         return columns.attributes.count(codec) == len(columns)
 
     def is_settled_at_once(self, records: memoryview) -> bool:
-        """Whether an append can be told good or bad in no time, with no decompression: its codec
-        is right, and where keys are asked for, there are a few records to walk through."""
+        """Return True when an append can be accepted or refused at once, with no decompression: its
+        codec is right, and where keys are demanded, it has few records to check."""
         count = 0
         try:
             for _, header in iter_headers(records):
@@ -65,13 +65,14 @@ class Requirement(NamedTuple):
                 if self.keys and (header.compression or count > WALKED_RECORDS_MAX):
                     return False
         except CorruptRecordError:
-            # The append says what is wrong.
+            # The append reports the error.
             pass
         return True
 
 
 def requirement_of(config: LogConfig) -> Requirement | None:
-    """The requirement of a topic's settings; None when any sound batch is appended as it is."""
+    """Return the requirement of a topic's settings; None when any valid batch is appended as it
+    is."""
     codec = _CODECS[config.compression_type]
     return Requirement(config.compacts, codec) if config.compacts or codec is not None else None
 
@@ -83,8 +84,8 @@ def prepare(
     max_message_bytes: int,
     allow_transactional: bool,
 ) -> memoryview:
-    """The batches of one append as they are to be stored, in memory of their own unless they need
-    not change. Raises the KafkaError that their producer is to get. Runs on any thread.
+    """Return the batches of one append as they are to be stored, in memory of their own unless they
+    are unchanged. Raises the KafkaError that their producer is to get. Runs on any thread.
     """
     batches = validate_for_append(
         records, max_message_bytes=max_message_bytes, allow_transactional=allow_transactional

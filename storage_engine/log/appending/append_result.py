@@ -6,7 +6,7 @@ from storage_engine.core.errors import KafkaError
 
 
 class AppendResult(NamedTuple):
-    """Offsets of what is in the log now; of the first time when it was a duplicate."""
+    """The offsets of the appended batches; for a duplicate, those of its first append."""
 
     base_offset: int
     last_offset: int
@@ -18,8 +18,8 @@ class AppendResult(NamedTuple):
 
     duplicate: bool
     size: int
-    """Bytes written."""
+    """The number of bytes written."""
 
 
 AppendOutcome = AppendResult | KafkaError
-"""What became of an append that others do not depend on."""
+"""The result or the error of one append."""

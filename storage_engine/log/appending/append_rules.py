@@ -1,4 +1,4 @@
-"""What the settings of a log say about appends, worked out once and not for each append.
+"""The rules for appends that follow from a log's settings, computed once and not for each append.
 
 Source: R-LOG2, R-LOG7, R-LOG12.
 """
@@ -31,7 +31,7 @@ class AppendRules:
             after_max_ms=config.message_timestamp_after_max_ms,
         )
         self.compacts = config.compacts
-        """Every record must have a key."""
+        """True when every record must have a key."""
         self.requirement: Requirement | None = requirement_of(config)
-        """What producers' batches must be before they are appended; None: anything sound."""
+        """The requirement for producers' batches; None: any valid batch is appended as it is."""
         self.roll_rule = RollRule(config, str(folder.path))

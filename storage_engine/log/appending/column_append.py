@@ -15,7 +15,7 @@ from storage_engine.protocol.records.record_batch import advance_sequence
 
 
 def producers_allow(states: ProducerStates, columns: BatchColumns) -> bool:
-    """Whether all batches may be appended, none of them for the second time."""
+    """Return True when all batches may be appended, and none of them is a duplicate."""
     if columns.have_no_producer:
         return True
     if not columns.are_in_sequence:
@@ -35,11 +35,11 @@ def producers_allow(states: ProducerStates, columns: BatchColumns) -> bool:
 def record_producers(
     states: ProducerStates, columns: BatchColumns, offsets: list[int], now_ms: int
 ) -> None:
-    """Takes up batches that are in the log, and that `producers_allow` was true of."""
+    """Record appended batches for which `producers_allow` returned True."""
     if columns.have_no_producer:
         return
     count = len(columns)
-    # Those before would be forgotten at once.
+    # The batches before these would be dropped again at once.
     for number in range(max(0, count - BATCHES_REMEMBERED), count):
         sequence = columns.sequences[number]
         states.record(

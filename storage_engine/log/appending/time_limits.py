@@ -1,10 +1,10 @@
-"""How far the times of records may lie from the broker's clock. A batch is judged by its header
-alone, so that it costs the same however many records it has.
+"""The limits for the distance between records' timestamps and the broker's clock. Only the header
+of a batch is checked, so that the cost does not depend on its records.
 
-The header has the newest record's time, which decides whether a batch is too far ahead, exactly as
-a look at each record would. Of the oldest it has no time; the first record's (its base timestamp)
-stands for it. So a batch in which only a record in the middle is too old is taken. A record without
-a time (-1) is always taken. Source: KIP-937.
+The header has the largest timestamp, which decides exactly whether a batch is too far ahead. It has
+no smallest timestamp; that of the first record (the base timestamp) stands for it, so that a batch
+in which only a later record is too old is accepted. A record without a timestamp (-1) is always
+accepted. Source: KIP-937.
 """
 
 from dataclasses import dataclass
@@ -23,20 +23,20 @@ class TimeLimits:
 
     @property
     def are_set(self) -> bool:
-        """Whether any batch may have to be refused."""
+        """Return True when any batch may have to be refused."""
         return self.has_oldest or self.after_max_ms < NO_TIME_LIMIT
 
     @property
     def has_oldest(self) -> bool:
-        """Whether records may be too old."""
+        """Return True when records may be too old."""
         return self.before_max_ms < NO_TIME_LIMIT
 
     def allow_newest(self, newest_ms: int, now_ms: int) -> bool:
-        """Whether records up to this time are not too far ahead."""
+        """Return True when records up to this time are not too far ahead."""
         return newest_ms - now_ms <= self.after_max_ms
 
     def check(self, header: BatchHeader, now_ms: int) -> None:
-        """InvalidTimestampError for a batch that is to be refused."""
+        """Raise InvalidTimestampError for a batch outside the limits."""
         newest_ms = header.max_timestamp
         if not self.allow_newest(newest_ms, now_ms):
             raise InvalidTimestampError(

@@ -1,1 +1,1 @@
-"""Closed segments that are replaced: compaction, scrubbing, and the repair of damage."""
+"""The replacement of closed segments: compaction, scrubbing, and the repair of damage."""

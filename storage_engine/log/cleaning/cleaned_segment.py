@@ -1,5 +1,5 @@
-"""Writes the segment that is to replace others, on any thread. It is on the medium when it is done,
-and removed when it fails.
+"""Writes the segment that replaces others, on any thread. Its files are on the medium when it is
+done, and removed when it fails.
 """
 
 from typing import NamedTuple
@@ -14,15 +14,15 @@ from storage_engine.log.segments.swap_files import SwapFiles
 from storage_engine.protocol.records.record_batch import BytesLike, read_header
 
 _OPEN_FILES_MAX = 8
-"""A pool of its own: that of the broker is not for threads."""
+"""The limit of a pool of its own, since the broker's pool is not thread-safe."""
 
 
 class CancelledError(Exception):
-    """The log has changed, or closes: the work is worth nothing any more."""
+    """The log has changed or closes, so that the work is no longer needed."""
 
 
 class CleanedFacts(NamedTuple):
-    """Facts of the new segment that its object in the log needs."""
+    """The properties of the new segment that its object in the log needs."""
 
     size: int
     max_timestamp: int | None
@@ -72,14 +72,14 @@ class CleanedSegment:
         self._segment.transaction_index.append(aborted)
 
     def finish(self) -> CleanedFacts:
-        """Brings all to the medium but the names."""
+        """Brings everything to the medium except the names."""
         self._write_pending()
         segment = self._segment
         segment.seal()
         segment.close()
         paths = self._files.cleaned()
         if not len(segment.transaction_index):
-            # A lost file or seal is noticed, and there is nothing else to lose.
+            # A lost file or seal is noticed later, and nothing else can be lost.
             paths.remove(self._files.cleaned_transaction_index)
         for path in paths:
             descriptor = self._disk.open_existing(path)
@@ -90,7 +90,7 @@ class CleanedSegment:
         return CleanedFacts(segment.size, segment.max_timestamp, segment.max_timestamp_offset)
 
     def remove(self) -> None:
-        """Takes the files away."""
+        """Removes the files."""
         self._segment.close()
         for path in self._files.cleaned():
             self._disk.remove(path)
@@ -98,7 +98,7 @@ class CleanedSegment:
     def _write_pending(self) -> None:
         segment = self._segment
         if segment.size + self._pending_bytes > MAX_SEGMENT_BYTES:
-            # Batches may compress worse than they came, but hardly ever by so much.
+            # Batches may compress worse than they did, but hardly ever by so much.
             raise OSError(f"{self._files.cleaned_log} would become too large for an index")
         if self._pending:
             segment.write(b"".join(self._pending))

@@ -1,10 +1,10 @@
-"""How far a log is compacted, and the job that replaces its closed segments. There is one job at a
-time, and none goes on once the log was cut.
+"""The extent to which a log is compacted, and the job that replaces its closed segments. There is
+one job at a time, and none goes on once the log was truncated.
 
 `first_dirty_offset` is kept in the log dir's cleaner-offset-checkpoint; when that is lost,
-everything counts as dirty, which costs work. Above 0 it also says that offsets may be missing,
-whatever the policy is by now. A log with a damaged batch is left alone until it is opened again or
-cut. Source: R-LOG8, R-LOG10.
+everything counts as dirty, which costs work. A value above 0 also says that offsets may be missing,
+even if the topic's policy has changed. A log with a damaged batch is uncleanable until it is opened
+again or truncated. Source: R-LOG8, R-LOG10.
 """
 
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class CleaningState:
-    """Invariant: everything below `first_dirty_offset` has at most one record per key, but for
+    """Invariant: everything below `first_dirty_offset` has at most one record per key, not counting
     records without a key.
     """
 
@@ -34,31 +34,31 @@ class CleaningState:
         self._segments = segments
         self._checkpoints = checkpoints
         self._job: CompactionJob | None = None
-        # A log that ends before what it says is clean is not the log that was cleaned.
+        # A log that ends below its first dirty offset is not the log that was cleaned.
         end_offset = segments.active.next_offset
         is_known = first_dirty_offset <= end_offset
         self.first_dirty_offset = first_dirty_offset if is_known else min(1, end_offset)
         self.is_uncleanable = False
-        """A pass met a damaged batch: the log is not compacted any more."""
+        """True after a pass has found a damaged batch: the log is not compacted any more."""
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether offsets may be missing, because the log is or was compacted, or was copied from
-        one that was."""
+        """Return True when offsets may be missing, because the log is or was compacted, or was
+        copied from one that was."""
         return self._segments.folder.config.compacts or self.first_dirty_offset > 0
 
     def expect_gaps(self) -> bool:
-        """Offsets may be missing from now on. True when that is new, and must be written to the
-        checkpoint: without it recovery takes a gap for lost records, and drops what follows."""
+        """Record that offsets may be missing. Return True when that is new and must be written to
+        the checkpoint: without it recovery takes a gap for lost records, and drops what follows."""
         if self.first_dirty_offset:
             return False
-        # One record has no other of its key.
+        # A single record has no other of its key.
         self.first_dirty_offset = 1
         return True
 
     def expect_gaps_durably(self, action: str) -> None:
-        """As `expect_gaps`, on the medium when this returns: recovery opens the log before the
-        policy of its topic is known. LogStorageError names the `action`."""
+        """Do the same as `expect_gaps`, on the medium when this returns: recovery opens the log
+        before the policy of its topic is known. LogStorageError names the `action`."""
         if self.expect_gaps():
             try:
                 with storage_errors(action, self._segments.folder.path, unchanged=True):
@@ -70,20 +70,21 @@ class CleaningState:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is under way."""
+        """Return True while a job is under way."""
         return self._job is not None
 
     def begin(
         self, copier: SegmentCopier, sources: Sequence[LogSegment], on_done: Callable[[], None]
     ) -> CompactionJob:
-        """A job that replaces `sources`. The caller runs `CompactionJob.work` on any thread, and
-        `advance` after each time; `on_done` is called when all are replaced."""
+        """Return a job that replaces `sources`. The caller runs `CompactionJob.work` on any thread,
+        and `advance` after each time; `on_done` is called when all are replaced."""
         assert self._job is None
         self._job = CompactionJob(copier, self._segments, sources, on_done)
         return self._job
 
     def advance(self, job: CompactionJob) -> bool:
-        """The quick half of a step, after its `work` went well; whether there is more to do."""
+        """Run the quick half of a step, after its `work` has succeeded; return True when there is
+        more to do."""
         try:
             goes_on = job.advance()
         except OSError as error:
@@ -97,7 +98,7 @@ class CleaningState:
         return goes_on
 
     def goes_on_later(self, job: CompactionJob, error: Exception) -> bool:
-        """Whether a step's `work` that failed is to be done again after a while, since it only
+        """Return True when a step's failed `work` has to be done again after a while, since it only
         lacked descriptors and the log's files are half replaced."""
         return (
             job.is_half_done
@@ -107,7 +108,7 @@ class CleaningState:
         )
 
     def failed(self, job: CompactionJob, error: Exception) -> LogStorageError | None:
-        """A step's `work` failed: the job is over; the error that the log fails with, if any."""
+        """End the job after a failed `work`; return the error with which the log fails, if any."""
         self._job = None
         folder = self._segments.folder.path
         if job.is_stopped:
@@ -125,14 +126,14 @@ class CleaningState:
         return None
 
     def stop(self) -> None:
-        """Called before the segments change: no job is under way when this returns. LogStorageError
-        when the disk fails."""
+        """Ends the job before the segments change: none is under way when this returns.
+        LogStorageError when the disk fails."""
         if self._job is not None:
             with storage_errors("replace segments of", self._segments.folder.path):
                 self._job.stop()
 
     def abandon(self) -> None:
-        """The log closes without regard to its files: the work of a job under way is lost."""
+        """Drops a job under way, since the log closes without regard to its files."""
         if self._job is not None:
             self._job.cancel()
 
@@ -146,6 +147,6 @@ class CleaningState:
             try:
                 self._checkpoints.write()
             except OSError:
-                # The log is not cut yet, and the next try must come here again.
+                # The log is not truncated yet, and the next try must come here again.
                 self.first_dirty_offset = known
                 raise

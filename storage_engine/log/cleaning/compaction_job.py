@@ -28,15 +28,16 @@ from storage_engine.protocol.records.record_batch import BytesLike
 
 
 class SegmentCopier(Protocol):
-    """Says what the new segments hold. `prepare` and `copy` run on any thread."""
+    """Makes the content of the new segments. `prepare` and `copy` run on any thread."""
 
     end_offset: int
     """Segments that begin at or after it stay as they are; known once `prepare` is done."""
     is_cancelled: bool
-    """Set by the job when it is stopped: whatever runs raises CancelledError soon."""
+    """Set by the job when it is stopped: `prepare` and `copy` then raise CancelledError soon."""
 
     def prepare(self) -> None:
-        """OSError, CorruptRecordError, CancelledError as `CompactionJob.work`."""
+        """Prepares the copies. Raises OSError, CorruptRecordError and CancelledError as
+        `CompactionJob.work`."""
         ...
 
     def copy(
@@ -45,13 +46,13 @@ class SegmentCopier(Protocol):
         write: Callable[[BytesLike], None],
         note_aborted: Callable[[AbortedTransaction], None],
     ) -> bool:
-        """Gives what stays of those sources to `write`, batch by batch, and aborted transactions
-        that end in them to `note_aborted`; whether the batches differ."""
+        """Passes the remaining batches of those sources to `write`, and aborted transactions that
+        end in them to `note_aborted`; returns True when the batches differ."""
         ...
 
 
 class Step(enum.Enum):
-    """What `work` does next; see the table above."""
+    """The next step of `work`; see the table above."""
 
     LEARN = "learn"
     COPY = "copy"
@@ -73,7 +74,7 @@ class CompactionJob:
         """Replaces `sources` by what `copier` makes of them; calls `on_done` at the end."""
         self.step = Step.LEARN
         self.is_done = False
-        """Everything was replaced, whether in steps or by `stop`."""
+        """True when everything was replaced, whether in steps or by `stop`."""
         self._disk = segments.folder.disk
         self._segments = segments
         self._sources = sources
@@ -96,7 +97,8 @@ class CompactionJob:
                 self._sync_names()
 
     def advance(self) -> bool:
-        """The quick half; whether there is more to do. OSError when the disk fails."""
+        """Runs the quick half; returns True when there is more to do. OSError when the disk
+        fails."""
         if self.is_stopped:
             self._remove_cleaned()
             return False
@@ -118,8 +120,8 @@ class CompactionJob:
         return True
 
     def stop(self) -> None:
-        """Nothing of this job is done any more when this returns. OSError when the disk fails: the
-        job is where it was then, and can be stopped, or led on, later.
+        """Ends the job: nothing of it is done any more when this returns. On OSError, when the disk
+        fails, the job is where it was, and can be stopped, or continued, later.
         """
         if self.is_stopped:
             return
@@ -130,14 +132,14 @@ class CompactionJob:
             self._sync_names()
             self._replace()
             if not self._groups:
-                # Nothing of the pass is missing.
+                # The pass is complete.
                 self._sync_names()
                 self._finish()
         self.cancel()
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nothing of this job is done any more."""
+        """Return True when nothing of this job is done any more."""
         return self._copier.is_cancelled
 
     def cancel(self) -> None:
@@ -146,7 +148,8 @@ class CompactionJob:
 
     @property
     def is_half_done(self) -> bool:
-        """Whether a failure now leaves the log's files out of step with the log."""
+        """Return True when a failure now would leave the log's files different from the log's
+        state."""
         return self.step in (Step.COMMITTED, Step.MOVED)
 
     def _finish(self) -> None:
@@ -157,7 +160,8 @@ class CompactionJob:
     # -- steps -------------------------------------------------------------------------------------
 
     def _group(self) -> None:
-        """Segments that begin at or after the end of the pass have nothing to clean."""
+        """Form groups of segments. Those that begin at or after the end of the pass have nothing to
+        clean."""
         end = self._copier.end_offset
         self._sources = [segment for segment in self._sources if segment.base_offset < end]
         config = self._segments.folder.config

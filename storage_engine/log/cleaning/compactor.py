@@ -32,8 +32,8 @@ from storage_engine.protocol.records.record_batch import HEADER_BYTES, BytesLike
 from storage_engine.protocol.records.record_filter import OpenBatches, StoredBatch, emptied
 
 GROUP_BYTES = 1 << 20
-"""Decompressed, of batches decoded in one pass: a pass costs some hundred microseconds however
-few they are."""
+"""The decompressed bytes of the batches that are decoded in one pass: a pass costs some hundred
+microseconds, even for few batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +42,17 @@ class PassOrder:
 
     disk: Disk
     segments: tuple[ClosedSegment, ...]
-    """All that lie below the first uncleanable offset, clean ones too."""
+    """All segments below the first uncleanable offset, clean ones too."""
     first_dirty_offset: int
     rules: CompactionRules
     now_ms: int
     keys_max_bytes: int
     kept_batches: frozenset[int]
-    """Last offsets of batches that stay even when they are empty."""
+    """The last offsets of batches that stay even when they are empty."""
     kept_markers: frozenset[tuple[int, int]]
-    """(producer id, epoch) of producers of which the log knows nothing but a marker."""
+    """The (producer id, epoch) of producers of which the log has nothing but a marker."""
     aborted: tuple[AbortedTransaction, ...]
-    """All with data in `segments`; the markers may lie behind them."""
+    """All aborted transactions with data in `segments`; their markers may lie behind these."""
 
 
 class Compactor:
@@ -64,7 +64,7 @@ class Compactor:
         self._hasher = KeyHasher()
         self._newest = NewestOffsets(order.keys_max_bytes)
         self.end_offset = order.first_dirty_offset
-        """Exclusive: up to here the pass knows all keys, and compacts."""
+        """Exclusive: up to here the pass has the keys, and compacts."""
         self.dropped_records = 0
         self._transactions = CleanedTransactions(order.aborted)
 
@@ -107,9 +107,9 @@ class Compactor:
         write: Callable[[BytesLike], None],
         note_aborted: Callable[[AbortedTransaction], None],
     ) -> bool:
-        """Gives what stays of those segments to `write`, batch by batch, and what is left of
-        aborted transactions to `note_aborted`; whether the batches differ. Called for all segments
-        in order.
+        """Passes the remaining batches of those segments to `write`, and what is left of aborted
+        transactions to `note_aborted`; returns True when the batches differ. Called for all
+        segments in order.
         """
         changed = False
         for source in self._order.segments[group]:
@@ -124,7 +124,7 @@ class Compactor:
     def _cleaned(
         self, batches: list[StoredBatch], note_aborted: Callable[[AbortedTransaction], None]
     ) -> Iterator[tuple[StoredBatch, BytesLike | None]]:
-        """Each batch and what becomes of it; None when it goes."""
+        """Yields each batch with its replacement; None when it is dropped."""
         judged = [(batch, self._judge(batch, note_aborted)) for batch in batches]
         inside = [
             batch
@@ -149,8 +149,8 @@ class Compactor:
     def _judge(
         self, batch: StoredBatch, note_aborted: Callable[[AbortedTransaction], None]
     ) -> bool:
-        """For a data batch whether its transaction was not aborted; for a marker whether the log
-        has data of its transaction."""
+        """Return for a data batch whether its transaction was not aborted; for a marker whether the
+        log has data of its transaction."""
         header = batch.header
         if not header.is_control:
             return not _is_aborted(self._transactions, batch)
@@ -214,7 +214,7 @@ def _is_aborted(transactions: CleanedTransactions, batch: StoredBatch) -> bool:
 
 
 def closed_segments(segments: Sequence[LogSegment]) -> tuple[ClosedSegment, ...]:
-    """The segments as a pass reads them."""
+    """Return the segments as a pass reads them."""
     return tuple(
         ClosedSegment(segment.file.path, segment.base_offset, segment.next_offset, segment.size)
         for segment in segments
@@ -222,7 +222,7 @@ def closed_segments(segments: Sequence[LogSegment]) -> tuple[ClosedSegment, ...]
 
 
 def _groups(batches: Iterable[StoredBatch]) -> Iterator[list[StoredBatch]]:
-    """Decompressed, until they have GROUP_BYTES."""
+    """Yield decompressed batches in groups of about GROUP_BYTES."""
     group: list[StoredBatch] = []
     size = 0
     for batch in batches:

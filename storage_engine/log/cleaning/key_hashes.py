@@ -28,10 +28,10 @@ from storage_engine.protocol.records.varints import Ints
 Words = npt.NDArray[np.uint64]
 
 LONG_KEY_BYTES = 4096
-"""From here on hashing by the piece costs less than the call."""
+"""From this length on BLAKE2b is cheaper for each key."""
 
 SLICE_BYTES = 1 << 20
-"""Bytes of keys that are hashed in one pass: the columns with an entry per word take ten times
+"""The bytes of keys that are hashed in one pass: the columns with an entry per word take ten times
 that.
 """
 
@@ -40,11 +40,11 @@ _LANES = 4
 _HALF = np.uint64(32)
 _SEED_BYTES = 16
 _PADDING = pa.array([b"", bytes(3), bytes(2), bytes(1)], pa.binary())
-"""By length modulo 4: what fills the last word."""
+"""The bytes that fill the last word, by length modulo 4."""
 
 
 class KeyHashes(NamedTuple):
-    """A hash per key, in two halves."""
+    """The hash of each key, in two halves."""
 
     high: Words
     low: Words
@@ -57,12 +57,13 @@ class KeyHasher:
         """`seed`: 16 bytes that determine the choice; None for a random one."""
         self._seed = secrets.token_bytes(_SEED_BYTES) if seed is None else seed
         generator = np.random.default_rng(int.from_bytes(self._seed))
-        # c0, that of the length, and one for each word of the longest key hashed this way.
+        # These are c0, the coefficient of the length, and one for each word of the longest key
+        # hashed this way.
         count = 2 + LONG_KEY_BYTES // _WORD_BYTES
         self._coefficients = generator.integers(0, 1 << 64, (_LANES, count), dtype=np.uint64)
 
     def hash(self, keys: Any) -> KeyHashes:
-        """The hashes of a pa.BinaryArray; a null counts as an empty key."""
+        """Return the hashes of a pa.BinaryArray; a null counts as an empty key."""
         if keys.null_count:
             keys = pc.fill_null(keys, b"")
         lengths = pc.binary_length(keys).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -105,7 +106,7 @@ class KeyHasher:
 
 
 def _slices(lengths: Ints) -> Iterator[tuple[int, int]]:
-    """Runs of rows with about SLICE_BYTES of keys each."""
+    """Yield runs of rows with about SLICE_BYTES of keys each."""
     ends = np.cumsum(lengths + _WORD_BYTES)
     start = done = 0
     while start < len(lengths):

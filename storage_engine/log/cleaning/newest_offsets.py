@@ -11,7 +11,8 @@ from storage_engine.log.cleaning.key_hashes import KeyHashes, Words
 from storage_engine.protocol.records.varints import Ints
 
 ENTRY_BYTES = 96
-"""Memory per key: 24 bytes for itself, and the same again a few times while columns are merged."""
+"""The memory per key: 24 bytes for itself, and the same again a few times while columns are
+merged."""
 
 UNKNOWN = -1
 
@@ -30,7 +31,7 @@ class NewestOffsets:
         self._pending_count = 0
 
     def __len__(self) -> int:
-        """Number of keys."""
+        """Return the number of keys."""
         self._merge()
         return len(self._offsets)
 
@@ -41,19 +42,19 @@ class NewestOffsets:
         return len(self._offsets) >= self._capacity
 
     def add(self, hashes: KeyHashes, offsets: Ints) -> None:
-        """Takes up records; of one key the largest offset counts."""
+        """Records offsets; the largest of each key counts."""
         self._pending.append((hashes, offsets))
         self._pending_count += len(offsets)
         if self._pending_count > max(_LEAST_PENDING, len(self._offsets)):
             self._merge()
 
     def newest(self, hashes: KeyHashes) -> Ints:
-        """The largest offset of each key; UNKNOWN for keys that were not added."""
+        """Return the largest offset of each key; UNKNOWN for keys that were not added."""
         self._merge()
         result = np.full(len(hashes.high), UNKNOWN, np.int64)
         places = np.searchsorted(self._high, hashes.high)
         rows = np.arange(len(result))
-        # The upper halves of two hashes may be equal: then the next place is looked at, too.
+        # The upper halves of two hashes may be equal: then the next place is checked, too.
         while len(rows):
             rows = rows[places[rows] < len(self._high)]
             rows = rows[self._high[places[rows]] == hashes.high[rows]]

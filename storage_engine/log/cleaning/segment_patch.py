@@ -35,7 +35,7 @@ class Replacements:
     """The good batches of other replicas for the bad ranges of one segment, in order."""
 
     def __init__(self, disk: Disk, scrub: SegmentScrub) -> None:
-        """OSError when the file can't be made."""
+        """OSError when the file can't be created."""
         self._disk = disk
         self._gaps_allowed = scrub.gaps_allowed
         self._path: Path = scrub.path.with_name(file_name(scrub.base_offset, REPAIR_SUFFIX))
@@ -43,14 +43,14 @@ class Replacements:
         self._size = 0
         self._range_size = 0
         self._first_offset: int | None = None
-        """Where the batches for the present range begin; None: none came yet."""
+        """The first offset of the batches for the present range; None when none has come yet."""
         self._first_offsets: list[int | None] = []
         disk.remove(self._path)
         disk.close(disk.open_for_append(self._path))
 
     def add(self, bad: BadRange, next_offset: int, data: memoryview) -> int:
-        """Takes the batches of an answer that lie in `bad` from `next_offset` on; the offset that
-        follows, `bad.end_offset` when that is all.
+        """Takes the batches of an answer that lie in `bad` from `next_offset` on; returns the
+        offset that follows, which is `bad.end_offset` when the range is complete.
 
         CorruptRecordError when they are damaged too or do not fit; OSError when the disk fails.
         """
@@ -84,7 +84,7 @@ class Replacements:
         return reached
 
     def end_range(self) -> None:
-        """All of a range is there."""
+        """Ends a range that is complete."""
         self._size += self._range_size
         self._range_size = 0
         self._ends.append(self._size)
@@ -92,17 +92,17 @@ class Replacements:
         self._first_offset = None
 
     def drop_range(self) -> None:
-        """Forgets the batches of the present range: another replica is asked."""
+        """Forgets the batches of the present range, because another replica is asked."""
         self._range_size = 0
         self._first_offset = None
 
     def missing_before(self, number: int, bad: BadRange) -> range:
-        """The offsets at the beginning of a range for which no batch came."""
+        """Return the offsets at the beginning of a range for which no batch came."""
         first = self._first_offsets[number]
         return range(bad.start_offset, bad.end_offset if first is None else first)
 
     def of_range(self, number: int, write: Callable[[BytesLike], None]) -> None:
-        """Gives the batches of a range to `write`."""
+        """Passes the batches of a range to `write`."""
         start = self._ends[number - 1] if number else 0
         descriptor = self._disk.open_existing(self._path)
         try:
@@ -111,7 +111,7 @@ class Replacements:
             self._disk.close(descriptor)
 
     def remove(self) -> None:
-        """OSError when the disk fails."""
+        """Removes the file; OSError when the disk fails."""
         self._disk.remove(self._path)
 
     def _reach(self, offset: int, reached: int) -> int:
@@ -139,7 +139,7 @@ class SegmentPatch:
         self.end_offset = scrub.end_offset
 
     def prepare(self) -> None:
-        """Nothing to do."""
+        """Does nothing: this copier needs no preparation."""
 
     def copy(
         self,
@@ -147,7 +147,7 @@ class SegmentPatch:
         write: Callable[[BytesLike], None],
         note_aborted: Callable[[AbortedTransaction], None],
     ) -> bool:
-        """Writes what is good of the segment, and the replacements between; True."""
+        """Writes the good batches of the segment, with the replacements between; returns True."""
         for aborted in self._aborted:
             note_aborted(aborted)
 
@@ -186,7 +186,7 @@ class SegmentPatch:
 def _copy(
     disk: Disk, descriptor: int, position: int, stop: int, write: Callable[[BytesLike], None]
 ) -> None:
-    """Gives the batches of [position, stop) to `write`; CorruptRecordError when one is damaged."""
+    """Passes the batches of [position, stop) to `write`; CorruptRecordError when one is damaged."""
     while position < stop:
         data = disk.read_once(descriptor, min(_CHUNK_BYTES, stop - position), position)
         header = read_header(data)

@@ -40,9 +40,9 @@ class SegmentScrub:
         epochs: tuple[EpochStart, ...],
         gaps_allowed: bool,
     ) -> None:
-        """`epochs`: those of the log; batches below the first are not compared with any.
+        """`epochs` are those of the log; batches below the first are not compared with any.
 
-        `gaps_allowed`: offsets may be missing, as compaction leaves it.
+        `gaps_allowed`: offsets may be missing, as compaction leaves them.
         """
         self._disk = disk
         self.segment = segment
@@ -58,8 +58,8 @@ class SegmentScrub:
         self.position = 0
         self._next_offset = self.base_offset
         self._jumped_from: tuple[int, int] | None = None
-        """Position and expected offset of the last batch, when it left out offsets: only the one
-        after it tells whether it was right."""
+        """The position and expected offset of the last batch, when it left out offsets: only the
+        one after it shows whether it was right."""
         self._indexes: IndexCheck | None = None
 
     @property
@@ -68,11 +68,12 @@ class SegmentScrub:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the segment was cut, moved or deleted since: the result counts for nothing."""
+        """Return True when the segment was truncated, moved or deleted since, so that the result is
+        void."""
         return self.segment.cuts != self._cuts or self.segment.file.path != self.path
 
     def step(self) -> int:
-        """Checks the next piece; the bytes read. OSError when the disk fails."""
+        """Checks the next piece; returns the bytes read. OSError when the disk fails."""
         descriptor = self._disk.open_existing(self.path)
         try:
             if self._indexes is None:
@@ -98,7 +99,7 @@ class SegmentScrub:
             if header is not None and problem is None:
                 following = self.position + header.size_in_bytes
                 if at and following > piece_end:
-                    # A batch larger than a piece is gone through when a piece begins with it.
+                    # A batch larger than a piece is checked when a piece begins with it.
                     return at
                 problem = self._contradiction(header)
                 if problem is None and not self._crc_matches(descriptor, piece, at, self.position):
@@ -120,7 +121,7 @@ class SegmentScrub:
     def _header(
         self, data: memoryview, at: int, position: int
     ) -> tuple[BatchHeader | None, str | None]:
-        """The header at a position, and what is impossible in it; (None, reason) for bytes that
+        """Return the header at a position, and why it is impossible; (None, reason) for bytes that
         can't be one."""
         try:
             header = read_header(data, at)
@@ -147,7 +148,7 @@ class SegmentScrub:
         return crc == header.crc
 
     def _contradiction(self, header: BatchHeader) -> str | None:
-        """What in the header does not fit the batches before it; None when all fits."""
+        """Return what in the header contradicts the batches before it; None when nothing does."""
         expected, base = self._next_offset, header.base_offset
         if not expected <= base <= header.last_offset < self.end_offset:
             return f"offset {base} does not follow {expected - 1}"
@@ -170,7 +171,7 @@ class SegmentScrub:
         if header is not None:
             candidates.append(position + header.size_in_bytes)
             if self._jumped_from is not None:
-                # Perhaps not this batch is wrong but the one before.
+                # Perhaps the batch before this one is the wrong one.
                 candidates.append(position)
                 position, start_offset = self._jumped_from
             elif self._only_misses_some(descriptor, header):
@@ -186,7 +187,7 @@ class SegmentScrub:
         self.position, self._next_offset = end_position, end_offset
 
     def _only_misses_some(self, descriptor: int, header: BatchHeader) -> bool:
-        """Whether a batch with too high an offset is right, as the one after it says."""
+        """Return True when a batch with too high an offset is right, as the one after it shows."""
         if header.base_offset <= self._next_offset:
             return False
         following = self.position + header.size_in_bytes
@@ -194,7 +195,7 @@ class SegmentScrub:
         return after is None or after.base_offset >= header.next_offset
 
     def _good_batch(self, descriptor: int, position: int, least_offset: int) -> BatchHeader | None:
-        """The batch there, if it is good in itself and may follow `least_offset`."""
+        """Return the batch there, if it is intact and may follow `least_offset`."""
         if position >= self.size:
             return None
         data = memoryview(self._read(descriptor, position, HEADER_BYTES))

@@ -1,1 +1,1 @@
-"""The log dirs of a broker: which logs lie where, and moves between them."""
+"""The log dirs of a broker: the places of logs, and moves between them."""

@@ -22,13 +22,13 @@ from storage_engine.log.partition_log import PartitionLog
 
 
 class DirCheckpoints:
-    """Writes them, one log dir at a time; all raise OSError."""
+    """Writes the files of one log dir at a time; all methods raise OSError."""
 
     def __init__(self, disk: Disk, open_logs: OpenLogs) -> None:
         self._disk = disk
         self._open_logs = open_logs
         self.incoming: dict[TopicPartition, tuple[PartitionLog, BrokerLogDir]] = {}
-        """Logs that are, or at the next start may be, in another log dir than `open_logs` says."""
+        """Logs that are, or at the next start may be, in another log dir than `open_logs` has."""
 
     def write_high_watermarks(
         self, log_dir: BrokerLogDir, offsets: Mapping[TopicPartition, int]
@@ -64,8 +64,8 @@ class DirCheckpoints:
         self.write_cleaner_offsets(log_dir)
 
     def lower_recovery_points(self, log_dir: BrokerLogDir) -> None:
-        """A log that was found to end below its recovery point may grow past it again: what is new
-        there must not count as flushed after a crash."""
+        """Lowers the recovery point of a log that was found to end below it: the log may grow past
+        it again, and its new records must not count as flushed after a crash."""
         points = log_dir.recovery_points
         if any(
             log.recovery_point < points.get(topic_partition, 0)
@@ -74,8 +74,8 @@ class DirCheckpoints:
             self.write_lowered(log_dir)
 
     def forget(self, log_dir: BrokerLogDir, topic_partition: TopicPartition) -> None:
-        """A partition made anew must not inherit the offsets of one deleted before, not even after
-        a crash.
+        """Removes a partition's offsets, so that a partition of the same name does not inherit
+        them, not even after a crash.
         """
         if topic_partition in log_dir.recovery_points:
             self.write_recovery_points(log_dir)
@@ -117,7 +117,7 @@ class CheckpointsOfLog:
         *,
         has_entry: bool = True,
     ) -> None:
-        """`has_entry` False: the files do not have the offsets of this log."""
+        """`has_entry` False: the files do not have the offsets of this log yet."""
         self._checkpoints = checkpoints
         self._log_dir = log_dir
         self._topic_partition = topic_partition

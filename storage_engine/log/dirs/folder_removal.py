@@ -31,7 +31,7 @@ class FolderRemoval:
             self._keep(path, error)
 
     def retry(self) -> None:
-        """Called once in a while: tries again what failed before."""
+        """Tries again to remove the folders that could not be removed; called once in a while."""
         failed, self._failed = self._failed, []
         for path in failed:
             self.remove(path)

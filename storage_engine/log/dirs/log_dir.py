@@ -48,12 +48,13 @@ CLEAN_SHUTDOWN_FILE = ".clean-shutdown"
 TAIL_LOST_FILE = ".tail-lost"
 DELETED_FOLDER_SUFFIX = "-delete"
 STRAY_FOLDER_SUFFIX = "-stray"
-"""The folder of a partition whose topic was deleted and made anew; kept until a person removes it.
+"""The suffix for the folder of a partition whose topic was deleted and created again; it is kept
+until a person removes it.
 """
 
 FUTURE_FOLDER_SUFFIX = "-future"
 MOVED_FOLDER_SUFFIX = "-moved"
-"""Folders of copies in a log dir that their partitions move to: see `log_moves`."""
+"""The suffix for folders of copies in a log dir that their partitions move to: see `log_moves`."""
 
 FILE_NAME_MAX_BYTES = 255
 
@@ -69,13 +70,14 @@ class UnusableLogDirError(StorageError):
 
 
 def _kind_of(error: OSError) -> type[StorageError]:
-    """When descriptors or memory are short, no log dir is left out: the start fails."""
+    """Return the class of error that a start fails with. When descriptors or memory are short, no
+    log dir is left out: the whole start fails."""
     is_short = reach_of_file_error(error) is Reach.SHORTAGE
     return StorageError if is_short else UnusableLogDirError
 
 
 class BrokerLogDir:
-    """A locked log dir. What it says of the last run is read once, when it is opened."""
+    """A locked log dir. Its files about the last run are read once, when it is opened."""
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class BrokerLogDir:
         self._names: int | None = None
         self.room = FreeSpace(disk, path, reserve_bytes=reserve_bytes)
         self.failed = False
-        """Its disk failed: nothing in it is touched before the next start."""
+        """True when its disk has failed: nothing in it is touched before the next start."""
         try:
             disk.make_directory(path)
             self._lock = disk.lock(path / LOCK_FILE)
@@ -124,16 +126,17 @@ class BrokerLogDir:
 
     def _take_over(self, broker_id: int, cluster_id: str | None) -> None:
         self.is_new = not self._disk.exists(self.path / META_FILE)
-        """The log dir held no broker's data before."""
+        """True when the log dir held no broker's data before."""
         self._meta = self._checked_meta(broker_id, cluster_id)
         boot_id = self._disk.boot_id()
         self.same_boot = self._read_text(BOOT_ID_FILE) == boot_id
-        """The machine has not been restarted since a broker last started on this log dir."""
+        """True when the machine has not been restarted since a broker last started on this log
+        dir."""
         self.was_clean_shutdown = self._disk.exists(self.path / CLEAN_SHUTDOWN_FILE)
         self.tail_lost_epoch = self._read_tail_lost()
-        """The broker's first incarnation since the logs here may have lost what was not flushed;
-        TAIL_LOST_NOW when that is the one to come. A new log dir may be a disk that was
-        replaced, whose logs have lost everything."""
+        """The broker's first incarnation since the logs here may have lost unflushed records;
+        TAIL_LOST_NOW when that is the next one. A new log dir may be a disk that was replaced,
+        whose logs have lost everything."""
         saved_points = self._saved(RECOVERY_POINTS_FILE)
         self.recovery_points = saved_points.offsets
         """The recovery points on the medium."""
@@ -142,25 +145,25 @@ class BrokerLogDir:
             and not saved_points.is_damaged
             and self._disk.exists(self.path / RECOVERY_POINTS_FILE)
         )
-        """Whether a gap between two segments above a log's recovery point tells of a crash."""
+        """True when a gap between two segments above a log's recovery point proves a crash."""
         self.log_starts = self._saved(LOG_STARTS_FILE).offsets
         cleaned = self._saved(CLEANER_OFFSETS_FILE)
         self.cleaner_offsets = cleaned.offsets
         self.least_cleaner_offset = 1 if cleaned.is_damaged else 0
-        """For logs that the file does not name: where it is damaged, each of them may have been
-        compacted, so that offsets may be missing."""
+        """The value for logs that the file does not name: where it is damaged, each of them may
+        have been compacted, so that offsets may be missing."""
         self.scrub_times = self._saved(SCRUB_TIMES_FILE).offsets
-        """When the older segments were last scrubbed, in wall-clock milliseconds."""
+        """The times of the last scrubs of older segments, in wall-clock milliseconds."""
         self.high_watermarks = self._saved(HIGH_WATERMARKS_FILE).offsets
 
     def begin(self) -> None:
-        """From now on a stop without `mark_clean` counts as unclean; on the medium when this
+        """Counts any stop without `mark_clean` as unclean from now on; on the medium when this
         returns.
         """
         if self.is_new or self._meta != self._read_meta():
             self._write_meta()
         if self.tail_lost_epoch == TAIL_LOST_NOW:
-            # Before the boot id: once that is written, only this file shows the loss.
+            # This comes before the boot id: once that is written, only this file shows the loss.
             self._write_tail_lost()
             self._lower_high_watermarks()
         self._disk.remove(self.path / CLEAN_SHUTDOWN_FILE)
@@ -169,31 +172,31 @@ class BrokerLogDir:
         )
 
     def mark_clean(self) -> None:
-        """All logs are closed and flushed."""
+        """Marks the stop as clean; all logs are closed and flushed."""
         content = f"version={FORMAT_VERSION}\nboot.id={self._disk.boot_id()}\n"
         replace_file(self._disk, self.path / CLEAN_SHUTDOWN_FILE, content.encode(), sync=True)
 
     def keep_tail_lost_epoch(self, epoch: BrokerEpoch) -> None:
-        """The broker has registered for the first time since the logs may have been cut."""
+        """Keeps the epoch of the first registration since the logs may have been cut."""
         self.tail_lost_epoch = epoch
         self._write_tail_lost()
 
     def record_gaps_prove_crash(self) -> None:
-        """All gaps that are in order lie below the recovery points on the medium."""
+        """Records that all expected gaps lie below the recovery points on the medium."""
         self.gaps_prove_crash = True
         if GAPS_KEY not in self._meta:
             self._meta[GAPS_KEY] = "true"
             self._write_meta()
 
     def set_cluster_id(self, cluster_id: str) -> None:
-        """Keeps the cluster's id, or checks it against the one that is there."""
+        """Keeps the cluster's id, or checks it against the recorded one."""
         self._check_cluster(self._meta, cluster_id)
         if "cluster.id" not in self._meta:
             self._meta["cluster.id"] = cluster_id
             self._write_meta()
 
     def partitions(self) -> list[TopicPartition]:
-        """The partitions that have a folder here."""
+        """Return the partitions that have a folder here."""
         found = []
         for name in sorted(self._disk.list_names(self.path)):
             if name.startswith(".") or not self._disk.is_directory(self.path / name):
@@ -207,7 +210,7 @@ class BrokerLogDir:
         return found
 
     def named(self, suffix: str) -> list[tuple[TopicPartition, Path]]:
-        """The folders `<topic>-<partition>.<uuid><suffix>`."""
+        """Return the folders `<topic>-<partition>.<uuid><suffix>`."""
         found = []
         for name in sorted(self._disk.list_names(self.path)):
             if not name.endswith(suffix):
@@ -219,7 +222,7 @@ class BrokerLogDir:
         return found
 
     def deleted_folders(self) -> list[Path]:
-        """Folders that an earlier deletion did not remove."""
+        """Return folders that an earlier deletion did not remove."""
         return [
             self.path / name
             for name in self._disk.list_names(self.path)
@@ -227,15 +230,15 @@ class BrokerLogDir:
         ]
 
     def rename_out(self, topic_partition: TopicPartition, suffix: str) -> Path:
-        """Gives a partition's folder a name that is no partition's; the new path."""
+        """Gives a partition's folder a name that is no partition's; returns the new path."""
         suffix = f".{uuid.uuid4().hex}{suffix}"
         name = str(topic_partition)[: FILE_NAME_MAX_BYTES - len(suffix)] + suffix
         self._disk.rename(self.path / str(topic_partition), self.path / name)
         return self.path / name
 
     def sync_names(self) -> None:
-        """The names here are on the medium when this returns. Takes no descriptor: between two
-        names that belong together a shortage of them would leave nobody a log."""
+        """Brings the names here to the medium. Takes no descriptor: a shortage of them between two
+        names that belong together would leave no log at all."""
         assert self._names is not None, "the log dir is locked"
         self._disk.sync_names(self._names)
 
@@ -292,7 +295,7 @@ class BrokerLogDir:
         text = self._read_text(TAIL_LOST_FILE)
         if not text:
             return NO_TAIL_LOST
-        # A file that can't be read is taken for the worst.
+        # A file that can't be read counts as the worst case.
         is_number = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
         if is_number and int(text) <= INT64_MAX:
             return BrokerEpoch(int(text))
@@ -308,8 +311,9 @@ class BrokerLogDir:
         return read_offsets(self._disk, self.path / name)
 
     def _lower_high_watermarks(self) -> None:
-        """Above the recovery points records may be back that a cut had removed before the machine
-        went down: they are not what was committed there later."""
+        """Lowers high watermarks to the recovery points: above these, records may be back that a
+        truncation had removed before the machine went down, and they are not the ones committed
+        later."""
         points = self.recovery_points
         flushed = {tp: min(known, points.get(tp, 0)) for tp, known in self.high_watermarks.items()}
         if flushed != self.high_watermarks:

@@ -1,4 +1,4 @@
-"""The log dirs of a broker, and which of them can be used.
+"""The log dirs of a broker, and which of them are usable.
 
 A log dir whose disk fails is not touched before the next start, nor are the partitions in it; the
 others are served. Source: R-CTL4, R-CTL6, KIP-112.
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogDirs:
-    """Locked while the broker runs."""
+    """The log dirs are locked while the broker runs."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class LogDirs:
         broker_id: int,
         reserve_bytes: int,
     ) -> None:
-        """Locks and checks them. StorageError when one must not be used, or none can be."""
+        """Locks and checks the log dirs. StorageError when one must not be used, or none can be."""
         self.on_failed: Callable[[Path, Exception], None] | None = None
-        """Called with a log dir that failed in work that nobody else waits for."""
+        """Called with a log dir that failed in background work."""
         self.preferred = PreferredDirs()
         self._lost: list[Path] = []
-        """Those that could not be used at the start: any unknown partition may be in them."""
+        """Log dirs that could not be used at the start: any unknown partition may be in them."""
         self._all: list[BrokerLogDir] = []
         failure: UnusableLogDirError | None = None
         try:
@@ -53,15 +53,15 @@ class LogDirs:
             self.unlock()
             raise
         self.are_new = all(log_dir.is_new for log_dir in self._all)
-        """None of them held anything of a broker before."""
+        """True when none of them held a broker's data before."""
         self.were_shut_down_clean = all(log_dir.was_clean_shutdown for log_dir in self._all)
-        """The last stop was in order on all of them; False when one is new."""
+        """True when the last stop was clean on all of them; False when one is new."""
 
     def unlock(self) -> None:
         for log_dir in self._all:
             log_dir.unlock()
 
-    # -- which can be used -------------------------------------------------------------------------
+    # -- usable log dirs ---------------------------------------------------------------------------
 
     @property
     def working(self) -> list[BrokerLogDir]:
@@ -72,7 +72,7 @@ class LogDirs:
         return [log_dir.path for log_dir in self.working]
 
     def at(self, path: Path) -> BrokerLogDir:
-        """A log dir to put logs into. KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR."""
+        """Return a log dir for new logs. KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR."""
         for log_dir in self._all:
             if log_dir.path == path:
                 if log_dir.failed:
@@ -85,9 +85,9 @@ class LogDirs:
     def for_new_log(
         self, topic_partition: TopicPartition, log_counts: Mapping[Path, int]
     ) -> BrokerLogDir:
-        """Where a log is to be made: in the preferred log dir if there is one, else in the one with
-        the fewest logs. LogDirError when the log may be in a log dir that can't be used, or all
-        have failed."""
+        """Choose the log dir for a new log: the preferred log dir if there is one, else the one
+        with the fewest logs. LogDirError when the log may be in a log dir that can't be used, or
+        all have failed."""
         if self._lost:
             raise LogDirError(
                 f"no log made for {topic_partition}: it may be in {self._lost[0]}, which could not"
@@ -118,16 +118,14 @@ class LogDirs:
                 self.lose(log_dir, error)
 
     def lose(self, log_dir: BrokerLogDir, error: Exception) -> None:
-        """The start goes on without a log dir; StorageError when it was the last."""
+        """Goes on with the start without a log dir; StorageError when it was the last."""
         log_dir.failed = True
         if not self.working:
             raise StorageError(f"can't load the logs in {log_dir.path}: {error}") from error
         self._note_lost(log_dir.path, error)
 
     def set_cluster_id(self, cluster_id: str) -> None:
-        """Keeps the cluster's id in the log dirs; StorageError when they belong to another
-        cluster.
-        """
+        """Keeps the cluster's id in the log dirs; StorageError when they have another cluster's."""
         self.do_at_start(lambda log_dir: log_dir.set_cluster_id(cluster_id))
 
     def _note_lost(self, path: Path, error: Exception) -> None:
@@ -137,8 +135,8 @@ class LogDirs:
     # -- while the broker runs ---------------------------------------------------------------------
 
     def write_in_each(self, write: Callable[[BrokerLogDir], object]) -> dict[Path, OSError]:
-        """Does `write` in each that works; those that failed, and why. A failure keeps none of the
-        others from it."""
+        """Does `write` in each working log dir; returns the failed ones with their errors. A
+        failure does not stop the others."""
         failed = {}
         for log_dir in self.working:
             try:
@@ -151,21 +149,21 @@ class LogDirs:
         return failed
 
     def refresh_free_space(self) -> None:
-        """Called once in a while: what others wrote to the disks counts from now on."""
+        """Has what others wrote to the disks counted from now on; called once in a while."""
         for log_dir in self._all:
             log_dir.room.refresh()
 
     @property
     def tail_lost_epoch(self) -> BrokerEpoch:
-        """The broker's first incarnation since a stop that may have cut one of its logs (not
-        flushed, and the machine went down); TAIL_LOST_NOW: since the last stop; NO_TAIL_LOST:
-        never.
+        """Return the broker's first incarnation since a stop that may have cut one of its logs
+        (records were not flushed, and the machine went down); TAIL_LOST_NOW: since the last stop;
+        NO_TAIL_LOST: never.
         """
         epochs = [log_dir.tail_lost_epoch for log_dir in self._all]
         return TAIL_LOST_NOW if TAIL_LOST_NOW in epochs else max(epochs)
 
     def keep_tail_lost_epoch(self, epoch: BrokerEpoch) -> None:
-        """The broker registered with `epoch`: what TAIL_LOST_NOW stood for."""
+        """Replaces TAIL_LOST_NOW by the epoch with which the broker has registered."""
 
         def keep(log_dir: BrokerLogDir) -> None:
             if log_dir.tail_lost_epoch == TAIL_LOST_NOW:
@@ -175,8 +173,8 @@ class LogDirs:
 
 
 def cannot_start(error: Exception) -> StorageError:
-    """The error when descriptors or memory are short. No log dir is left out for that: without its
-    logs a broker would lead empty ones."""
+    """Return the error for a shortage of descriptors or memory. No log dir is left out for that:
+    without its logs a broker would lead empty ones."""
     return StorageError(
         f"can't load the logs: {error}; this process may have {descriptor_limit()} files open:"
         " raise that limit (ulimit -n) or give the machine memory, and start again"

@@ -1,5 +1,4 @@
-"""Opens all logs of a broker when it starts, and recovers them where the last stop was not in
-order.
+"""Opens all logs of a broker when it starts, and recovers them where the last stop was unclean.
 
 Source: R-LOG8.
 """
@@ -44,11 +43,11 @@ class LogLoading:
         self._checkpoints = checkpoints
         self._removal = removal
         self.recovered_bytes = 0
-        """Bytes that had to be checked, in all logs."""
+        """The number of bytes that had to be checked, in all logs."""
 
     def run(self, moves: LogMoves) -> None:
-        """From here on a stop that is not in order counts as unclean. StorageError when the broker
-        can't start."""
+        """Opens the logs; from here on a stop without `mark_clean` counts as unclean. StorageError
+        when the broker can't start."""
         self._in_each_dir(self._begin)
         try:
             moves.recover(self._dirs.working)
@@ -85,7 +84,7 @@ class LogLoading:
             self._dirs.lose(log_dir, error)
             return
         self._open_logs.put(log, log_dir)
-        # After an unclean stop also what lies below the recovery points is checked soon.
+        # After an unclean stop the bytes below the recovery points are checked soon, too.
         known_ms = log_dir.scrub_times.get(topic_partition, 0)
         log.scrubbed_ms = min(known_ms, log.scrubbed_ms) if clean else 0
         self.recovered_bytes += log.recovered_bytes
@@ -137,8 +136,8 @@ class LogLoading:
         )
 
     def _make_gaps_prove_crash(self, log_dir: BrokerLogDir) -> None:
-        """From here on every gap between two segments lies below the recovery point on the medium,
-        but for those that crashes leave. Earlier releases did not see to that."""
+        """Makes sure that from now on every gap between two segments lies below the recovery point
+        on the medium, except gaps that crashes leave. Earlier releases did not do that."""
         if log_dir.gaps_prove_crash:
             return
         try:

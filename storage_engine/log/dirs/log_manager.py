@@ -1,7 +1,6 @@
-"""All logs of a broker. A partition has one folder, in one of the log dirs, and one log open on it.
+"""All logs of a broker. A partition has one folder, in one of the log dirs, and one open log there.
 
-New partitions go to the log dir that has the fewest. Source: R-LOG1, R-LOG8, R-CTL4, R-CTL6,
-KIP-112.
+New partitions go to the log dir with the fewest. Source: R-LOG1, R-LOG8, R-CTL4, R-CTL6, KIP-112.
 """
 
 import logging
@@ -39,9 +38,10 @@ class LogManagerSettings:
     log_dirs: Sequence[Path]
     broker_id: int
     default_config: LogConfig
-    """Settings of logs that are opened before those of their topics are known."""
+    """The settings of logs that are opened before those of their topics are known."""
     reserve_bytes: int = 0
-    """These stay free in the file system of each log dir; 0: the free space is never asked for."""
+    """The bytes that stay free in the file system of each log dir; 0: the free space is never
+    checked."""
 
 
 class LogManager:
@@ -105,7 +105,7 @@ class LogManager:
 
     @property
     def recovered_bytes(self) -> int:
-        """Bytes that opening the logs had to check."""
+        """The number of bytes that had to be checked when the logs were opened."""
         return self._loading.recovered_bytes
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class LogManager:
         self.dirs.unlock()
 
     def fail_dir(self, path: Path) -> bool:
-        """The log dir failed, and is not touched from now on; False when that was known."""
+        """Stops all use of a log dir that has failed; returns False when that was known."""
         for log_dir in self.dirs.working:
             if log_dir.path == path:
                 log_dir.failed = True
@@ -169,9 +169,9 @@ class LogManager:
         *,
         topic_id: uuid.UUID | None = None,
     ) -> PartitionLog:
-        """The partition's log; an empty one when there is none. A log of another topic that had
-        the same name is put aside first. LogStorageError when it is, or may be, in a log dir that
-        failed.
+        """Return the partition's log; an empty one when there is none. A log of another topic that
+        had the same name is put aside first. LogStorageError when it is, or may be, in a log dir
+        that failed.
         """
         log = self._usable(topic_partition)
         if log is not None and topic_id is not None:
@@ -193,16 +193,14 @@ class LogManager:
         return log
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Removes the partition from this broker: at once out of sight, the files in the
-        background.
-        """
+        """Removes the partition from this broker at once, and its files in the background."""
         log = self._usable(topic_partition)
         if log is not None:
             self._removal.remove(self._take_out(log, DELETED_FOLDER_SUFFIX))
             logger.info("log deleted partition=%s", topic_partition)
 
     def put_aside(self, topic_partition: TopicPartition) -> None:
-        """Takes the log of a topic that is gone out of sight; its files stay."""
+        """Removes the log of a topic that is gone from the partitions; its files stay."""
         log = self._usable(topic_partition)
         if log is not None:
             target = self._take_out(log, STRAY_FOLDER_SUFFIX)
@@ -214,7 +212,7 @@ class LogManager:
 
     def remove_files(self, paths: list[Path]) -> None:
         """Removes files of deleted segments (see `PartitionLog.take_deleted_files`); on any thread.
-        When one can't be removed, the others are all the same: they may be on other disks.
+        When one can't be removed, the others still are: they may be on other disks.
         """
         for path in paths:
             try:
@@ -223,15 +221,15 @@ class LogManager:
                 logger.error("file of a deleted segment stays file=%s error=%s", path, error)
 
     def retry_removals(self) -> None:
-        """Called once in a while: folders of deleted partitions that could not be removed."""
+        """Tries again to remove folders of deleted partitions; called once in a while."""
         self._removal.retry()
 
     # -- checkpoints -------------------------------------------------------------------------------
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
-        """The high watermark that was kept last, or that of the checkpoint file at the start; at
-        most the log's end, and where unflushed records may be lost, at most the recovery point. 0
-        when there is none."""
+        """Return the last high watermark that was kept, or that of the checkpoint file at the
+        start; at most the log's end, and where unflushed records may be lost, at most the recovery
+        point. 0 when there is none."""
         log = self.logs.get(topic_partition)
         if log is None:
             return 0
@@ -239,13 +237,14 @@ class LogManager:
         return min(known, log.log_end_offset)
 
     def keep_high_watermark(self, topic_partition: TopicPartition, high_watermark: int) -> None:
-        """The replica ends for now: the next one of the log begins with this."""
+        """Keeps the high watermark of a replica that ends for now: the log's next replica begins
+        with it."""
         log_dir = self._open_logs.dir_of.get(topic_partition)
         if log_dir is not None:
             log_dir.high_watermarks[topic_partition] = high_watermark
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Keeps the high watermarks of the logs that are here."""
+        """Keeps the high watermarks of the logs that this broker has."""
         self.dirs.write_in_each(
             lambda log_dir: self._checkpoints.write_high_watermarks(log_dir, offsets)
         )
@@ -254,21 +253,22 @@ class LogManager:
         self.dirs.write_in_each(self._checkpoints.write_recovery_points)
 
     def write_log_starts(self) -> dict[Path, OSError]:
-        """The log dirs where that failed, and why."""
+        """Writes the log start offsets; returns the log dirs where that failed, with their
+        errors."""
         return self.dirs.write_in_each(self._checkpoints.write_log_starts)
 
     def write_cleaner_offsets(self) -> None:
-        """Writes up to where each log was compacted."""
+        """Writes the first dirty offset of each log."""
         self.dirs.write_in_each(self._checkpoints.write_cleaner_offsets)
 
     def write_scrub_times(self) -> None:
-        """Writes when the older segments of each log were last scrubbed."""
+        """Writes the times of the last scrubs of each log's older segments."""
         self.dirs.write_in_each(self._checkpoints.write_scrub_times)
 
     # -- helpers -----------------------------------------------------------------------------------
 
     def _usable(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The partition's log, if there is one. LogDirError when its log dir failed."""
+        """Return the partition's log, if there is one. LogDirError when its log dir failed."""
         log = self.logs.get(topic_partition)
         if log is not None and self._open_logs.dir_of[topic_partition].failed:
             raise LogDirError(f"the data folder of {topic_partition} failed")
@@ -300,7 +300,7 @@ class LogManager:
         try:
             target = self._open_logs.dir_of[topic_partition].rename_out(topic_partition, suffix)
         except OSError as error:
-            # It is still known, so that the next try does not take it for gone.
+            # The log stays known, so that the next try does not take it for gone.
             raise storage_error("rename", log.directory, error) from error
         self._open_logs.remove(topic_partition)
         log.close_without_flush()

@@ -58,12 +58,12 @@ class FutureLog:
         self.log = log
         self.log_dir = log_dir
         self.cuts = UnfollowedCuts()
-        """Cuts of the current log since the copy was last brought in line."""
+        """The cuts of the current log that the copy has not followed."""
         self.was_completed = False
-        """It was closed to become the log, which then had to wait."""
+        """True when it was closed to replace the log, and that has to be tried again."""
 
     def bring_in_line(self) -> None:
-        """What the current log has lost at its end or its beginning goes from the copy as well.
+        """Removes from the copy what the current log has lost at its end or its beginning.
         LogBusyError when the copy can't follow yet."""
         if self.was_completed or self.log.is_cut_short:
             self.log.open_again()
@@ -79,19 +79,20 @@ class FutureLog:
             log.retention.advance_log_start(start)
 
     def end_with_current(self) -> None:
-        """Called when the copy has every record. Offsets may be missing at the end of the current
-        log, where a cut was made behind a gap of compaction; the copy ends at the same offset."""
+        """Ends the copy at the current log's end offset; called when it has every record. Offsets
+        may be missing at the end of the current log, where it was truncated behind a gap of
+        compaction."""
         if self.lag:
             self.log.follower_appends.end_at(self.current.log_end_offset)
 
     @property
     def lag(self) -> int:
-        """How many offsets the copy lacks."""
+        """Return how many offsets the copy lacks."""
         return max(0, self.current.log_end_offset - self.log.log_end_offset)
 
 
 class LogMoves:
-    """The copies that one broker makes."""
+    """All copies under way on one broker."""
 
     def __init__(
         self,
@@ -108,18 +109,19 @@ class LogMoves:
         self._removal = removal
         self.under_way: dict[TopicPartition, FutureLog] = {}
         self.interrupted: dict[TopicPartition, tuple[BrokerLogDir, Path]] = {}
-        """Copies that the last run of the broker did not end: log dir, and folder of the copy."""
+        """Copies that the broker's last run did not complete: log dir, and folder of the copy."""
 
     # -- starting ----------------------------------------------------------------------------------
 
     def recover(self, log_dirs: Sequence[BrokerLogDir]) -> None:
-        """Before the logs are opened: gives moved copies the names of logs, and remembers copies
-        that were under way. OSError when a disk refuses."""
+        """Gives moved copies the names of logs, and remembers copies that were under way; called
+        before the logs are opened. OSError when a disk refuses."""
         for log_dir in log_dirs:
             for topic_partition, path in log_dir.named(MOVED_FOLDER_SUFFIX):
                 name = str(topic_partition)
                 if any(self._disk.exists(each.path / name) for each in log_dirs):
-                    # The log goes on without it: a later start must not take it for the log.
+                    # The log goes on without the copy, which a later start must not take for the
+                    # log.
                     stem = path.name.removesuffix(MOVED_FOLDER_SUFFIX)
                     future = path.with_name(stem + FUTURE_FOLDER_SUFFIX)
                     self._disk.rename(path, future)
@@ -134,7 +136,7 @@ class LogMoves:
     # -- a copy ------------------------------------------------------------------------------------
 
     def begin(self, topic_partition: TopicPartition, log_dir: BrokerLogDir) -> FutureLog:
-        """An empty copy in that log dir. Raises KafkaError."""
+        """Begins an empty copy in that log dir. Raises KafkaError."""
         name = f"{topic_partition}.{uuid.uuid4().hex}{FUTURE_FOLDER_SUFFIX}"
         if len(name) > FILE_NAME_MAX_BYTES:
             raise KafkaError(
@@ -143,7 +145,8 @@ class LogMoves:
             )
         current = self._open_logs.logs[topic_partition]
         log = self._new_copy(current, log_dir, log_dir.path / name)
-        # Only now: where no copy can be made, the one before stays, and its owner asks again.
+        # This comes last: where no copy can be made, the one before stays, and its owner asks
+        # again.
         self.cancel(topic_partition)
         future = FutureLog(current, log, log_dir)
         current.unfollowed_cuts = future.cuts
@@ -166,7 +169,7 @@ class LogMoves:
             self._discard(log_dir, path)
 
     def fail_dir(self, log_dir: BrokerLogDir) -> None:
-        """Ends all copies to or from a log dir that failed; the next start goes on with them."""
+        """Ends all copies to or from a log dir that failed; the next start continues them."""
         for topic_partition, future in list(self.under_way.items()):
             if log_dir in (future.log_dir, self._open_logs.dir_of.get(topic_partition)):
                 self._end(topic_partition)
@@ -181,13 +184,13 @@ class LogMoves:
     def take_over(
         self, topic_partition: TopicPartition, high_watermarks: Mapping[TopicPartition, int]
     ) -> PartitionLog:
-        """The copy becomes the log; returns it, opened anew. It must have every record of the
-        current one. `high_watermarks`: of all partitions, as they are now.
+        """Makes the copy the partition's log and returns it, opened anew. It must have every record
+        of the current log. `high_watermarks` are those of all partitions now.
 
         When it raises and the copy is still under way, the current log stays. LogBusyError: the
-        copy too, for another try. LogDirError: the log dir of the copy has failed. When the copy
-        is not under way any more: LogStorageError: the current log stays, the copy is gone.
-        LogDirError: nobody may write to the partition until the next start.
+        copy too, for another try. LogDirError: the log dir of the copy has failed. When the copy is
+        not under way any more: LogStorageError: the current log stays, the copy is gone.
+        LogDirError: the partition can't be written to until the next start.
         """
         future = self.under_way[topic_partition]
         current, log_dir = future.current, future.log_dir
@@ -210,7 +213,7 @@ class LogMoves:
         future: FutureLog,
         high_watermarks: Mapping[TopicPartition, int],
     ) -> tuple[Path, PartitionLog]:
-        """Brings the copy to the medium, with all that is known of the log; its path, and the copy
+        """Brings the copy to the medium, with all state of the log; returns its path, and the copy
         opened as the log. The steps that follow need no descriptor."""
         copied, log_dir = future.log, future.log_dir
         path = copied.directory
@@ -226,7 +229,8 @@ class LogMoves:
                 self._checkpoints.write_high_watermarks(log_dir, high_watermarks)
             finally:
                 del self._checkpoints.incoming[topic_partition]
-            # Before the names change: a shortage of descriptors after that would leave no log.
+            # This comes before the names change: a shortage of descriptors after that would leave
+            # no log.
             log = self._opener.open_copy(
                 path,
                 log_dir,
@@ -259,7 +263,8 @@ class LogMoves:
     def _exchange(
         self, topic_partition: TopicPartition, log: PartitionLog, moved: Path, log_dir: BrokerLogDir
     ) -> Path:
-        """Gives the copy the log's name; the path of what was the log. Raises as `take_over`."""
+        """Gives the copy the log's name; returns the path of the former log. Raises as
+        `take_over`."""
         source = self._open_logs.dir_of[topic_partition]
         name = str(topic_partition)
         removed: Path | None = None
@@ -270,7 +275,7 @@ class LogMoves:
             log_dir.sync_names()
         except OSError as error:
             log.close_without_flush()
-            # Not after a failed sync: then the log dir has failed.
+            # Nothing is undone after a failed sync: then the log dir has failed.
             if removed is not None and passes_by_itself(error) and self._disk.exists(moved):
                 removed = self._taken_back(removed, source, name)
             if removed is None:
@@ -278,7 +283,7 @@ class LogMoves:
                 raise LogStorageError(
                     f"{topic_partition} stays in {source.path}, a folder can't be renamed: {error}"
                 ) from error
-            # Until then the checkpoint files of both log dirs have its offsets.
+            # Until now the checkpoint files of both log dirs have its offsets.
             self._checkpoints.incoming[topic_partition] = log, log_dir
             raise LogDirError(
                 f"{topic_partition} moves from {source.path} to {log_dir.path}, and only the next"
@@ -289,7 +294,7 @@ class LogMoves:
     # -- helpers -----------------------------------------------------------------------------------
 
     def _taken_back(self, removed: Path, source: BrokerLogDir, name: str) -> Path | None:
-        """Gives the log its name again, on the medium; None when that went well."""
+        """Gives the log its name again, on the medium; returns None on success."""
         try:
             self._disk.rename(removed, source.path / name)
             source.sync_names()
@@ -299,13 +304,13 @@ class LogMoves:
         return None
 
     def _new_copy(self, current: PartitionLog, log_dir: BrokerLogDir, path: Path) -> PartitionLog:
-        """An empty copy; nothing is left of it when that fails."""
+        """Return an empty copy; nothing is left of it when that fails."""
         try:
-            # The order of records and tombstones must not change under the copy.
+            # The copy must keep the order of records and tombstones of the log.
             current.cleaning.stop()
             topic_id = read_topic_id(self._disk, current.directory)
         except LogDirError as error:
-            # The log dir that it leaves has failed; reads of the log will notice that.
+            # The old log dir has failed; reads of the log will notice that.
             raise LogStorageError(f"no copy can be made of {current.directory}: {error}") from error
         log: PartitionLog | None = None
         try:
@@ -338,13 +343,13 @@ class LogMoves:
 
     def _remember(self, topic_partition: TopicPartition, log_dir: BrokerLogDir, path: Path) -> None:
         if topic_partition in self.interrupted:
-            # An older one, whose removal was interrupted too.
+            # This is an older copy, whose removal was interrupted too.
             self._discard(log_dir, path)
         else:
             self.interrupted[topic_partition] = log_dir, path
 
     def _discard(self, log_dir: BrokerLogDir, path: Path) -> None:
-        """Removes a copy; gives it another name at once, so that no start goes on with it."""
+        """Removes a copy; gives it another name at once, so that no start continues it."""
         gone = path.with_name(path.name.rpartition("-")[0] + DELETED_FOLDER_SUFFIX)
         try:
             self._disk.rename(path, gone)

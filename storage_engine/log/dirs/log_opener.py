@@ -1,5 +1,5 @@
-"""Opens the logs of partitions in the log dirs of a broker. What a log needs to know of its past
-comes from the checkpoint files of its log dir, or from the log that it replaces.
+"""Opens the logs of partitions in the log dirs of a broker. The offsets of a log come from the
+checkpoint files of its log dir, or from the log that it replaces.
 
 Source: R-LOG8.
 """
@@ -21,7 +21,7 @@ from storage_engine.log.segments.log_folder import LogFolder
 
 
 class LogOpener:
-    """For all log dirs of one broker."""
+    """Opens logs in all log dirs of one broker."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class LogOpener:
         clean: bool,
         progress: RecoveryProgress | None = None,
     ) -> PartitionLog:
-        """The partition's log in that log dir, as its checkpoint files describe it. Without
-        `config` it takes the settings of its topic."""
+        """Open the partition's log in that log dir, as its checkpoint files describe it. Without
+        `config` it has the settings of its topic."""
         recovery_point = log_dir.recovery_points.get(topic_partition, 0)
         start = LogStart(
             log_start_offset=log_dir.log_starts.get(topic_partition, 0),
@@ -82,7 +82,7 @@ class LogOpener:
         recovery_point: int,
         grows: bool,
     ) -> PartitionLog:
-        """A log in `path`, in that log dir, that is or becomes the same as another.
+        """Open a log in `path`, in that log dir, that is or becomes the same as another.
 
         `grows`: it is not the partition's log yet, and the checkpoint files do not have its
         offsets.

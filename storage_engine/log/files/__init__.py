@@ -1,1 +1,1 @@
-"""Files of the log: the disk below them, what is open and mapped, checkpoints, and room."""
+"""The files of the log: the disk interface, open and mapped files, checkpoints, and free space."""

@@ -58,11 +58,12 @@ class SavedOffsets(NamedTuple):
 
     offsets: dict[TopicPartition, int]
     is_damaged: bool
-    """Whether other partitions may have had offsets too."""
+    """True when other partitions may have had offsets too."""
 
 
 def read_offsets(disk: Disk, path: Path) -> SavedOffsets:
-    """The offsets of a checkpoint file that are as they were written; a warning for others."""
+    """Return the offsets of a checkpoint file whose entries are intact; log a warning for
+    others."""
     offsets: dict[TopicPartition, int] = {}
     lines, problems = _read_lines(disk, path, 3)
     for topic, partition, offset in lines:
@@ -86,7 +87,7 @@ def write_offsets(disk: Disk, path: Path, offsets: Mapping[TopicPartition, int])
 
 
 def read_epochs(disk: Disk, path: Path) -> list[EpochStart]:
-    """The entries of a leader epoch checkpoint; none, with a warning, when it is damaged."""
+    """Return the entries of a leader epoch checkpoint; none, with a warning, when it is damaged."""
     lines, problems = _read_lines(disk, path, 2)
     try:
         if problems:
@@ -105,14 +106,15 @@ def read_epochs(disk: Disk, path: Path) -> list[EpochStart]:
 
 
 def write_epochs(disk: Disk, path: Path, entries: tuple[EpochStart, ...], *, sync: bool) -> None:
-    """Replaces the file. Without `sync` a crash of the machine may lose it, and the log's batches
-    tell it again.
+    """Replaces the file. Without `sync` a crash of the machine may lose it, and the epochs are
+    learned from the log's batches.
     """
     _write_lines(disk, path, [f"{epoch} {start}" for epoch, start in entries], sync=sync)
 
 
 def _number(text: str, most: int) -> int:
-    """ValueError unless it is a whole number from 0 to `most`, as we write it."""
+    """Parse a whole number from 0 to `most` in the form that this module writes; ValueError
+    otherwise."""
     if not (text.isascii() and text.isdigit()) or len(text) > MOST_DIGITS or int(text) > most:
         raise ValueError(f"'{text[:30]}' is no number from 0 to {most}")
     return int(text)
@@ -129,7 +131,7 @@ def _check(line: str) -> str:
 
 
 def _read_lines(disk: Disk, path: Path, fields: int) -> tuple[list[list[str]], list[str]]:
-    """The good entries split into fields, and what is wrong with others."""
+    """Return the good entries split into fields, and the problems of the others."""
     if not disk.exists(path):
         return [], []
     version, *rest = disk.read_file(path).decode("utf-8", "replace").split("\n")
@@ -137,11 +139,11 @@ def _read_lines(disk: Disk, path: Path, fields: int) -> tuple[list[list[str]], l
     lines = rest[1:-1]
     problems = []
     if not rest or rest[-1] != "":
-        # The last line may be whole but for its end.
+        # The last line may only lack its end.
         lines = rest[1:]
         problems.append("it is cut off")
     if version == _VERSION_WITHOUT_CHECKS and all(line.count(" ") == fields - 1 for line in lines):
-        # Without checks a changed number goes unnoticed: all entries count, or none.
+        # Without checks a changed number is not noticed: all entries count, or none.
         entries = [line.split(" ") for line in lines]
         if problems or count != str(len(entries)):
             return [], problems or [f"{len(entries)} entries, expected {count[:20]}"]

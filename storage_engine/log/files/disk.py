@@ -23,8 +23,8 @@ _FILE_MODE = 0o644
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 PROBE_BYTES = 512 << 10
-"""One byte in so many is read to tell what is in the page cache. Such a read costs about 1 us, and
-pages that are missing between two of them cost one short wait at most.
+"""One byte in so many is read to find out what is in the page cache. Such a read costs about 1 us,
+and pages that are missing between two of them cost one short wait at most.
 """
 
 _LOAD_BYTES = 1 << 20
@@ -41,16 +41,16 @@ class Disk(Protocol):
     """(descriptor, count, position) -> at most `count` bytes, fewer only at the end of the file."""
 
     def read_once(self, descriptor: int, count: int, position: int) -> bytes:
-        """As `pread`, for bytes that are not read again soon: they do not stay in the page cache if
-        they were not there before."""
+        """Reads as `pread` does, for bytes that are not read again soon: they do not stay in the
+        page cache if they were not there before."""
         ...
 
     def open_for_append(self, path: Path) -> int:
-        """A descriptor to read and write; the file is created when absent."""
+        """Return a descriptor to read and write; the file is created when absent."""
         ...
 
     def open_existing(self, path: Path) -> int:
-        """A descriptor to read and write; OSError when the file is absent."""
+        """Return a descriptor to read and write; OSError when the file is absent."""
         ...
 
     def close(self, descriptor: int) -> None: ...
@@ -62,29 +62,29 @@ class Disk(Protocol):
     def truncate(self, descriptor: int, size: int) -> None: ...
 
     def sync(self, descriptor: int) -> None:
-        """The data, and what is needed to find it, is on the medium when this returns."""
+        """Brings the data, and the metadata that is needed to find it, to the medium."""
         ...
 
     def open_directory(self, path: Path) -> int:
-        """A descriptor for `sync_names`."""
+        """Return a descriptor for `sync_names`."""
         ...
 
     def sync_names(self, descriptor: int) -> None:
-        """The names in the folder are on the medium when this returns."""
+        """Brings the names in the folder to the medium."""
         ...
 
     def map(self, descriptor: int, length: int, position: int) -> memoryview:
-        """A read-only view of the page cache; `position` must be page aligned. Unmapped with its
-        last reference.
+        """Return a read-only view of the page cache; `position` must be page aligned. It is
+        unmapped with its last reference.
         """
         ...
 
     def read_cached(self, descriptor: int, count: int, position: int) -> bytearray | None:
-        """Exactly these bytes, if all are in the page cache."""
+        """Return exactly these bytes, if all are in the page cache; else None."""
         ...
 
     def is_cached(self, descriptor: int, count: int, position: int) -> bool:
-        """Whether these bytes are in the page cache, as far as one in PROBE_BYTES tells."""
+        """Return True when these bytes are in the page cache, judged by one byte in PROBE_BYTES."""
         ...
 
     def load(self, descriptor: int, count: int, position: int) -> None:
@@ -102,37 +102,37 @@ class Disk(Protocol):
     def file_size(self, path: Path) -> int: ...
 
     def modified_ms(self, path: Path) -> int:
-        """When the file's content was last written."""
+        """Return when the file's content was last written."""
         ...
 
     def make_directory(self, path: Path) -> None:
-        """Parents too; no error when it is there."""
+        """Creates the folder and its parents; no error when it is there."""
         ...
 
     def rename(self, path: Path, target: Path) -> None:
-        """Replaces `target`."""
+        """Renames `path`, replacing `target`."""
         ...
 
     def remove(self, path: Path) -> None:
-        """No error when it is absent."""
+        """Removes the file; no error when it is absent."""
         ...
 
     def remove_tree(self, path: Path) -> None:
-        """No error when it is absent."""
+        """Removes the folder and its content; no error when it is absent."""
         ...
 
     def lock(self, path: Path) -> int | None:
-        """A descriptor that holds the exclusive lock on the file until closed; None when another
-        process has it.
+        """Return a descriptor that holds the exclusive lock on the file until closed; None when
+        another process has it.
         """
         ...
 
     def free_bytes(self, path: Path) -> int:
-        """Bytes that this user may still write to the file system of the folder."""
+        """Return the bytes that this user may still write to the file system of the folder."""
         ...
 
     def boot_id(self) -> str:
-        """Another one after each start of the machine."""
+        """Return an id that changes with each start of the machine."""
         ...
 
 
@@ -198,7 +198,7 @@ class RealDisk:
     def is_cached(self, descriptor: int, count: int, position: int) -> bool:
         preadv = os.preadv
         try:
-            # From the end: the caller has just read the beginning.
+            # It begins at the end: the caller has just read the beginning.
             for at in range(position + count - 1, position - 1, -PROBE_BYTES):
                 preadv(descriptor, _ONE_BYTE, at, os.RWF_NOWAIT)
         except BlockingIOError:
@@ -250,7 +250,7 @@ class RealDisk:
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
-            # Of a part that somebody else removes, the rest is still to go.
+            # Somebody else removes a part of it; the rest still has to be removed.
             shutil.rmtree(path, ignore_errors=True)
 
     def lock(self, path: Path) -> int | None:
@@ -274,8 +274,8 @@ REAL_DISK: Disk = RealDisk()
 
 
 def _sync(call: Callable[[int], None], descriptor: int) -> None:
-    """A sync that lacked memory is no better than one that the medium failed: what it was to bring
-    there may count as clean now, so that nobody may take it for a call to be made again."""
+    """Calls a sync. One that lacked memory is no better than one that the medium failed: its pages
+    may count as clean now, so that a repeated call would prove nothing."""
     try:
         call(descriptor)
     except OSError as error:
@@ -285,7 +285,7 @@ def _sync(call: Callable[[int], None], descriptor: int) -> None:
 
 
 def write_fully(disk: Disk, descriptor: int, data: Buffer, position: int) -> None:
-    """Writes all of `data`; a short write goes on where it stopped."""
+    """Writes all of `data`; a short write is continued."""
     written = disk.pwrite(descriptor, data, position)
     if written == len(data):
         return
@@ -295,7 +295,7 @@ def write_fully(disk: Disk, descriptor: int, data: Buffer, position: int) -> Non
 
 
 def replace_file(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
-    """Puts `content` in place of the file at once: a crash leaves the old one or the new one.
+    """Replaces the file by one with `content`: a crash leaves the old one or the new one.
 
     Without `sync` that holds for a crash of the process; with it also for one of the machine.
     """

@@ -1,7 +1,7 @@
-"""Room in one log dir. Appends stop while a reserve is left, so that a full disk refuses them
-before a write, and not in the middle of one.
+"""The free space of one log dir. Appends stop while a reserve is left, so that a full disk refuses
+them before a write, and not in the middle of one.
 
-The reserve is for what is written all the same: indexes, checkpoints, epochs, and appends of other
+The reserve is for writes that must not stop: indexes, checkpoints, epochs, and appends of other
 logs that are under way. An append only subtracts from an allowance; the operating system is asked
 when that is used up. Source: R-LOG8.
 """
@@ -14,7 +14,7 @@ from storage_engine.log.files.disk import Disk
 from storage_engine.log.files.storage_errors import storage_error
 
 ALLOWANCE_BYTES = 8 << 20
-"""Bytes that may be appended before the operating system is asked again; small beside the usual
+"""The bytes that may be appended before the operating system is asked again; small beside the usual
 reserve, since others fill the disk too.
 """
 
@@ -22,34 +22,34 @@ logger = logging.getLogger(__name__)
 
 
 class FreeSpace:
-    """The room of one log dir, shared by its logs."""
+    """The free space of one log dir, shared by its logs."""
 
     __slots__ = ("_allowance", "_disk", "_path", "is_full", "reserve_bytes")
 
     def __init__(self, disk: Disk, path: Path, *, reserve_bytes: int = 0) -> None:
-        """`reserve_bytes` 0: nothing is asked and nothing refused."""
+        """`reserve_bytes` 0: the space is never checked, and no append is refused."""
         self._disk = disk
         self._path = path
         self.reserve_bytes = reserve_bytes
         self._allowance = 0
         self.is_full = False
-        """The last append was refused."""
+        """True when the last append was refused."""
 
     def take(self, size: int) -> None:
-        """Called before an append of `size` bytes; LogFullError when that would reach into the
-        reserve."""
+        """Subtracts an append of `size` bytes before it is made; LogFullError when that would reach
+        into the reserve."""
         left = self._allowance - size
         if left < 0 and self.reserve_bytes:
             left = self._ask(size)
         self._allowance = left
 
     def has(self, size: int) -> bool:
-        """Whether an append of `size` bytes is sure to be taken, without a question to the
-        system."""
+        """Return True when an append of `size` bytes fits the allowance, with no call of the
+        operating system."""
         return self._allowance >= size or not self.reserve_bytes
 
     def refresh(self) -> None:
-        """Time has passed: what others wrote counts with the next append."""
+        """Has the next append count what others wrote meanwhile."""
         self._allowance = 0
 
     def _ask(self, size: int) -> int:

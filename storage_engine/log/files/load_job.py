@@ -1,7 +1,7 @@
 """Brings bytes of a file into the page cache. It may run on any thread, so it holds a descriptor of
 its own.
 
-A caller that must not wait for a disk gets a ColdBytesError, which has the job to do before the
+A caller that must not wait for a disk gets a ColdBytesError, which has the job to run before the
 next try.
 
 Source: R-LOG5.
@@ -15,7 +15,7 @@ from storage_engine.log.files.disk import Disk
 from storage_engine.log.files.storage_errors import storage_error
 
 LOOK_BYTES = 16 << 10
-"""Bytes beyond a read that finding its end may read: two chunks of headers."""
+"""The bytes beyond a read that finding its end may read: two chunks of headers."""
 
 
 class LoadJob:
@@ -32,7 +32,7 @@ class LoadJob:
         self._size = size
 
     def run(self) -> LogStorageError | None:
-        """Waits for the medium; what went wrong, for the one who takes care of the log."""
+        """Waits for the medium; returns the error, which the owner of the log handles."""
         try:
             self._disk.load(self._descriptor, self._size, self._position)
         except OSError as error:
@@ -43,7 +43,7 @@ class LoadJob:
 
 
 class Loadable(Protocol):
-    """A file that makes jobs."""
+    """A file that can return load jobs."""
 
     def load_job(self, position: int, size: int, end: int) -> LoadJob: ...
 
@@ -58,6 +58,7 @@ class ColdBytesError(Exception):
         self._end = end
 
     def load_job(self, read_bytes: int) -> LoadJob:
-        """A job to do before the next try, which will read `read_bytes` from about there."""
+        """Return a job to run before the next try, which will read about `read_bytes` from that
+        position."""
         size = min(read_bytes + LOOK_BYTES, self._end - self._position)
         return self._file.load_job(self._position, size, self._end)

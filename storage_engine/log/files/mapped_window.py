@@ -1,9 +1,8 @@
-"""The part of a segment file that is mapped at the moment. A view keeps its own pages alive when
-the window moves on.
+"""The mapped part of a segment file. A view keeps its own pages alive when the window moves on.
 
-A sequential reader needs one mapping per window rather than one per read, and what a broker maps
-stays small however large its logs are. A window ends at the end of the file as it was; a reader at
-the tail gets a new one when the file has grown.
+A sequential reader needs one mapping per window rather than one per read, and the mappings of a
+broker stay small however large its logs are. A window ends at the end of the file at the time; a
+reader at the end gets a new one when the file has grown.
 """
 
 import mmap
@@ -12,8 +11,8 @@ from storage_engine.log.files.disk import Disk
 from storage_engine.log.files.open_files import OpenFiles, SegmentFile
 
 WINDOW_BYTES = 16 << 20
-"""Large enough that mapping costs nothing per read, small enough that a thousand readers cost
-little address space.
+"""The size is large enough that mapping costs nothing per read, and small enough that a thousand
+readers use little address space.
 """
 
 
@@ -31,7 +30,8 @@ class MappedWindow:
         self.recently_used = False
 
     def view(self, position: int, size: int, file_size: int) -> memoryview:
-        """The bytes [position, position + size) of a file that has at least `file_size` bytes."""
+        """Return the bytes [position, position + size) of a file that has at least `file_size`
+        bytes."""
         self.recently_used = True
         begin = position - self._start
         view = self._view
@@ -41,7 +41,7 @@ class MappedWindow:
         return view[begin : begin + size]
 
     def release(self) -> None:
-        """Drops the mapping; views that are out keep theirs."""
+        """Drops the mapping; existing views keep theirs."""
         self._view = None
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""A bound on what the log keeps open. The owner of an open file or mapping can lose it at any time,
-and then reopens it.
+"""The limit of the files that the log keeps open. The owner of an open file or mapping can lose it
+at any time, and then opens it again.
 
-With thousands of segments not every file may stay open. The pool remembers what was opened, oldest
-first; over the limit the oldest goes, unless it was used since its last turn (second chance).
+With thousands of segments not every file may stay open. The pool keeps the order of opening; over
+the limit the oldest is closed, unless it was used since its last turn (second chance).
 """
 
 import resource
@@ -12,20 +12,20 @@ from typing import Protocol
 from storage_engine.log.files.disk import Disk
 
 SHARE_OF_LIMIT = 2
-"""The log takes one in two of the descriptors that the process may have; sockets take the rest."""
+"""The log takes one in two of the process's descriptors; sockets take the rest."""
 
 MAX_OPEN_FILES = 20_000
 """Well below the kernel's 65,530 mappings a process."""
 
 
 def descriptor_limit() -> int:
-    """How many descriptors this process may have."""
+    """Return how many descriptors this process may have."""
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return NO_DESCRIPTOR_LIMIT if soft_limit == resource.RLIM_INFINITY else soft_limit
 
 
 def pool_limit(descriptors: int) -> int:
-    """How many of so many descriptors the logs may keep open."""
+    """Return how many of that many descriptors the logs may keep open."""
     return min(MAX_OPEN_FILES, max(1, descriptors // SHARE_OF_LIMIT))
 
 
@@ -34,7 +34,7 @@ NO_DESCRIPTOR_LIMIT = 1 << 30
 
 
 class Releasable(Protocol):
-    """Something open that can be opened again."""
+    """An open file or mapping that can be opened again."""
 
     recently_used: bool
 
@@ -50,7 +50,7 @@ class OpenFiles:
         """`limit` is taken from the process's own when it is not given."""
         self._limit = limit or pool_limit(descriptor_limit())
         self._items: dict[int, Releasable] = {}
-        """By identity, oldest first."""
+        """The open items by identity, oldest first."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -88,7 +88,7 @@ class SegmentFile:
         self.recently_used = False
 
     def open(self) -> int:
-        """The descriptor, valid until the next opening of any file."""
+        """Return the descriptor, valid until the next opening of any file."""
         self.recently_used = True
         if self.descriptor < 0:
             self.descriptor = self._disk.open_existing(self.path)
@@ -96,7 +96,7 @@ class SegmentFile:
         return self.descriptor
 
     def create(self) -> None:
-        """Makes the file, empty, and opens it."""
+        """Creates the file, empty, and opens it."""
         self.close()
         self.descriptor = self._disk.open_for_append(self.path)
         self._disk.truncate(self.descriptor, 0)

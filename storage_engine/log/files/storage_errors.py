@@ -1,9 +1,9 @@
-"""Turns errors of the operating system into ours. An OSError leaves this package only as
+"""Translates errors of the operating system. An OSError leaves this package only as
 LogStorageError.
 
-It names the action and the file, and has the code that tells a client to try another replica. Its
-class tells how far the failure goes: this action only (no room, no descriptors), this log, or the
-whole log dir. What each number means is in `core.system_errors`.
+It names the action and the file, and its code has a client try another replica. Its class says how
+far the failure goes: this action only (no room, no descriptors), this log, or the whole log dir.
+What each number means is in `core.system_errors`.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ from storage_engine.core.system_errors import Reach, reach_of_file_error
 def storage_error(
     action: str, path: Path, error: OSError, *, unchanged: bool = False
 ) -> LogStorageError:
-    """`unchanged`: everything is as it was before the action, so that a lack of room did no
-    harm."""
+    """Return the error of an action. `unchanged`: everything is as it was before the action, so
+    that a lack of room did no harm."""
     message = f"can't {action} {path}: {error.strerror or error}"
     reach = reach_of_file_error(error)
     if reach is Reach.FOLDER:
@@ -37,7 +37,8 @@ def storage_error(
 
 @contextmanager
 def storage_errors(action: str, path: Path, *, unchanged: bool = False) -> Iterator[None]:
-    """Around work on `path`; not for hot paths, where a `try` costs less."""
+    """Translate errors in a `with` block about `path`; not for hot paths, where a `try` costs
+    less."""
     try:
         yield
     except OSError as error:

@@ -1,1 +1,1 @@
-"""From files to a log again, and what an unclean stop left."""
+"""The loading of a log from its files, and recovery after an unclean stop."""

@@ -1,9 +1,8 @@
-"""Brings a partition's folder into memory. After it the files are a log again, whatever was there
-before.
+"""Loads a log from a partition's folder, and repairs the files where they need it.
 
-Order of work: leftovers of deletions go; segments from the one with the recovery point on are
-checked unless the last stop was clean; what follows a cut is dropped; then the leader epochs and
-the producers are brought to the same end. Source: R-LOG8.
+Order of work: leftovers of deletions are removed; segments from the one with the recovery point on
+are checked unless the last stop was clean; what follows a cut is dropped; then the leader epochs
+and the producers are brought to the same end. Source: R-LOG8.
 """
 
 import itertools
@@ -49,32 +48,32 @@ class LoadedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStart:
-    """What is known of a log before it is opened. The offsets come from checkpoint files; without
-    one they are 0, which costs work and loses nothing but the start of the log."""
+    """The knowledge about a log before it is opened. The offsets come from checkpoint files;
+    without one they are 0, which costs work and loses nothing but the start of the log."""
 
     log_start_offset: int = 0
-    """Where an empty log begins."""
+    """The start of an empty log."""
     recovery_point: int = 0
-    """Everything below was flushed."""
+    """Everything below it was flushed."""
     first_dirty_offset: int = 0
-    """The log was compacted below; above 0 offsets may be missing."""
+    """The log was compacted below it; when it is above 0, offsets may be missing."""
     clean: bool = False
-    """The last stop was in order, so that nothing needs to be checked."""
+    """True when the last stop was clean, so that nothing needs to be checked."""
     no_gap_above: int | None = None
-    """Between a segment that begins above this offset and the one before it no offsets are missing;
-    None: they may be."""
+    """No offsets are missing between a segment that begins above this offset and the one before it;
+    None: some may be."""
 
 
 def load_log(
     folder: LogFolder, start: LogStart, *, now_ms: int, progress: RecoveryProgress | None
 ) -> LoadedLog:
-    """Raises LogStorageError when the folder can't be read or written. `progress` counts the bytes
-    that were checked."""
+    """Load the log; LogStorageError when the folder can't be read or written. `progress` counts the
+    bytes that were checked."""
     try:
         return _load(folder, start, now_ms, progress)
     except OSError as error:
         if passes_by_itself(error):
-            # Opening does all of it again the next time.
+            # The next opening does all of it again.
             raise storage_error("open the log in", folder.path, error, unchanged=True) from error
         raise LogStorageError(f"can't open the log in {folder.path}: {error}") from error
 
@@ -157,8 +156,8 @@ def rebuild_epochs(segments: list[LogSegment], epochs: LeaderEpochCache) -> None
 def _lacks_first_epoch(
     segments: list[LogSegment], epochs: LeaderEpochCache, log_start_offset: int
 ) -> bool:
-    """Whether the checkpoint does not have the epoch of the log's first batch: it is of a later
-    start of the log, or has only the epochs that recovery has seen."""
+    """Return True when the checkpoint does not have the epoch of the log's first batch: it is of a
+    later start of the log, or has only the epochs that recovery has seen."""
     for segment in segments:
         if segment.size and segment.next_offset > log_start_offset:
             found = segment.find(log_start_offset)
@@ -176,7 +175,8 @@ def _first_epoch(segment: LogSegment) -> int:
 
 
 def _remove_leftovers(folder: LogFolder, names: list[str]) -> list[str]:
-    """Removes what an interrupted deletion or replacement left, and indexes without a log."""
+    """Removes the files that an interrupted deletion or replacement left, and indexes without a
+    log."""
     kept = []
     for name in names:
         stem, dot, _ = name.partition(".")

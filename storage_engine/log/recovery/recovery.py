@@ -28,8 +28,8 @@ from storage_engine.protocol.records.record_batch import (
 
 CHUNK_BYTES = 1 << 20
 COPIED_BATCH_MAX_BYTES = 8 << 20
-"""A batch that says it is larger is checked through a mapping: a damaged length must not cost that
-much memory.
+"""The size up to which a batch is checked in a copy. A larger one is checked through a mapping: a
+damaged length must not cost that much memory.
 """
 
 logger = logging.getLogger(__name__)
@@ -59,17 +59,17 @@ def recover_segment(
     gaps_allowed: bool,
     least_epoch: int = -1,
 ) -> Recovered:
-    """Rebuilds the segment from the bytes of its file, cuts the file at the first damage, and notes
-    the epochs. The transaction index is left to who knows the producers.
+    """Rebuilds the segment from the bytes of its file, cuts the file at the first damage, and
+    records the epochs. The transaction index is left to the caller, which has the producers.
 
     `gaps_allowed`: offsets may be missing between batches, as compaction leaves them.
-    `least_epoch`: the batches before it were of this epoch.
+    `least_epoch`: the epoch of the batches before it.
     """
     descriptor = segment.file.open()
     file_size = disk.size(descriptor)
     segment.reset()
     checker = _Checker(disk, segment, file_size)
-    # What the file says of what is gone through may be older or newer than the batches.
+    # The indexes may be older or newer than the batches that are checked now.
     epochs.truncate_from_end(segment.base_offset)
     epoch = epochs.latest_epoch
     last_epoch = least_epoch
@@ -89,7 +89,7 @@ def recover_segment(
 
 
 class _Checker:
-    """Goes through a file and stops at the first batch that is not intact in itself."""
+    """Reads a file up to the first batch that is not intact in itself."""
 
     def __init__(self, disk: Disk, segment: LogSegment, file_size: int) -> None:
         self._disk = disk
@@ -145,7 +145,7 @@ class _Checker:
 def _that_fit_together(
     checker: _Checker, base_offset: int, gaps_allowed: bool, epoch: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The intact batches up to the first whose base offset or leader epoch does not fit its
+    """Yields the intact batches up to the first whose base offset or leader epoch does not fit its
     neighbours; `epoch` is that of the batch before them.
     """
     held: tuple[int, BatchHeader] | None = None
@@ -174,7 +174,7 @@ def _that_fit_together(
 def _which_is_bad(
     next_offset: int, epoch: int, former: BatchHeader, latter: BatchHeader
 ) -> BatchHeader | None:
-    """Of two batches that contradict each other, the one that does not go on from `next_offset` and
+    """Return the one of two contradicting batches that does not continue from `next_offset` and
     `epoch`.
     """
     if latter.base_offset < former.next_offset:

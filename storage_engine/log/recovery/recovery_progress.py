@@ -1,4 +1,4 @@
-"""Logs how far the recovery of a log dir is. The total is estimated before; what was done is
+"""Logs the progress of a log dir's recovery. The total is estimated before; the checked bytes are
 counted.
 
 Source: R-LOG8.
@@ -13,7 +13,7 @@ from storage_engine.log.files.disk import Disk
 from storage_engine.log.segments.log_segment import LOG_SUFFIX, offset_in_name
 
 INTERVAL_MS = 2000
-"""A recovery that takes longer logs how far it is, this often."""
+"""A longer recovery logs its progress at this interval."""
 
 MARK = "recovering folder="
 """The beginning of each line; programs that start brokers search their logs for it."""
@@ -36,12 +36,12 @@ class RecoveryProgress:
         self._start_ms = self._logged_ms = clock.monotonic_ms()
 
     def checked(self, size: int) -> None:
-        """`size` more bytes were checked."""
+        """Counts `size` more bytes as checked."""
         self._done_bytes += size
         self._log()
 
     def opened(self) -> None:
-        """One more log is open."""
+        """Counts one more log as open."""
         self._done_partitions += 1
         self._log()
 
@@ -52,7 +52,7 @@ class RecoveryProgress:
             logger.info("%s%s", MARK, self.text(now_ms))
 
     def text(self, now_ms: int) -> str:
-        """The folder, and how far it is."""
+        """Return the folder and its progress."""
         total = max(self._total_bytes, self._done_bytes)
         seconds = max(1, now_ms - self._start_ms) / 1000
         rate = self._done_bytes / seconds
@@ -70,19 +70,20 @@ class RecoveryProgress:
 def begin_progress(
     disk: Disk, clock: Clock, path: Path, recovery_points: Mapping[Path, int], *, clean: bool
 ) -> RecoveryProgress:
-    """For the data folder `path`, whose logs' folders have these recovery points; `clean`: they
-    will only be opened.
+    """Return the progress for the log dir `path`, whose logs' folders have these recovery points;
+    `clean`: they will only be opened.
     """
     try:
         total = 0 if clean else bytes_to_check(disk, recovery_points.items())
     except OSError:
-        # Opening the logs will get that error again.
+        # Opening the logs will raise that error again.
         total = 0
     return RecoveryProgress(path, clock, partitions=len(recovery_points), total_bytes=total)
 
 
 def bytes_to_check(disk: Disk, folders: Iterable[tuple[Path, int]]) -> int:
-    """Bytes that recovery has to check in the logs of these folders with their recovery points."""
+    """Return the bytes that recovery has to check in the logs of these folders with their recovery
+    points."""
     total = 0
     for path, recovery_point in folders:
         bases = sorted(

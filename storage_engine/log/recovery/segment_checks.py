@@ -20,25 +20,26 @@ logger = logging.getLogger(__name__)
 
 
 class Gaps(NamedTuple):
-    """Where offsets may be missing in order."""
+    """The places where offsets may be missing without damage."""
 
     may_be: bool
-    """Anywhere within segments: the log is or was compacted, or copied from one that was."""
+    """True when they may be missing anywhere within segments: the log is or was compacted, or
+    copied from one that was."""
     none_above: int | None
     """See `LogStart.no_gap_above`."""
 
     def may_be_between(self, end_offset: int, base_offset: int) -> bool:
-        """Whether offsets may be missing between a segment that ends at one offset and the next
-        one, which begins at the other; if not, the former has lost its end."""
+        """Return True when offsets may be missing between a segment that ends at one offset and the
+        next one, which begins at the other; if not, the former has lost its end."""
         if not self.may_be or self.none_above is None or base_offset <= self.none_above:
             return self.may_be
-        # No segment is that long: this is a gap that no index reaches across, before which all was
+        # No segment is that long: this is a gap that no index spans, and everything before it was
         # flushed.
         return base_offset - end_offset > MAX_RELATIVE_OFFSET + 1
 
 
 class SegmentChecks:
-    """The checks of one log while it is opened, and what they found."""
+    """The checks of one log while it is opened, and their findings."""
 
     def __init__(
         self,
@@ -60,10 +61,10 @@ class SegmentChecks:
         """The leader epoch of the last batch that was checked."""
         self.recovered_bytes = 0
         self.damaged: list[LogSegment] = []
-        """Segments whose transaction index is not to be believed."""
+        """Segments whose transaction index may be wrong."""
 
     def run(self, segments: list[LogSegment]) -> None:
-        """Makes every segment trustworthy, but for the transaction indexes of `damaged`; removes
+        """Checks and repairs every segment, except the transaction indexes of `damaged`; removes
         from `segments` those that follow a cut."""
         folder = self._folder
         names = set(folder.disk.list_names(folder.path)) if len(segments) > 1 else set()
@@ -74,7 +75,7 @@ class SegmentChecks:
                     self._recover(segment)
                 continue
             following = segments[number + 1].base_offset
-            # One that ends at the recovery point may have been sealed after the last flush.
+            # A segment that ends at the recovery point may have been sealed after the last flush.
             if self._clean or following < self._recovery_point:
                 self._check_indexes(segment, names)
                 continue
@@ -88,11 +89,12 @@ class SegmentChecks:
             segment.next_offset = following
 
     def _has_good_end(self, segment: LogSegment) -> bool:
-        """Whether the newest segment ends as a clean stop leaves it. Notes a damaged transaction
-        index."""
+        """Return True when the newest segment ends as a clean stop leaves it. Records a damaged
+        transaction index."""
         trusted = segment.load_end()
         segment.transaction_index.must_be_sealed = segment.size > 0
-        # Now, as it may grow; those of the others are checked when they are used.
+        # This index is checked now, as it may grow; those of the others are checked when they are
+        # used.
         if trusted and not is_good(segment):
             self.damaged.append(segment)
         return trusted
@@ -134,7 +136,7 @@ class SegmentChecks:
 
 def drop_segments(folder: LogFolder, segments: list[LogSegment], first: int, reason: str) -> None:
     """Removes the segments from number `first` on, the last one first, so that a crash leaves a
-    shorter log. It is on the medium when this returns: none of them may be back behind what is
+    shorter log. It is on the medium when this returns: none of them may reappear behind what is
     appended now.
     """
     while len(segments) > first:

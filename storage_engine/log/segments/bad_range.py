@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class BadRange(NamedTuple):
-    """Bytes that are not what was appended; offsets and byte positions are half-open."""
+    """Bytes that differ from what was appended; offsets and byte positions are half-open."""
 
     start_offset: int
     end_offset: int

@@ -20,7 +20,8 @@ from storage_engine.protocol.records.record_filter import StoredBatch
 
 CHUNK_BYTES = 1 << 20
 BATCH_MAX_BYTES = 128 << 20
-"""A damaged length must not cost more memory; no setting lets batches in that are larger."""
+"""The largest batch that is read: a damaged length must not cost more memory, and no setting allows
+larger batches."""
 
 
 class ClosedSegment(NamedTuple):
@@ -32,8 +33,8 @@ class ClosedSegment(NamedTuple):
     size: int
 
     def batches(self, disk: Disk, start_offset: int = 0) -> Iterator[StoredBatch]:
-        """Every batch that ends at or after `start_offset`; CorruptRecordError names the first that
-        is damaged.
+        """Yields every batch that ends at or after `start_offset`; CorruptRecordError names the
+        first that is damaged.
         """
         descriptor = disk.open_existing(self.path)
         try:

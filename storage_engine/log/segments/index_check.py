@@ -15,15 +15,15 @@ from storage_engine.protocol.records.record_batch import NO_TIMESTAMP, BatchHead
 
 
 class IndexCheck:
-    """Both indexes of one segment, entry by entry as its batches pass by."""
+    """Compares both indexes of one segment, entry by entry, as its batches are read."""
 
     def __init__(
         self, disk: Disk, *, offset_index: Path, time_index: Path, base_offset: int
     ) -> None:
-        """OSError when the disk fails; a file that is missing does not agree."""
+        """OSError when the disk fails; a missing file does not agree."""
         self._base_offset = base_offset
         self.agrees = disk.exists(offset_index) and disk.exists(time_index)
-        """Whether the entries fit the batches so far."""
+        """True when the entries fit the batches so far."""
         self._offsets = _whole(disk, offset_index, OFFSET_ENTRY.size)
         self._times = _whole(disk, time_index, TIME_ENTRY.size)
         self._offset_at = 0
@@ -32,7 +32,7 @@ class IndexCheck:
         self._last_timestamp = NO_TIMESTAMP
 
     def take(self, position: int, header: BatchHeader) -> None:
-        """The next batch of the segment, which is good."""
+        """Takes the next batch of the segment, which is good."""
         self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
         if self._offset_at < len(self._offsets):
             relative, entry_position = OFFSET_ENTRY.unpack_from(self._offsets, self._offset_at)
@@ -52,7 +52,7 @@ class IndexCheck:
                 self._last_timestamp = timestamp
 
     def finish(self) -> None:
-        """All batches have passed by."""
+        """Ends the comparison after the last batch."""
         if (
             self._offset_at < len(self._offsets)
             or self._time_at < len(self._times)
@@ -61,8 +61,8 @@ class IndexCheck:
             self.agrees = False
 
     def places_after(self, position: int) -> list[int]:
-        """Byte positions after `position` where batches begin, as far as the offset index knows,
-        ascending."""
+        """Return the byte positions after `position` at which batches begin according to the offset
+        index, ascending."""
         places = {place for _, place in OFFSET_ENTRY.iter_unpack(self._offsets)}
         return sorted(place for place in places if place > position)
 
@@ -71,7 +71,7 @@ class IndexCheck:
 
 
 def _whole(disk: Disk, path: Path, entry_bytes: int) -> bytes:
-    """The whole entries of a file."""
+    """Return the whole entries of a file."""
     if not disk.exists(path):
         return b""
     data = disk.read_file(path)

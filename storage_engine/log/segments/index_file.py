@@ -13,7 +13,7 @@ from storage_engine.log.files.disk import Disk, write_fully
 from storage_engine.log.files.open_files import OpenFiles
 
 PENDING_MAX_BYTES = 64 << 10
-"""Entries held in memory: at one per 4 KiB of log, those of the last 20 to 30 MiB."""
+"""The most bytes of entries in memory: at one per 4 KiB of log, those of the last 20 to 30 MiB."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,21 +45,21 @@ class IndexFile:
         self._view: memoryview | None = None
 
     def __len__(self) -> int:
-        """Number of entries."""
+        """Return the number of entries."""
         if self._written < 0:
             self._load()
         return self._written + len(self._pending) // self.entry_bytes
 
     @property
     def has_trailing_bytes(self) -> bool:
-        """Whether the file was found to end within an entry."""
+        """True when the file ended within an entry when it was opened."""
         if self._written < 0:
             self._load()
         return self._trailing_bytes
 
     def append(self, entry: bytes) -> int:
-        """The number of entries with this one. Never fails for lack of space: what can't be written
-        now stays in memory for the next try.
+        """Adds an entry and returns the number of entries. Never fails for lack of space: what
+        can't be written now stays in memory for the next try.
         """
         if self._written < 0:
             self._load()
@@ -76,7 +76,7 @@ class IndexFile:
         return count
 
     def locate(self, number: int) -> tuple[memoryview | bytearray, int]:
-        """The buffer and the position in it of entry `number`."""
+        """Return the buffer of entry `number`, and its position there."""
         if number >= self._written:
             return self._pending, (number - self._written) * self.entry_bytes
         view = self._view
@@ -86,7 +86,7 @@ class IndexFile:
         return view, number * self.entry_bytes
 
     def flush(self) -> None:
-        """Brings the entries to the file, which exists afterwards even when there are none."""
+        """Writes the entries to the file, which exists afterwards even when there are none."""
         if self._written < 0:
             self._load()
         descriptor = self._disk.open_for_append(self.path)
@@ -102,7 +102,7 @@ class IndexFile:
             self._disk.close(descriptor)
 
     def sync(self) -> None:
-        """The entries are on the medium when this returns."""
+        """Brings the entries to the medium."""
         self.flush()
         descriptor = self._disk.open_existing(self.path)
         try:

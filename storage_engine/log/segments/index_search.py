@@ -1,9 +1,9 @@
 """Search in the rising column of an index. It is right for any column, and quick for an even one.
 
-Batches of a log are mostly of like size, so an entry lies about where its share of the whole says.
-From there the bounds are pushed apart until the value is between them; a bisection does the rest.
-So a lookup in an index of a large segment costs about what it costs in a small one, where a
-bisection alone takes one more look for each doubling.
+Batches of a log are mostly of similar size, so an entry's place is about proportional to its value.
+From there the bounds are widened until the value is between them; a bisection does the rest. So a
+look-up in an index of a large segment costs about as much as in a small one, where a bisection
+alone takes one more step for each doubling.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,7 @@ FIRST_STEP = 2
 
 
 def count_up_to(count: int, value: int, at: Callable[[int], int]) -> int:
-    """How many of the `count` entries are at most `value`; `at(number)` strictly increases.
+    """Return how many of the `count` entries are at most `value`; `at(number)` strictly increases.
 
     A damaged column gives any number from 0 to `count`.
     """
@@ -27,7 +27,7 @@ def count_up_to(count: int, value: int, at: Callable[[int], int]) -> int:
         return count
     if value < first:
         return 0
-    # From here on at(low - 1) <= value < at(high), as far as that was looked at.
+    # From here on at(low - 1) <= value < at(high), as far as these were read.
     guess = (value - first) * (count - 1) // (last - first)
     step = FIRST_STEP
     if at(guess) <= value:

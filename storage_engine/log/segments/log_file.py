@@ -1,10 +1,11 @@
-"""The `.log` file of a segment: bytes in and out. A failed write leaves nothing behind.
+"""The `.log` file of a segment. A failed write leaves nothing behind.
 
 Large runs are read as views of the page cache, small ones are copied; measurements decided the
 sizes. Source: R-LOG4, R-LOG5.
 """
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from storage_engine.core.errors import LogStorageError
@@ -15,7 +16,7 @@ from storage_engine.log.files.open_files import OpenFiles, SegmentFile
 from storage_engine.log.files.storage_errors import storage_error
 
 WRITE_MAX_BYTES = 128 << 10
-"""The most that one write call takes: larger appends to the page cache were slower when measured.
+"""The most bytes of one write call: larger appends to the page cache were slower when measured.
 """
 
 COPY_MAX_BYTES = 64 << 10
@@ -28,9 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogFile(SegmentFile):
-    """A segment's batches. The segment knows how many of the bytes count; it passes that in as
-    `end`.
-    """
+    """A segment's batches. The segment passes in `end`, the number of bytes that count."""
 
     __slots__ = ("_window",)
 
@@ -38,25 +37,27 @@ class LogFile(SegmentFile):
         super().__init__(disk, pool, path)
         self._window = MappedWindow(disk, pool, self)
 
-    def append(self, data: Buffer, end: int) -> None:
-        """Writes `data` at `end`; after a failure the file is cut back to it, and LogStorageError
-        raised.
+    def append(self, pieces: Iterable[Buffer], end: int) -> None:
+        """Writes all of them from `end` on; after a failure the file is cut back to it, and
+        LogStorageError raised.
         """
         self.recently_used = True
         descriptor = self.descriptor
+        position = end
         try:
             if descriptor < 0:
                 descriptor = self.open()
-            size = len(data)
-            if size <= WRITE_MAX_BYTES and self._disk.pwrite(descriptor, data, end) == size:
-                return
-            self._write_in_parts(descriptor, memoryview(data), end)
+            for data in pieces:
+                size = len(data)
+                if size > WRITE_MAX_BYTES or self._disk.pwrite(descriptor, data, position) != size:
+                    self._write_in_parts(descriptor, memoryview(data), position)
+                position += size
         except OSError as error:
             self._cut_back(end)
             raise storage_error("append to", self.path, error, unchanged=True) from error
 
     def read(self, position: int, size: int, end: int) -> bytes:
-        """A copy of the bytes; LogStorageError when they are not there."""
+        """Return a copy of the bytes; LogStorageError when they are not there."""
         self._check_range(position, size, end)
         try:
             data = self._disk.pread(self.open(), size, position)
@@ -67,8 +68,8 @@ class LogFile(SegmentFile):
         return data
 
     def view(self, position: int, size: int, end: int) -> memoryview:
-        """The bytes, copied when they are few, else mapped; LogStorageError when they are not
-        there.
+        """Return the bytes, copied when they are few, else mapped; LogStorageError when they are
+        not there.
         """
         if size <= COPY_MAX_BYTES:
             return memoryview(self.read(position, size, end))
@@ -81,8 +82,8 @@ class LogFile(SegmentFile):
             raise LogStorageError(f"{self.path} is shorter than {end} bytes") from error
 
     def peek(self, position: int, count: int, end: int, *, wait: bool) -> bytes | bytearray:
-        """At most `count` bytes of headers; OSError. ColdBytesError when the medium would have to
-        be waited for, unless `wait`.
+        """Return at most `count` bytes of headers; OSError. ColdBytesError when that would have to
+        wait for the medium, unless `wait`.
         """
         if wait:
             return self._disk.pread(self.open(), count, position)
@@ -92,7 +93,7 @@ class LogFile(SegmentFile):
         return data
 
     def read_cached(self, position: int, size: int) -> bytearray | None:
-        """A copy of the bytes, if they are in the page cache."""
+        """Return a copy of the bytes, if they are in the page cache; else None."""
         try:
             return self._disk.read_cached(self.open(), size, position)
         except OSError:
@@ -100,15 +101,15 @@ class LogFile(SegmentFile):
             return None
 
     def is_cached(self, position: int, size: int) -> bool:
-        """Whether a view of the bytes will not wait for the medium, as far as samples tell."""
+        """Return True when a view of the bytes will not wait for the medium, judged by samples."""
         try:
             return self._disk.is_cached(self.open(), size, position)
         except OSError:
             return False
 
     def load_job(self, position: int, size: int, end: int) -> LoadJob:
-        """A job that brings the bytes into the page cache; LogStorageError when the file can't be
-        opened.
+        """Return a job that brings the bytes into the page cache; LogStorageError when the file
+        can't be opened.
         """
         try:
             descriptor = self._disk.duplicate(self.open())
@@ -135,8 +136,8 @@ class LogFile(SegmentFile):
             done += pwrite(descriptor, view[done : done + WRITE_MAX_BYTES], position + done)
 
     def _cut_back(self, end: int) -> None:
-        """Best effort: what stays beyond `end` is overwritten by the next append or cut by
-        recovery.
+        """Cuts the file back, if that is possible: bytes beyond `end` are overwritten by the next
+        append or cut by recovery.
         """
         try:
             self._disk.truncate(self.open(), end)

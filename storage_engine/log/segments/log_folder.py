@@ -1,4 +1,4 @@
-"""The folder `<topic>-<partition>` of one log: where its segments lie and how they are set up.
+"""The folder `<topic>-<partition>` of one log, with the settings of its segments.
 
 Source: R-LOG1.
 """
@@ -22,7 +22,7 @@ class LogFolder:
     config: LogConfig
 
     def segment(self, base_offset: int, *, created_ms: int, size: int = 0) -> LogSegment:
-        """A segment whose files are there already, with `size` bytes of batches."""
+        """Return a segment whose files exist, with `size` bytes of batches."""
         return LogSegment(
             self.disk,
             self.pool,
@@ -35,7 +35,8 @@ class LogFolder:
         )
 
     def new_segment(self, base_offset: int, *, created_ms: int) -> LogSegment:
-        """An empty segment whose `.log` file exists; leftovers of the same names are removed."""
+        """Return an empty segment with a new `.log` file; leftovers of the same names are
+        removed."""
         segment = self.segment(base_offset, created_ms=created_ms)
         for path in segment.paths():
             self.disk.remove(path)

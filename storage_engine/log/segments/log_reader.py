@@ -19,10 +19,10 @@ def find_slice(
     at_least_one: bool,
     wait: bool = True,
 ) -> SegmentSlice | None:
-    """The batches from `offset`, which lies in segment `number`, to `limit` (exclusive) at most;
-    None when nothing fits. `positions` knows where recent reads ended.
+    """Return the batches from `offset`, which lies in segment `number`, to `limit` (exclusive) at
+    most; None when nothing fits. `positions` has the ends of recent reads.
 
-    ColdBytesError when finding that would have to wait for the medium, unless `wait`.
+    ColdBytesError when finding them would have to wait for the medium, unless `wait`.
     """
     while True:
         segment = segments[number]
@@ -51,8 +51,8 @@ def find_slice(
 
 
 def _start(positions: ReadPositions, segment: LogSegment, offset: int, wait: bool) -> int:
-    """Position of the first batch that ends at or after `offset`; the segment's size when there
-    is none.
+    """Return the position of the first batch that ends at or after `offset`; the segment's size
+    when there is none.
     """
     if offset <= segment.base_offset:
         return 0
@@ -66,7 +66,7 @@ def _start(positions: ReadPositions, segment: LogSegment, offset: int, wait: boo
 def _bound(
     positions: ReadPositions, segment: LogSegment, limit: int, wait: bool
 ) -> tuple[int, int]:
-    """Where the batches below `limit` end, and the offset to go on from there."""
+    """Return where the batches below `limit` end, and the offset of the next read."""
     if segment.next_offset <= limit:
         return segment.size, segment.next_offset
     position = positions.get(segment, limit)

@@ -36,7 +36,7 @@ INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 DELETED_SUFFIX = ".deleted"
 
 SCAN_BYTES = 8 << 10
-"""Read at a time while going through headers: twice the usual distance of two index entries."""
+"""The bytes of one read of headers: twice the usual distance of two index entries."""
 
 NO_TIMESTAMP = -1
 
@@ -50,7 +50,7 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 
 def offset_in_name(name: str, suffix: str) -> int | None:
-    """The inverse of `file_name`; None for any other name."""
+    """Return the offset in a file name, the inverse of `file_name`; None for any other name."""
     stem = name.removesuffix(suffix)
     return int(stem) if name.endswith(suffix) and _OFFSET_STEM.fullmatch(stem) else None
 
@@ -101,7 +101,7 @@ class LogSegment:
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = created_ms
         self.wrote_ms: int | None = None
-        """When this process wrote to it last."""
+        """The time of this process's last write."""
         self.size = size
         self.next_offset = base_offset if next_offset is None else next_offset
         self.max_timestamp: int | None = NO_TIMESTAMP if size == 0 else None
@@ -109,13 +109,13 @@ class LogSegment:
         self.max_timestamp_offset = base_offset
         self.first_timestamp: int | None = None
         self.cuts = 0
-        """Truncations so far: slices of before are no longer valid."""
+        """The number of truncations so far, each of which makes earlier slices invalid."""
         self._bytes_since_index = 0
         self._indexed_timestamp = NO_TIMESTAMP
-        """At most the last timestamp in the time index; most batches need not read the index
-        because of it."""
+        """At most the last timestamp in the time index; because of it most batches need not read
+        the index."""
         self.indexes_full = False
-        """No batch may follow that would need an entry."""
+        """True when no batch may follow that would need an entry."""
         self.file = LogFile(disk, pool, directory / file_name(base_offset, LOG_SUFFIX))
         self.offset_index = OffsetIndex(
             disk,
@@ -137,15 +137,15 @@ class LogSegment:
 
     # -- append ------------------------------------------------------------------------------------
 
-    def write(self, data: Buffer) -> None:
-        """Puts whole batches at the end of the file; they count once `note` was called for each.
+    def write(self, *pieces: Buffer) -> None:
+        """Appends whole batches to the file; they count once `note` was called for each.
 
         After a failure the file is cut back, and LogStorageError raised.
         """
-        self.file.append(data, self.size)
+        self.file.append(pieces, self.size)
 
     def note(self, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Counts the next batch in the file, and indexes it when it is due."""
+        """Counts the next batch in the file, and indexes it when that is due."""
         if max_timestamp > self.max_timestamp:  # type: ignore[operator]  # known in an active segment
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -160,13 +160,13 @@ class LogSegment:
     def note_run(
         self, sizes: Sequence[int], offsets: Sequence[int], max_timestamps: Sequence[int]
     ) -> None:
-        """As `note` of each of several batches, with `offsets` as `BatchColumns.offsets_from` has
-        them: in time that grows with the index entries that are due."""
+        """Does the same as `note` for each of several batches, with `offsets` as
+        `BatchColumns.offsets_from` returns them; the cost grows with the index entries."""
         count = len(sizes)
         starts = list(accumulate(sizes, initial=self.size))
         begin = 0
         while begin < count:
-            # The next batch that begins more than an interval after the last entry.
+            # This is the next batch that begins more than an interval after the last entry.
             far = starts[begin] - self._bytes_since_index + self.index_interval_bytes
             due = bisect_right(starts, far, begin, count)
             end = min(due + 1, count)
@@ -187,16 +187,16 @@ class LogSegment:
 
     @property
     def index_room(self) -> int:
-        """How many batches can come until an index is full, at the least."""
+        """Return how many batches can follow, at least, until an index is full."""
         return min(self.offset_index.room, self.time_index.room)
 
     def seal(self) -> None:
-        """Brings the indexes to their files, and says in them that they are complete."""
+        """Writes the indexes to their files, and marks them as complete."""
         self.seal_sparse_indexes()
         self.transaction_index.seal()
 
     def seal_sparse_indexes(self) -> None:
-        """Brings those to their files, with the entry that tells the largest timestamp."""
+        """Writes the two sparse indexes to their files, with the entry of the largest timestamp."""
         if self.size and self.max_timestamp is not None and self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.file.flush()
@@ -207,11 +207,11 @@ class LogSegment:
     def scan(
         self, position: int = 0, stop: int | None = None, *, wait: bool = True
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of every batch from the one at `position` to byte `stop` (the
+        """Yields position and header of every batch from the one at `position` to byte `stop` (the
         segment's end).
 
-        Reads a bounded number of bytes at a time; CorruptRecordError where there is no sane header.
-        ColdBytesError instead of a wait for the medium, unless `wait`; so for all below.
+        Reads a bounded number of bytes at a time; CorruptRecordError for an invalid header.
+        ColdBytesError instead of a wait for the medium, unless `wait`, as in the methods below.
         """
         stop = self.size if stop is None else stop
         chunk: bytes | bytearray = b""
@@ -232,7 +232,7 @@ class LogSegment:
             position = following
 
     def find(self, offset: int, *, wait: bool = True) -> tuple[int, BatchHeader] | None:
-        """The first batch that ends at or after `offset`."""
+        """Return the first batch that ends at or after `offset`."""
         start = self._trusted_start(self.offset_index.floor(offset), wait=wait)
         if start is None:
             start = 0
@@ -243,7 +243,7 @@ class LogSegment:
         return None
 
     def find_time(self, entry: TimeEntry) -> int | None:
-        """Where the batch begins that the entry names; None when the entry does not fit the log."""
+        """Return where the batch of the entry begins; None when the entry does not fit the log."""
         found = self.find(entry.last_offset)
         if found is None:
             return None
@@ -254,8 +254,8 @@ class LogSegment:
     def boundary_at_or_before(
         self, position: int, start: int, *, wait: bool = True
     ) -> tuple[int, int]:
-        """The last end of a batch at or before byte `position`, not before `start`; and the offset
-        that follows it.
+        """Return the last end of a batch at or before byte `position`, not before `start`; and the
+        offset that follows it.
         """
         entry = self.offset_index.floor_of_position(position)
         if entry is not None and entry.position > start:
@@ -270,7 +270,7 @@ class LogSegment:
         return self.size, self.next_offset
 
     def end_offset_at(self, position: int) -> int:
-        """The offset after the last batch that ends at or before byte `position`."""
+        """Return the offset after the last batch that ends at or before byte `position`."""
         end_offset = self.base_offset
         entry = self.offset_index.floor_of_position(position - 1)
         start = self._trusted_start(entry)
@@ -279,15 +279,15 @@ class LogSegment:
         return end_offset
 
     def view(self, position: int, size: int) -> memoryview:
-        """The bytes, copied when they are few, else mapped."""
+        """Return the bytes, copied when they are few, else mapped."""
         return self.file.view(position, size, self.size)
 
     def read_bytes(self, position: int, size: int) -> bytes:
         return self.file.read(position, size, self.size)
 
     def largest_timestamp(self) -> int:
-        """NO_TIMESTAMP when no batch has one. From the time index, checked against the batch it
-        names.
+        """Return the largest timestamp; NO_TIMESTAMP when no batch has one. It comes from the time
+        index, checked against the batch that the entry names.
         """
         if self.max_timestamp is None:
             entry = self.time_index.last()
@@ -300,13 +300,13 @@ class LogSegment:
         return self.max_timestamp
 
     def written_ms(self) -> int:
-        """When it was last written to, also by an earlier process."""
+        """Return when it was last written to, by this or an earlier process."""
         if self.wrote_ms is None:
             self.wrote_ms = self._disk.modified_ms(self.file.path)
         return self.wrote_ms
 
     def time_of_first_batch(self) -> int:
-        """NO_TIMESTAMP while the segment is empty."""
+        """Return the timestamp of the first batch; NO_TIMESTAMP while the segment is empty."""
         if self.first_timestamp is None:
             for _, header in self.scan():
                 self.first_timestamp = header.max_timestamp
@@ -320,7 +320,7 @@ class LogSegment:
     def load_end(self) -> bool:
         """Finds the end offset and largest timestamp of a segment that was closed properly.
 
-        False when the file does not end with a batch, or an index is missing: then it needs
+        Returns False when the file does not end with a batch, or an index is missing: then it needs
         recovery.
         """
         if not self._disk.exists(self.offset_index.file.path) or not self._disk.exists(
@@ -339,7 +339,7 @@ class LogSegment:
                 if position is None:
                     return False
                 self.max_timestamp, self.max_timestamp_offset = last_time
-                # A crash of the machine may have taken more of one index than of the other.
+                # A crash of the machine may have lost more of one index than of the other.
                 start = min(start, position)
             for position, header in self.scan(start):
                 if (
@@ -360,7 +360,7 @@ class LogSegment:
         return True
 
     def reset(self) -> None:
-        """Forgets all batches, not the bytes: `note` takes them up again one by one."""
+        """Forgets all batches, not their bytes: `note` counts them again one by one."""
         self.offset_index.file.truncate(0)
         self.time_index.clear()
         self.size = 0
@@ -395,7 +395,7 @@ class LogSegment:
             if not is_known:
                 self.max_timestamp, self.max_timestamp_offset, self.first_timestamp = latest
         self.seal_sparse_indexes()
-        # No flush may come that would bring those of an older segment to the medium.
+        # No flush would bring the indexes of an older segment to the medium.
         self.offset_index.file.sync()
         self.time_index.file.sync()
 
@@ -427,7 +427,7 @@ class LogSegment:
         return [self.file.path, *(index.path for index in self._index_files())]
 
     def folder_is_renamed(self, path: Path) -> None:
-        """The files have their names still, and what is open stays open."""
+        """Records the folder's new path. The files keep their names, and open files stay open."""
         self.directory = path
         for holder in (self.file, *self._index_files()):
             holder.path = path / holder.path.name
@@ -436,9 +436,9 @@ class LogSegment:
         return self.offset_index.file, self.time_index.file, self.transaction_index.file
 
     def mark_deleted(self, number: int) -> list[Path]:
-        """Renames the files out of the way; readers that have a slice go on. The new paths.
+        """Renames the files; readers that have a slice continue. Returns the new paths.
 
-        `number` tells apart the segments of one base offset that were deleted.
+        `number` distinguishes deleted segments of the same base offset.
         """
         renamed = []
         for holder in (self.file, *self._index_files()):
@@ -466,7 +466,7 @@ class LogSegment:
     # -- helpers -----------------------------------------------------------------------------------
 
     def _trusted_start(self, entry: OffsetEntry | None, *, wait: bool = True) -> int | None:
-        """Where to begin a scan; None when the index entry does not fit the log."""
+        """Return where to begin a scan; None when the index entry does not fit the log."""
         if entry is None:
             return 0
         # The first batch has no entry; one of zeros, as crashes leave them, would fit it.
@@ -480,7 +480,7 @@ class LogSegment:
         return entry.position if header.last_offset == entry.last_offset else None
 
     def _reload_max_timestamp(self) -> None:
-        """Called after a cut: takes the largest timestamp from the last entry that is left, and the
+        """Takes the largest timestamp, after a truncation, from the last entry that is left and the
         batches behind it."""
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset

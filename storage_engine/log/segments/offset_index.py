@@ -47,7 +47,7 @@ class OffsetIndex:
 
     @property
     def room(self) -> int:
-        """Entries that can come before it is full."""
+        """Return how many entries can be added before it is full."""
         return max(0, self._max_entries - len(self.file))
 
     @property
@@ -55,7 +55,7 @@ class OffsetIndex:
         return len(self.file) >= self._max_entries
 
     def append(self, last_offset: int, position: int) -> bool:
-        """Adds an entry; whether it is full now."""
+        """Adds an entry; returns True when the index is full now."""
         count = self.file.append(ENTRY.pack(last_offset - self._base_offset, position))
         return count >= self._max_entries
 
@@ -69,12 +69,12 @@ class OffsetIndex:
         return self.entry(count - 1) if count else None
 
     def floor(self, offset: int) -> OffsetEntry | None:
-        """The last entry whose batch ends at or before `offset`."""
+        """Return the last entry whose batch ends at or before `offset`."""
         preceding = count_up_to(len(self.file), offset - self._base_offset, self._offset_at)
         return self.entry(preceding - 1) if preceding else None
 
     def floor_of_position(self, position: int) -> OffsetEntry | None:
-        """The last entry whose batch begins at or before byte `position`."""
+        """Return the last entry whose batch begins at or before byte `position`."""
         preceding = count_up_to(len(self.file), position, self._position_at)
         return self.entry(preceding - 1) if preceding else None
 
@@ -83,7 +83,7 @@ class OffsetIndex:
         self.file.truncate(count_up_to(len(self.file), position - 1, self._position_at))
 
     def _offset_at(self, number: int) -> int:
-        """Relative to the base offset."""
+        """Return the offset of an entry, relative to the base offset."""
         buffer, at = self.file.locate(number)
         relative_offset: int = _FIELD.unpack_from(buffer, at)[0]
         return relative_offset

@@ -1,6 +1,6 @@
-"""Gives batches their place in the log. A batch is patched in memory; its parsed header is not.
+"""Gives batches their offsets in the log. A batch is patched in memory; its parsed header is not.
 
-So the offset that counts is the one beside the header, which keeps what the producer sent. Source:
+So the offset that counts is the one beside the header, which keeps the producer's values. Source:
 R-LOG6.
 """
 
@@ -12,7 +12,7 @@ MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 """Indexes hold offsets as int32, relative to the base offset of their segment."""
 
 PlacedBatch = tuple[int, BatchHeader]
-"""Base offset in the log, and the header as it came."""
+"""The base offset in the log, and the header as it was sent."""
 
 
 def place(
@@ -38,7 +38,7 @@ def place(
 def runs_of(
     batches: list[tuple[int, BatchHeader]], max_bytes: int
 ) -> Iterator[tuple[int, int, list[PlacedBatch]]]:
-    """Cuts contiguous batches into runs that fit a segment: byte range, then (base offset, header).
+    """Yields contiguous batches in runs that fit a segment: byte range, then (base offset, header).
 
     A run has at most `max_bytes` or is one batch, and its offsets are within an int32 of each
     other.

@@ -1,18 +1,19 @@
-"""Where recent reads ended. An entry is for one segment only, so that it is never used for another.
+"""The byte positions at which recent reads ended. An entry is for one segment only, so that it is
+never used for another.
 
-A consumer or follower that keeps up asks next for the offset where its last read ended, and all of
-them are bounded by the same high watermark; both are found here without a look at the index.
-Truncation forgets everything.
+A consumer or follower that keeps up asks next for the offset where its last read ended, and all
+reads are bounded by the same high watermark; both are found here without the index. Truncation
+clears all entries.
 """
 
 from storage_engine.log.segments.log_segment import LogSegment
 
 POSITIONS_MAX = 64
-"""More than the readers that usually follow one partition."""
+"""The most positions: more than the readers that usually follow one partition."""
 
 
 class ReadPositions:
-    """Offsets and the byte positions that were found for them."""
+    """Offsets and their byte positions."""
 
     __slots__ = ("_places",)
 
@@ -20,8 +21,8 @@ class ReadPositions:
         self._places: dict[int, tuple[LogSegment, int]] = {}
 
     def get(self, segment: LogSegment, offset: int) -> int | None:
-        """Position in `segment` of the first batch that ends at or after `offset`, or of the end of
-        the file.
+        """Return the position in `segment` of the first batch that ends at or after `offset`, or of
+        the end of the file.
         """
         place = self._places.get(offset)
         return place[1] if place is not None and place[0] is segment else None

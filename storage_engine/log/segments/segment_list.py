@@ -21,11 +21,12 @@ from storage_engine.log.segments.swap_files import sync_names
 from storage_engine.log.segments.transaction_index import TransactionIndex
 
 SEGMENTS_PER_FLUSH = 32
-"""A flush opens all its files at once; more segments take several flushes."""
+"""The most segments of one flush, which opens all its files at once; more segments take several
+flushes."""
 
 
 class Unflushed(NamedTuple):
-    """Files that a flush is to bring to the medium."""
+    """The files that a flush has to bring to the medium."""
 
     paths: list[Path]
     indexes: list[TransactionIndex]
@@ -56,13 +57,12 @@ class SegmentList:
         self.all = segments
         self.active = segments[-1]
         self.name_changes = 1
-        """How many changes of names there were in the folder; counted once where several belong
-        together."""
+        """The number of changes of names in the folder; changes that belong together count once."""
         self._synced_name_changes = 0
         self._deleted: list[tuple[int, LogSegment, list[Path]]] = []
         self._deletions = itertools.count()
         self._moved: list[Path] = []
-        """Files of segments that are about to be replaced."""
+        """The files of segments that are about to be replaced."""
         self.is_cut_short = False
         """See `PartitionLog.is_cut_short`."""
 
@@ -73,7 +73,7 @@ class SegmentList:
         return iter(self.all)
 
     def check_whole(self) -> None:
-        """LogShortageError while `is_cut_short`."""
+        """Raise LogShortageError while `is_cut_short`."""
         if self.is_cut_short:
             raise LogShortageError(
                 f"a change of the log in {self.folder.path} was cut short, it is to be opened again"
@@ -81,11 +81,12 @@ class SegmentList:
 
     @property
     def unsynced_names(self) -> bool:
-        """Whether the folder has names that are not yet known to be on the medium."""
+        """True when the folder has names that may not be on the medium."""
         return self._synced_name_changes < self.name_changes
 
     def names_are_synced(self, name_changes: int) -> None:
-        """The first `name_changes` changes of names are on the medium, in the folder above too."""
+        """Records that the first `name_changes` changes of names are on the medium, in the parent
+        folder too."""
         self._synced_name_changes = max(self._synced_name_changes, name_changes)
 
     @property
@@ -93,13 +94,14 @@ class SegmentList:
         return self.all[0]
 
     def number_of(self, offset: int) -> int:
-        """Which segment `offset` belongs to."""
+        """Return the number of the segment with `offset`."""
         if offset >= self.active.base_offset:
             return len(self.all) - 1
         return max(0, bisect_right(self.all, offset, key=_base_offset_of) - 1)
 
     def roll(self, base_offset: int) -> None:
-        """Seals the active segment and begins one at `base_offset`; on OSError all is as before."""
+        """Seals the active segment and begins one at `base_offset`; after an OSError nothing has
+        changed."""
         self.active.seal()
         self._sync_names()
         segment = self.folder.new_segment(base_offset, created_ms=self._clock.wall_ms())
@@ -109,22 +111,24 @@ class SegmentList:
         self.name_changes += 1
 
     def start_anew_at(self, offset: int) -> None:
-        """Deletes all; one empty segment at `offset`."""
+        """Deletes all segments and begins an empty one at `offset`."""
         has_records = any(segment.size for segment in self.all)
         self._delete_from(0)
         if has_records:
-            # Else a crash could leave the oldest and the new one: a hole, or a gap of compaction.
+            # Otherwise a crash could leave the oldest and the new one: a hole, or a gap of
+            # compaction.
             sync_names(self.folder.disk, self.folder.path)
         self.active = self.folder.new_segment(offset, created_ms=self._clock.wall_ms())
         self.all = (self.active,)
         self.name_changes += 1
 
     def cut_to(self, offset: int) -> int:
-        """Drops everything from `offset` on; the new end, which is lower if `offset` lies within a
-        batch.
+        """Drops everything from `offset` on; returns the new end, which is lower if `offset` lies
+        within a batch.
         """
         self._delete_from(self.number_of(offset) + 1)
-        # Also of snapshots: none from before the cut may be back when something stands above it.
+        # This includes snapshots: none from before the cut may reappear when newer batches stand
+        # above it.
         self.name_changes += 1
         self.active = active = self.all[-1]
         found = active.find(offset)
@@ -142,12 +146,12 @@ class SegmentList:
             self._delete(segment)
 
     def move_away(self, segments: Sequence[LogSegment]) -> None:
-        """Renames the files of segments that are about to be replaced; they are read on."""
+        """Renames the files of segments that are about to be replaced; reads of them continue."""
         for segment in segments:
             self._moved += segment.mark_deleted(next(self._deletions))
 
     def replace(self, segments: Sequence[LogSegment], replacement: LogSegment) -> None:
-        """Puts one segment, which has its files, into the place of some that were moved away."""
+        """Puts one segment, which has its files, in the place of some that were moved away."""
         number = self.all.index(segments[0])
         following = number + len(segments)
         assert self.all[number:following] == tuple(segments)
@@ -160,7 +164,7 @@ class SegmentList:
         self._moved = []
 
     def take_deleted_files(self, now_ms: int) -> list[Path]:
-        """Files of deleted segments whose delay is over; the caller removes them."""
+        """Return files of deleted segments whose delay is over; the caller removes them."""
         due = [entry for entry in self._deleted if entry[0] <= now_ms]
         self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
         for _, segment, _ in due:
@@ -171,7 +175,7 @@ class SegmentList:
     def unflushed(
         self, recovery_point: int, most_segments: int, *, with_indexes: bool
     ) -> Unflushed:
-        """The files of the oldest few segments that may have something unflushed. The active
+        """Return the files of the oldest few segments that may have unflushed content. The active
         segment's indexes can wait until it is sealed or closed (`with_indexes`)."""
         # A segment that was sealed at the recovery point has indexes that were never flushed.
         above = [
@@ -194,7 +198,7 @@ class SegmentList:
         return Unflushed(paths, indexes, end_offset)
 
     def folder_is_renamed(self, path: Path) -> None:
-        """The files have their names still."""
+        """Records the folder's new path; the files keep their names."""
         assert not self._deleted and not self._moved, "nothing was deleted yet"
         self.folder = replace(self.folder, path=path)
         for segment in self.all:
@@ -205,9 +209,9 @@ class SegmentList:
             segment.close()
 
     def _sync_names(self) -> None:
-        """Called before the next segment gets a name or the oldest ones lose theirs: a crash could
-        else leave a segment without those before it, or nothing that tells where the log ends.
-        Mostly a flush has done it already."""
+        """Brings the names to the medium, before the next segment is created or the oldest ones are
+        deleted: a crash could otherwise leave a segment without those before it, or no trace of the
+        log's end. Mostly a flush has done it already."""
         if self.unsynced_names:
             sync_names(self.folder.disk, self.folder.path)
 

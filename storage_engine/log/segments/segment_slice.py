@@ -1,11 +1,11 @@
-"""A run of whole batches in a segment file: what a read returns. The bytes are fetched only when
-asked for.
+"""A run of whole batches in a segment file, the result of a read. The bytes are read only when they
+are needed.
 
 Small runs are copied with one `pread` (cheaper than mapping pages for them); larger ones are views
 of the page cache through the segment's mapped window. A slice from before a truncation refuses to
 be viewed after it; a view taken before must not be touched after it, because the bytes are gone and
-the touch would fault (a system call on it fails in order). Deleted segments do no harm, the pages
-live as long as the view. Source: R-LOG5, R-LOG9.
+access to them would fault (a system call on them returns an error). Deleted segments do no harm,
+since the pages live as long as the view. Source: R-LOG5, R-LOG9.
 """
 
 from typing import Protocol
@@ -16,7 +16,7 @@ from storage_engine.log.segments.log_file import COPY_MAX_BYTES, LogFile
 
 
 class SliceSource(Protocol):
-    """The segment, as its slices see it."""
+    """The part of a segment that its slices use."""
 
     base_offset: int
     next_offset: int
@@ -41,28 +41,28 @@ class SegmentSlice:
         self._source = source
         self._cuts = source.cuts
         self._copy: bytearray | None = None
-        """The bytes, when they were few and warm."""
+        """The bytes, when they were few and in the page cache."""
         self._position = position
         self._size = size
         self.start_offset = start_offset
-        """The offset that was asked for; the first batch may begin before it."""
+        """The requested offset; the first batch may begin before it."""
         self.end_offset = end_offset
-        """Where to read on: the offset after the last batch's last, or a later one when a gap
-        follows.
+        """The offset of the next read: the one after the last batch's last, or a later one when a
+        gap follows.
         """
 
     def __len__(self) -> int:
         return self._size
 
     def view(self) -> memoryview:
-        """The bytes; LogStorageError when they are no longer there."""
+        """Return the bytes; LogStorageError when they are no longer there."""
         self._check()
         if self._copy is not None:
             return memoryview(self._copy)
         return self._source.view(self._position, self._size)
 
     def is_warm(self) -> bool:
-        """Whether a view of the bytes comes from the page cache, as far as samples tell. Few
+        """Return True when a view of the bytes comes from the page cache, judged by samples. Few
         bytes are copied on the way.
         """
         if self._size > COPY_MAX_BYTES:
@@ -71,17 +71,17 @@ class SegmentSlice:
         return self._copy is not None
 
     def load_job(self) -> LoadJob:
-        """A job that brings the bytes into the page cache, on another thread; LogStorageError when
-        the file can't be opened."""
+        """Return a job that brings the bytes into the page cache, on another thread;
+        LogStorageError when the file can't be opened."""
         return self._source.file.load_job(self._position, self._size, self._source.size)
 
     def nearest_offset(self, offset: int) -> int:
-        """The offset of the segment that is nearest to the given one. Reports of damage name a
-        segment by one of its offsets, and a damaged batch may claim any."""
+        """Return the offset of the segment that is nearest to the given one. Reports of damage name
+        a segment by one of its offsets, and a damaged batch may claim any."""
         return max(self._source.base_offset, min(offset, self._source.next_offset - 1))
 
     def read_bytes(self) -> bytes:
-        """A copy of the bytes."""
+        """Return a copy of the bytes."""
         self._check()
         return self._source.read_bytes(self._position, self._size)
 

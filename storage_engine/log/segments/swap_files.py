@@ -33,7 +33,7 @@ _SWAP_NAME = re.compile(rf"([0-9]{{20}})-([0-9]{{20}}){re.escape(SWAP_SUFFIX)}")
 
 
 class SwapFiles(NamedTuple):
-    """The files of the segment that is to hold the offsets [base_offset, end_offset)."""
+    """The files of a segment for the offsets [base_offset, end_offset)."""
 
     directory: Path
     base_offset: int
@@ -72,7 +72,7 @@ class SwapFiles(NamedTuple):
 
 
 def finish_swaps(disk: Disk, directory: Path, names: list[str]) -> bool:
-    """Brings every swap that a crash interrupted to its end; whether there was one."""
+    """Completes every replacement that a crash interrupted; returns True when there was one."""
     found = False
     for name in sorted(names):
         match = _SWAP_NAME.fullmatch(name)
@@ -93,7 +93,7 @@ def finish_swaps(disk: Disk, directory: Path, names: list[str]) -> bool:
 
 
 def sync_names(disk: Disk, directory: Path) -> None:
-    """The names in the folder are on the medium when this returns."""
+    """Brings the names in the folder to the medium."""
     descriptor = disk.open_directory(directory)
     try:
         disk.sync_names(descriptor)

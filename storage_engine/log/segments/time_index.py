@@ -42,7 +42,7 @@ class TimeIndex:
         self.file = IndexFile(disk, pool, path, ENTRY.size)
         self._base_offset = base_offset
         self._max_entries = max(2, max_bytes // ENTRY.size)
-        # The newest entry while it is one of ours: reading it back costs more than adding one.
+        # The newest entry of this process: reading it back costs more than adding one.
         self._appended: tuple[int, int] | None = None
 
     def __len__(self) -> int:
@@ -50,8 +50,8 @@ class TimeIndex:
 
     @property
     def room(self) -> int:
-        """Entries that can come before it is full; one place stays free for the entry that seals
-        the segment.
+        """Return how many entries can be added before it is full; one place stays free for the
+        entry that seals the segment.
         """
         return max(0, self._max_entries - 1 - len(self.file))
 
@@ -60,8 +60,8 @@ class TimeIndex:
         return len(self.file) >= self._max_entries - 1
 
     def append(self, timestamp_ms: int, last_offset: int) -> bool:
-        """Adds an entry, unless nothing later has come since the last one; whether it is full
-        now.
+        """Adds an entry, unless its timestamp is not above the last one; returns True when the
+        index is full now.
         """
         last = self._appended or self.last()
         if last is not None and (timestamp_ms <= last[0] or last_offset <= last[1]):
@@ -80,7 +80,7 @@ class TimeIndex:
         return self.entry(count - 1) if count else None
 
     def floor(self, timestamp_ms: int) -> TimeEntry | None:
-        """The last entry that is not later than `timestamp_ms`."""
+        """Return the last entry that is not later than `timestamp_ms`."""
         preceding = bisect_right(range(len(self.file)), timestamp_ms, key=self._timestamp_at)
         return self.entry(preceding - 1) if preceding else None
 

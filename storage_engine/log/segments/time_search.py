@@ -1,9 +1,9 @@
 """Finds the offset for a timestamp: that of the first record, in offset order, that is late enough.
 
-A search may take long: it passes over headers where the time index leaves a gap, and looks into
-batches, which may be compressed. So it is a generator, which yields None where it may be
-interrupted, and a function where a thread can do the work, whose result it then expects. A search
-that is interrupted ends with a KafkaError when the log has changed under it.
+A search may take long: it reads headers where the time index leaves a gap, and decodes batches,
+which may be compressed. So it is a generator, which yields None where it may be interrupted, and a
+function where a thread can do the work, whose result it then expects. A search that is interrupted
+ends with a KafkaError when the log has changed meanwhile.
 
 Source: KIP-79; R-LOG11.
 """
@@ -20,18 +20,18 @@ from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.protocol.records.record_batch import BatchHeader
 
 DECOMPRESSED_MAX_BYTES = 64 << 20
-"""A batch that is larger inside answers as a whole: what a producer packed must not fill a
-broker.
+"""The limit of decompressed bytes: a larger batch is treated as a whole, since a small batch must
+not fill a broker's memory.
 """
 
 HEADERS_PER_STEP = 100
-"""Headers that are passed over between two yields, which takes a tenth of a millisecond."""
+"""The headers that are read between two yields, which takes a tenth of a millisecond."""
 
 logger = logging.getLogger(__name__)
 
 
 class TimestampedOffset(NamedTuple):
-    """A record's place, time, and the epoch of the leader that wrote it."""
+    """A record's offset, its timestamp, and the epoch of the leader that wrote it."""
 
     offset: int
     timestamp_ms: int
@@ -42,7 +42,7 @@ Search = Generator[Callable[[], Any] | None, Any, TimestampedOffset | None]
 
 
 def run(search: Search) -> TimestampedOffset | None:
-    """The result of a search that is not interrupted."""
+    """Return the result of a search that is not interrupted."""
     result = None
     try:
         while True:
@@ -54,10 +54,10 @@ def run(search: Search) -> TimestampedOffset | None:
 
 
 class TimeSearch:
-    """Searches one log, which may change while a search is interrupted."""
+    """Searches in one log, which may change while a search is interrupted."""
 
     def __init__(self, segments: Callable[[], Sequence[LogSegment]]) -> None:
-        """`segments`: those that the log has now, base offsets ascending."""
+        """`segments` returns the log's present segments, base offsets ascending."""
         self._segments = segments
 
     def by_timestamp(
@@ -67,7 +67,7 @@ class TimeSearch:
         end_offset: int,
         among: Sequence[LogSegment] | None = None,
     ) -> Search:
-        """The first record of [start_offset, end_offset) that is not earlier than
+        """Search for the first record of [start_offset, end_offset) that is not earlier than
         `timestamp_ms`."""
         if start_offset >= end_offset:
             return None
@@ -100,7 +100,7 @@ class TimeSearch:
         return None
 
     def of_largest_timestamp(self, start_offset: int, end_offset: int) -> Search:
-        """The first of the latest records in [start_offset, end_offset)."""
+        """Search for the first of the latest records in [start_offset, end_offset)."""
         if start_offset >= end_offset:
             return None
         inside = [
@@ -127,8 +127,8 @@ class TimeSearch:
     def _largest_time(
         self, inside: Sequence[LogSegment], start_offset: int, end_offset: int
     ) -> Generator[Any, Any, tuple[int, TimestampedOffset | None]]:
-        """The largest time of whole batches in the range; and, of a batch that begins before it,
-        the first of the latest records."""
+        """Find the largest timestamp of whole batches in the range; and, of a batch that begins
+        before it, the first of the latest records."""
         largest = -1
         first: TimestampedOffset | None = None
         for segment in inside:
@@ -154,7 +154,8 @@ class TimeSearch:
     def _largest_time_filled(
         self, inside: Sequence[LogSegment], start_offset: int, end_offset: int
     ) -> Generator[Any, Any, int]:
-        """The largest time of whole batches in the range that have records; -1: there is none."""
+        """Find the largest timestamp of whole batches in the range that have records; -1 when there
+        is none."""
         largest = -1
         for segment in inside:
             yield None
@@ -172,7 +173,7 @@ class TimeSearch:
     def _scan(
         self, segment: LogSegment, position: int = 0
     ) -> Iterator[tuple[int, BatchHeader] | None]:
-        """As `LogSegment.scan`; None where the search may be interrupted."""
+        """Yield what `LogSegment.scan` does, and None where the search may be interrupted."""
         for number, entry in enumerate(segment.scan(position), start=1):
             yield entry
             if number % HEADERS_PER_STEP == 0:
@@ -180,9 +181,9 @@ class TimeSearch:
                 self._check(segment, entry[0] + entry[1].size_in_bytes)
 
     def _check(self, segment: LogSegment, end: int = 0) -> None:
-        """Raises KafkaError when the segment, up to byte `end`, is the log's no more."""
+        """Raise KafkaError when the segment, up to byte `end`, is no longer part of the log."""
         now = self._segments()
-        # Searched for, since it is asked of each segment of a log that may have thousands.
+        # This is a binary search, since a log may have thousands of segments.
         number = bisect_left(now, segment.base_offset, key=_base_offset_of)
         if segment.size < end or number == len(now) or now[number] is not segment:
             raise KafkaError(
@@ -236,7 +237,7 @@ class TimeSearch:
         start_offset: int,
         end_offset: int,
     ) -> Callable[[], "RecordTimes"]:
-        # A copy, not a view of the file: that may shrink while a thread reads.
+        # This is a copy, not a view of the file, which may shrink while a thread reads.
         batch = segment.read_bytes(position, header.size_in_bytes)
         return partial(
             _times_within_batch, segment.file.path, header, batch, start_offset, end_offset
@@ -248,8 +249,8 @@ def _base_offset_of(segment: LogSegment) -> int:
 
 
 def _start(segment: LogSegment, timestamp_ms: int) -> int:
-    """Byte position where a search in the segment begins: nothing before it is as late as
-    `timestamp_ms`."""
+    """Return the byte position where a search in the segment begins: nothing before it is as late
+    as `timestamp_ms`."""
     entry = segment.time_index.floor(timestamp_ms)
     if entry is None:
         return 0
@@ -261,13 +262,13 @@ def _start(segment: LogSegment, timestamp_ms: int) -> int:
 
 
 def _all_have_one_time(header: BatchHeader) -> bool:
-    """Whether there is a record at every offset of the batch, with its largest time."""
+    """Return True when the batch has a record at every offset, all with its largest timestamp."""
     is_stamped = header.timestamp_type == 1 and header.records_count > header.last_offset_delta
     return is_stamped or header.is_control
 
 
 class RecordTimes:
-    """Offset and time of every record of a batch in a range of offsets, in their order."""
+    """The offset and timestamp of every record of a batch in a range of offsets, in their order."""
 
     def __init__(self, offsets: Any, timestamps_ms: Any) -> None:
         """Two arrays of numpy."""
@@ -275,11 +276,11 @@ class RecordTimes:
         self._timestamps_ms = timestamps_ms
 
     def first_from(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """The first record that is not earlier."""
+        """Return the first record that is not earlier."""
         return self._first((self._timestamps_ms >= timestamp_ms).nonzero()[0])
 
     def first_of_largest(self) -> tuple[int, int] | None:
-        """The first of the latest records."""
+        """Return the first of the latest records."""
         times = self._timestamps_ms
         return self._first((times == times.max()).nonzero()[0]) if len(times) else None
 
@@ -293,8 +294,8 @@ class RecordTimes:
 def _times_within_batch(
     path: Path, header: BatchHeader, batch: bytes, start_offset: int, end_offset: int
 ) -> RecordTimes:
-    """Decodes a batch; may run on any thread."""
-    # Only here: they load Arrow, which a broker that is never asked for times does without.
+    """Decode a batch; may run on any thread."""
+    # The imports are here: they load Arrow, which a broker without such searches saves.
     import numpy as np
 
     from storage_engine.protocol.records.records import decode_batches
@@ -307,7 +308,7 @@ def _times_within_batch(
             max_decompressed_bytes=DECOMPRESSED_MAX_BYTES,
         )
     except KafkaError as error:
-        # A producer may have sealed nonsense; not every search over it shall fail.
+        # A producer may have sent an invalid batch; not every search over it shall fail.
         logger.warning("batch not decoded segment=%s error=%s", path, error)
         offset = max(header.base_offset, start_offset)
         return RecordTimes(np.array([offset]), np.array([header.max_timestamp]))

@@ -58,18 +58,18 @@ class TransactionIndex:
     def __init__(self, disk: Disk, pool: OpenFiles, path: Path) -> None:
         self.file = IndexFile(disk, pool, path, ENTRY.size)
         self.is_checked = False
-        """Whether `problem` found nothing; what is appended since is sound anyway."""
+        """True when `problem` found nothing; later entries of this process are right anyway."""
         self.is_unsynced = False
-        """Whether something has changed since the last flush."""
+        """True when something has changed since the last flush."""
         self.must_be_sealed = False
-        """Whether a file without a seal has lost it."""
+        """True when the file has lost its seal, and has to get one again."""
         self.is_being_rebuilt = False
-        """Whether entries may still be missing: an error may have ended the work half-way."""
+        """True while entries may be missing, because an error ended a rebuild half-way."""
         self._has_seal: bool | None = None
-        """None: not read yet."""
+        """True when the file has a seal; None while it is not read yet."""
 
     def __len__(self) -> int:
-        """Number of entries; the seal is none."""
+        """Return the number of entries, without the seal."""
         return len(self.file) - self.has_seal
 
     @property
@@ -80,9 +80,9 @@ class TransactionIndex:
         return self._has_seal
 
     def seal(self) -> None:
-        """The entries are all that the segment has; they are in the file when this returns.
+        """Seals the entries, which are all of the segment; they are in the file when this returns.
 
-        A seal without entries may come to the medium when it likes: a lost one is missed.
+        A seal without entries is not synced: its loss is noticed.
         """
         if not self.has_seal:
             count = len(self.file)
@@ -100,8 +100,8 @@ class TransactionIndex:
         self.is_unsynced = True
 
     def unseal(self) -> None:
-        """The segment may get entries again. OSError where the seal can't be taken off; nothing
-        has changed then."""
+        """Removes the seal, so that the segment may get entries again. After an OSError nothing has
+        changed."""
         self._keep(len(self))
 
     def entry(self, number: int) -> AbortedTransaction:
@@ -109,8 +109,8 @@ class TransactionIndex:
         return AbortedTransaction(*ENTRY.unpack_from(buffer, at)[1:])
 
     def find(self, start_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The transactions with data in [start_offset, end_offset), and whether no later segment
-        has more."""
+        """Return the transactions with data in [start_offset, end_offset), and whether no later
+        segment has more."""
         found = []
         count = len(self)
         first = bisect_left(range(count), start_offset, key=self._last_offset_at)
@@ -131,14 +131,14 @@ class TransactionIndex:
         self._keep(0)
 
     def _keep(self, count: int) -> None:
-        """The first `count` entries, and no seal."""
+        """Keeps the first `count` entries, and no seal."""
         if count < len(self.file):
             self.file.truncate(count)
             self.is_unsynced = True
         self._has_seal = self.must_be_sealed = False
 
     def sync(self) -> None:
-        """The entries are on the medium when this returns."""
+        """Brings the entries to the medium."""
         if self.is_unsynced:
             self.file.sync()
             self.is_unsynced = False
@@ -146,7 +146,8 @@ class TransactionIndex:
             self.file.flush()
 
     def problem(self, base_offset: int, next_offset: int) -> str | None:
-        """What is wrong with the file of a segment of these offsets; None when nothing is."""
+        """Return what is wrong with the file of a segment of these offsets; None when nothing
+        is."""
         if self.is_being_rebuilt:
             return "it was not rebuilt to its end"
         if self.file.has_trailing_bytes:
@@ -187,12 +188,12 @@ class TransactionIndex:
 
 
 def seal_of(entries: bytes | memoryview) -> bytes:
-    """The seal that follows these entries in the file of a sealed segment."""
+    """Return the seal that follows these entries in the file of a sealed segment."""
     return ENTRY.pack(SEAL_VERSION, len(entries) // ENTRY.size, crc32c(entries), 0, 0)
 
 
 def entries(data: bytes | memoryview) -> Iterator[tuple[int, AbortedTransaction]]:
-    """Version and content of every whole entry in the bytes of a file."""
+    """Yield version and content of every whole entry in the bytes of a file."""
     whole = len(data) - len(data) % ENTRY.size
     for version, *fields in ENTRY.iter_unpack(data[:whole]):
         yield version, AbortedTransaction(*fields)

@@ -1,1 +1,2 @@
-"""What a log knows beside its batches: producers, leader epochs, aborted transactions, flushes."""
+"""The state of a log besides its batches: producers, leader epochs, aborted transactions,
+flushes."""

@@ -1,5 +1,5 @@
 """Finds the aborted transactions of a range of offsets. A damaged index is rebuilt from the log
-before anything is answered.
+first.
 
 Source: KIP-98.
 """
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 def find_aborted(
     snapshots: ProducerSnapshots, segments: SegmentList, start_offset: int, end_offset: int
 ) -> list[AbortedTransaction]:
-    """Those with data in [start_offset, end_offset), by ascending marker. LogStorageError when the
-    disk fails.
+    """Return those with data in [start_offset, end_offset), by ascending marker. LogStorageError
+    when the disk fails.
 
     Their markers may lie in any later segment, so the indexes of these are searched until an entry
-    says that there can't be more.
+    proves that there can't be more.
     """
     found: list[AbortedTransaction] = []
     all_segments = segments.all
@@ -45,7 +45,7 @@ def find_aborted(
 def check_transaction_index(
     snapshots: ProducerSnapshots, segments: Sequence[LogSegment], segment: LogSegment
 ) -> None:
-    """Called before the first use of a segment's index, and before entries are added or cut off.
+    """Checks a segment's index before its first use, and before entries are added or cut off.
     Rebuilds the index if it is damaged, and other damaged ones with it, since one pass over the log
     serves all.
     """
@@ -63,8 +63,8 @@ def check_transaction_index(
 
 
 def is_good(segment: LogSegment) -> bool:
-    """Whether the segment's transaction index is as it was written, as far as its seal, its offsets
-    and the marker of its last entry tell. Logs what is wrong with it."""
+    """Return True when the segment's transaction index is intact, judged by its seal, its offsets
+    and the marker of its last entry. Logs what is wrong with it."""
     index = segment.transaction_index
     problem = index.problem(segment.base_offset, segment.next_offset)
     if problem is None and len(index):

@@ -25,13 +25,14 @@ class FlushJob:
         end_offset: int,
         on_flushed: Callable[[], None],
     ) -> None:
-        """Opens all, so that it does not matter what becomes of their names; OSError when that
+        """Opens all files, so that later changes of their names don't matter; OSError when that
         fails.
         """
         self._disk = disk
         self._on_flushed = on_flushed
         self.end_offset = end_offset
-        """All below is on the medium when the job is done, if no cut came in between."""
+        """All below it is on the medium when the job is done, unless the log was truncated in
+        between."""
         self._descriptors: list[int] = []
         self._folders: list[int] = []
         try:
@@ -43,11 +44,11 @@ class FlushJob:
 
     @property
     def syncs(self) -> int:
-        """How many files and folders it brings to the medium, while it has not run."""
+        """Return how many files and folders it brings to the medium, while it has not run."""
         return len(self._descriptors) + len(self._folders)
 
     def run(self) -> None:
-        """The slow half, on any thread; OSError when the medium fails."""
+        """Runs the slow half, on any thread; OSError when the medium fails."""
         try:
             for descriptor in self._descriptors:
                 self._disk.sync(descriptor)
@@ -57,7 +58,7 @@ class FlushJob:
             self._close()
 
     def finish(self) -> None:
-        """The quick half, on the log's own thread, after `run` went well."""
+        """Runs the quick half, on the log's own thread, after `run` has succeeded."""
         self._on_flushed()
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""How far a log is on the medium. `recovery_point` never claims more than was flushed.
+"""The recovery point of a log, which never claims more than was flushed.
 
 Source: R-LOG4, R-LOG8.
 """
@@ -43,15 +43,15 @@ class FlushState:
         is_recovered: bool,
         checkpoints: LogCheckpoints,
     ) -> None:
-        """`is_recovered`: opening has changed files, so that they are not what is on the medium."""
+        """`is_recovered`: opening has changed files, so that they differ from the medium."""
         self._segments = segments
         self._epochs = epochs
         self._clock = clock
         self._checkpoints = checkpoints
         self._generation = 0
         self._unfinished: dict[int, tuple[list[Path], list[Path]]] = {}
-        """Files and folders of the flushes under way: what they bring to the medium is not there
-        yet for a flush that overtakes them."""
+        """The files and folders of the flushes under way, whose content an overtaking flush must
+        not count as on the medium."""
         self._cut_unsynced = is_recovered
         self._is_topic_id_flushed = False
         self._is_used = False
@@ -61,7 +61,8 @@ class FlushState:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a stop in order has something to write: unflushed records, a cut, or indexes."""
+        """True when a clean stop has something to write: unflushed records, a truncation, or
+        indexes."""
         return (
             self.recovery_point < self._segments.active.next_offset
             or self._cut_unsynced
@@ -69,13 +70,13 @@ class FlushState:
         )
 
     def settle(self) -> bool:
-        """Called before the log is closed. Whether it was written to: then the newest segment's
-        indexes are to be written, and flushed with the rest."""
+        """Prepares the closing of the log. Returns True when it was written to: then the newest
+        segment's indexes are to be written, and flushed with the rest."""
         self._is_settling = self._is_used or self.is_behind
         return self._is_settling
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether `flush.messages`, `flush.ms` or a finished segment ask for a flush."""
+        """Return True when `flush.messages`, `flush.ms` or a finished segment demands a flush."""
         config, active = self._segments.folder.config, self._segments.active
         unflushed = active.next_offset - self.recovery_point
         return unflushed > 0 and (
@@ -85,14 +86,14 @@ class FlushState:
         )
 
     def flush(self) -> None:
-        """Everything in the log is on the medium when this returns."""
+        """Brings everything in the log to the medium."""
         while self.recovery_point < self._segments.active.next_offset:
             self.run(self.prepare())
 
     def prepare(self) -> FlushJob:
-        """A job for what is in the log now, or for the oldest part if that is a lot. If the log is
-        cut before the job ends, the job does not move the recovery point. Where descriptors are
-        short it takes one segment, so that a log of many is flushed in the end.
+        """Return a job for the present content of the log, or for the oldest part if that is a lot.
+        If the log is truncated before the job ends, the job does not move the recovery point. Where
+        descriptors are short it takes one segment, so that a log of many is flushed in the end.
         """
         self._segments.check_whole()
         try:
@@ -150,7 +151,7 @@ class FlushState:
                 folders += [path for path in other_folders if path not in folders]
                 paths += [p for p in other_paths if p not in paths and disk.exists(p)]
             job = FlushJob(disk, paths, folders, end_offset, on_flushed)
-        # Only now: without the job these would not be brought to the medium.
+        # These are taken only now: without the job they would not be brought to the medium.
         self._unfinished[number] = paths, folders
         self._is_topic_id_flushed = self._is_topic_id_flushed or takes_topic_id
         for index in unflushed.indexes:
@@ -160,19 +161,19 @@ class FlushState:
         return job
 
     def run(self, job: FlushJob) -> None:
-        """The job at once, on this thread. One that fails stays among the unfinished, so that the
-        next one does its work too.
+        """Runs the job at once, on this thread. One that fails stays among the unfinished, so that
+        the next one does its work too.
         """
         try:
             job.run()
         except OSError as error:
-            # Whatever its errno: the kernel may count the pages as clean.
+            # The errno does not matter: the kernel may count the pages as clean.
             raise LogDirError(f"can't flush {self._segments.folder.path}: {error}") from error
         job.finish()
 
     def log_is_cut_to(self, end_offset: int) -> None:
-        """Lowers the recovery point before the log is cut, on the medium: after a crash in between,
-        recovery must check the files."""
+        """Lowers the recovery point before the log is truncated, on the medium: after a crash in
+        between, recovery must check the files."""
         self._generation += 1
         self._cut_unsynced = True
         known = self.recovery_point
@@ -181,6 +182,6 @@ class FlushState:
             try:
                 self._checkpoints.write()
             except OSError:
-                # The log is not cut yet, and the next try must come here again.
+                # The log is not truncated yet, and the next try must come here again.
                 self.recovery_point = known
                 raise

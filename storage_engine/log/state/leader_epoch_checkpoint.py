@@ -1,8 +1,8 @@
 """The leader epochs of a log and their file. The file has every epoch below the recovery point.
 
-Above it recovery learns the epochs from the batches that it goes through, after a killed process as
-after a crash of the machine. So neither an election nor its first batch writes a file: a failover
-of a thousand partitions would be a thousand of them, on each broker. Source: KIP-101; R-REP8.
+Above it recovery learns the epochs from the batches that it checks, after a killed process as after
+a crash of the machine. So neither an election nor its first batch writes a file: a failover of a
+thousand partitions would write a thousand of them, on each broker. Source: KIP-101; R-REP8.
 """
 
 from contextlib import suppress
@@ -26,12 +26,12 @@ class LeaderEpochCheckpoint:
         self.path = folder.path / LEADER_EPOCHS_FILE
         self.cache = cache
         self.unsaved = False
-        """Whether the file is not what the cache is: `save` before the recovery point goes up."""
+        """True when the file differs from the cache: `save` before the recovery point rises."""
         self.unsynced = True
-        """Whether the file has something that is not known to be on the medium."""
+        """True when the file's content may not be on the medium."""
 
     def start_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader of `epoch` will write from `start_offset` on."""
+        """Records that a leader of `epoch` will write from `start_offset` on."""
         latest = self.cache.latest_epoch
         if epoch < latest:
             raise KafkaError(
@@ -42,7 +42,7 @@ class LeaderEpochCheckpoint:
             self.unsaved = True
 
     def replace(self, entries: tuple[EpochStart, ...]) -> None:
-        """The epochs of another log with the same records."""
+        """Takes the epochs of another log with the same records."""
         if entries != self.cache.entries:
             self.cache.clear()
             for epoch, start_offset in entries:
@@ -53,12 +53,12 @@ class LeaderEpochCheckpoint:
         self.path = path / LEADER_EPOCHS_FILE
 
     def save(self) -> None:
-        """The cache is in the file when this returns."""
+        """Writes the cache to the file."""
         if self.unsaved:
             self._save()
 
     def note_batches(self, batches: list[tuple[int, BatchHeader]]) -> None:
-        """Batches that a follower is about to append, with the epochs of their leaders."""
+        """Records batches that a follower is about to append, with the epochs of their leaders."""
         cache = self.cache
         for _, header in batches:
             epoch = header.partition_leader_epoch
@@ -74,7 +74,8 @@ class LeaderEpochCheckpoint:
             self._save_if_it_can_be()
 
     def _save_if_it_can_be(self) -> None:
-        """For what opening the log would find out as well: epochs outside the log."""
+        """Saves epochs outside the log, which opening the log would find out as well; an error is
+        ignored."""
         with suppress(LogBusyError):
             self._save()
 

@@ -16,12 +16,12 @@ class LogCheckpoints(Protocol):
         ...
 
     def saved_recovery_point(self) -> int | None:
-        """The recovery point that is on the medium; None when no file holds it."""
+        """Return the recovery point that is on the medium; None when no file holds it."""
         ...
 
 
 class NoCheckpoints:
-    """For a log that was opened without a log dir: its offsets are kept nowhere."""
+    """The checkpoints of a log that was opened without a log dir: its offsets are kept nowhere."""
 
     def write(self) -> None: ...
 

@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 
 
 def read_topic_id(disk: Disk, directory: Path) -> UUID | None:
-    """The topic's id; None when the folder doesn't tell. LogStorageError when it can't be read."""
+    """Return the topic's id; None when the folder does not have it. LogStorageError when it can't
+    be read."""
     path = directory / PARTITION_METADATA_FILE
     try:
         content = disk.read_file(path) if disk.exists(path) else None
@@ -47,9 +48,9 @@ def read_topic_id(disk: Disk, directory: Path) -> UUID | None:
 
 
 def write_topic_id(disk: Disk, directory: Path, topic_id: UUID, *, sync: bool = False) -> None:
-    """Survives a crash of the process, and one of the machine with `sync`; else the log's first
-    flush takes it along. Without room it is left to the next time that the replica is
-    taken up. LogStorageError when the folder can't be written at all.
+    """Writes the id. It survives a crash of the process, and one of the machine with `sync`; else
+    the log's first flush syncs it. Without room the write is left to the next time that the replica
+    begins. LogStorageError when the folder can't be written at all.
     """
     path = directory / PARTITION_METADATA_FILE
     content = f"{_VERSION_LINE}\n{_TOPIC_ID}{topic_id_to_text(topic_id)}\n"

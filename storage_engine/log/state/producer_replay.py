@@ -35,10 +35,10 @@ def record_batch(
     *,
     now_ms: int,
 ) -> AbortedTransaction | None:
-    """Takes up a batch of a producer that stands in the log at `base_offset`, whatever offset and
-    time its header has in memory; the transaction that it aborts.
+    """Records a batch of a producer that stands in the log at `base_offset`, whatever offset and
+    time its header has in memory; returns the transaction that it aborts, if any.
 
-    `marker`: what a control batch says.
+    `marker` is the content of a control batch.
     """
     if header.is_control:
         return states.record_marker(
@@ -66,7 +66,7 @@ def load_producers(
     now_ms: int,
     damaged: Collection[LogSegment] = (),
 ) -> ProducerStates:
-    """The producers at the log's end: the newest snapshot, and the batches that came after it.
+    """Return the producers at the log's end, from the newest snapshot and the batches after it.
 
     The transaction indexes of `damaged` segments are written anew, in the same pass if it begins
     early enough.
@@ -88,7 +88,7 @@ def load_producers(
 def rebuild_transaction_indexes(
     snapshots: ProducerSnapshots, segments: Sequence[LogSegment], damaged: Collection[LogSegment]
 ) -> None:
-    """Writes the transaction indexes of `damaged` segments anew, from what the log says."""
+    """Writes the transaction indexes of `damaged` segments anew, from the log's markers."""
     first = min(segment.base_offset for segment in damaged)
     last = max(segment.base_offset for segment in damaged)
     loaded = snapshots.newest_before(first)
@@ -121,7 +121,7 @@ def _replay_into(
 def _replay(
     states: ProducerStates, segments: Sequence[LogSegment], start: int, now_ms: int
 ) -> Iterator[tuple[LogSegment, AbortedTransaction]]:
-    """Takes up the batches from offset `start` on; the aborted transactions among them."""
+    """Records the batches from offset `start` on; yields the aborted transactions among them."""
     for segment in segments:
         if segment.next_offset <= start or segment.size == 0:
             continue
@@ -143,7 +143,7 @@ def _replay(
                 if aborted is not None:
                     yield segment, aborted
         except CorruptRecordError as error:
-            # What is behind the damage can't be read by anybody either.
+            # Batches behind the damage can't be read by any consumer either.
             states.forgotten_to = ANY_FORGOTTEN
             logger.error("producers unknown from here on segment=%s: %s", segment.file.path, error)
 

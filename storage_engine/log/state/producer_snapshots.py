@@ -54,8 +54,8 @@ from storage_engine.log.segments.log_segment import file_name, offset_in_name
 
 SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOTS_KEPT = 3
-"""The newest few: for the next opening, and for truncations near the end. Older state is scanned
-for.
+"""The newest few are kept, for the next opening, and for truncations near the end. Older state is
+learned from the batches.
 """
 
 _MAGIC = b"HPS3"
@@ -93,7 +93,7 @@ def encode(states: ProducerStates) -> bytes:
 
 
 def decode(data: bytes) -> ProducerStates:
-    """The inverse of `encode`; ValueError when the bytes are not intact."""
+    """Decode a snapshot, the inverse of `encode`; ValueError when the bytes are not intact."""
     if len(data) < _START.size:
         raise ValueError("it is cut off")
     magic, crc = _START.unpack_from(data)
@@ -138,7 +138,7 @@ def _decode(data: bytes, magic: bytes) -> ProducerStates:
 
 
 def _decode_producer(data: bytes, at: int, *, with_transactions: bool) -> tuple[ProducerEntry, int]:
-    """The producer at `at`, and where the next one begins."""
+    """Return the producer at `at`, and where the next one begins."""
     if with_transactions:
         producer_id, epoch, last_seen_ms, coordinator_epoch, count = _PRODUCER.unpack_from(data, at)
         at += _PRODUCER.size
@@ -178,8 +178,8 @@ class ProducerSnapshots:
             self._remove(old)
 
     def load_newest(self, max_offset: int) -> tuple[int, ProducerStates] | None:
-        """The newest intact snapshot at or before `max_offset`; later ones and damaged ones are
-        removed.
+        """Return the newest intact snapshot at or before `max_offset`; later ones and damaged ones
+        are removed.
         """
         for offset in reversed(self._offsets.copy()):
             if offset <= max_offset:
@@ -188,14 +188,14 @@ class ProducerSnapshots:
                     return offset, decode(self._disk.read_file(path))
                 except (OSError, ValueError) as error:
                     if isinstance(error, OSError) and passes_by_itself(error):
-                        # It says nothing about the file, which may be sound.
+                        # The error says nothing about the file, which may be intact.
                         raise
                     logger.warning("snapshot ignored, it is damaged file=%s reason=%s", path, error)
             self._remove(offset)
         return None
 
     def newest_before(self, offset: int) -> tuple[int, ProducerStates] | None:
-        """The newest intact snapshot at or before `offset`; nothing is removed."""
+        """Return the newest intact snapshot at or before `offset`; nothing is removed."""
         for known in reversed(self._offsets):
             if known <= offset:
                 try:
@@ -206,8 +206,8 @@ class ProducerSnapshots:
         return None
 
     def remove_above(self, offset: int) -> None:
-        """Removes those after the recovery point of a log that was not stopped in order: a crash of
-        the machine may have brought back one of records that were cut off."""
+        """Removes those after the recovery point of a log whose last stop was unclean: a crash of
+        the machine may have brought back one of records that were truncated."""
         for later in [kept for kept in self._offsets if kept > offset]:
             self._remove(later)
 

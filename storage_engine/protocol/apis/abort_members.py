@@ -25,7 +25,8 @@ KEY = 20_003
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortMembersRequest:
-    """Never by batch: that of an old driver would abort the new one's."""
+    """Names members and never a batch: the driver of an old run would abort the members of the new
+    run."""
 
     sink: str
     query: str

@@ -1,5 +1,5 @@
-"""AddPartitionsToTxn: a producer enlists partitions in its transaction; or a broker asks whether
-they are.
+"""AddPartitionsToTxn: a producer enlists partitions in its transaction, or a broker asks whether
+they are enlisted.
 
 Versions: 2 the error PRODUCER_FENCED. 3 flexible. 4 between brokers: many transactions at once
 (`transactions`), `verify_only` (KIP-890). 5 the error TRANSACTION_ABORTABLE. Clients use 0-3, whose

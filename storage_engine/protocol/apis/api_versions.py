@@ -63,7 +63,7 @@ class ApiVersionsResponse:
 
     @classmethod
     def of(cls, ranges: Mapping[int, VersionRange]) -> "ApiVersionsResponse":
-        """The answer that advertises `ranges`, api key -> versions."""
+        """Return the answer that advertises `ranges`, api key -> versions."""
         return cls(api_keys=[ApiVersion(key, *ranges[key]) for key in sorted(ranges)])
 
     def ranges(self) -> dict[int, VersionRange]:
@@ -73,7 +73,8 @@ class ApiVersionsResponse:
 
 
 def unsupported_version_response() -> ApiVersionsResponse:
-    """The answer to an ApiVersions request of an unknown version; encode it with version 0."""
+    """Return the answer to an ApiVersions request of an unknown version; encode it with version
+    0."""
     own = ApiVersion(API.key, API.min_version, API.max_version)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
 
@@ -145,8 +146,8 @@ def _features(features: Sequence[tuple[str, int, int]]) -> bytes:
 
 
 def decode_response(version: int, body: memoryview) -> ApiVersionsResponse:
-    """A response with UNSUPPORTED_VERSION may come in any form: ask again, with version 0 if it has
-    no `api_keys`.
+    """Decode a response; one with UNSUPPORTED_VERSION may have any form, and the caller asks again,
+    with version 0 if it has no `api_keys`.
     """
     try:
         return _decode_response_as(version, body)
@@ -156,7 +157,7 @@ def decode_response(version: int, body: memoryview) -> ApiVersionsResponse:
     try:
         return _decode_response_as(0, body)
     except InvalidRequestError:
-        # librdkafka's mock cluster answers in a form of no version
+        # The mock cluster of librdkafka answers in a form that belongs to no version.
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
 
 

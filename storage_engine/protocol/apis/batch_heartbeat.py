@@ -22,7 +22,7 @@ KEY = 20_002
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchHeartbeatRequest:
-    """As those of JoinBatch."""
+    """The fields are those of JoinBatch."""
 
     sink: str
     query: str

@@ -38,8 +38,8 @@ KEY = 20_001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBatchRequest:
-    """`drained`: tasks that were told ALREADY_COMMITTED, and wrote nothing. `owner` and `run` as in
-    JoinBatch."""
+    """`drained` is the number of tasks that got ALREADY_COMMITTED and wrote nothing. `owner` and
+    `run` are those of JoinBatch."""
 
     sink: str
     query: str
@@ -50,14 +50,15 @@ class CommitBatchRequest:
     owner: str = ""
     run: UUID | None = None
     rows: int = UNKNOWN_ROWS
-    """That the members have written."""
+    """The number of rows that the members have written."""
     dropped: int = UNKNOWN_ROWS
-    """That tasks had and did not write: the batch is committed, or the sink has them by origin."""
+    """The number of rows that tasks had and did not write: the batch is committed, or the sink has
+    them by origin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitBatchResponse:
-    """`committed` with ALREADY_COMMITTED."""
+    """`committed` is set with ALREADY_COMMITTED."""
 
     error_code: int = 0
     error_message: str | None = None

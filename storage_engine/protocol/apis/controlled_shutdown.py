@@ -17,7 +17,7 @@ from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledShutdownRequest:
-    """The broker that wants to stop, in its present incarnation."""
+    """A broker asks to stop; `broker_epoch` is its present incarnation."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -25,7 +25,7 @@ class ControlledShutdownRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledShutdownResponse:
-    """It may stop when there is no error and nothing remains."""
+    """The broker may stop when there is no error and no partition remains."""
 
     error_code: int = 0
     remaining_partitions: Sequence[TopicPartition] = ()

@@ -41,23 +41,24 @@ FIRST_WITHOUT_REPLICA_ID = 15
 FIRST_WITH_NODES = 16
 CONSUMER_REPLICA_ID = -1
 ANY_REPLICA_ID = -2
-"""As a consumer, but any replica answers, not only the leader (Kafka's debugging consumer)."""
+"""The replica id of a consumer that any replica answers, not only the leader (Kafka's debugging
+consumer)."""
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
 _REPLICA_STATE_TAG = 1
 _WAS_DAMAGED_TAG = 10_000
-"""Of a partition; far from the numbers that Kafka will ever use."""
+"""The tag of a partition's field, far from the numbers that Kafka will ever use."""
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
 _NODES_TAG = 0
 
 
 class FetchPartition(NamedTuple):
-    """From where to read one partition."""
+    """The offset from which to read one partition."""
 
     topic: str
-    """From FIRST_WITH_TOPIC_IDS on the id as text, on the wire."""
+    """The name; from FIRST_WITH_TOPIC_IDS on the wire has the id as text."""
     partition: int
     fetch_offset: int
     partition_max_bytes: int
@@ -68,14 +69,14 @@ class FetchPartition(NamedTuple):
     log_start_offset: int = -1
     """The follower's log start; -1 from consumers."""
     was_damaged: bool = False
-    """The follower has been sent bad bytes from `fetch_offset` on."""
+    """True when the follower has been sent bad bytes from `fetch_offset` on."""
     topic_id: UUID | None = None
-    """By which the request named the topic; not on the wire. A topic that was created again since
-    is another one."""
+    """The id by which the request named the topic, not on the wire. A topic that was created again
+    since has another one."""
 
 
 class FetchRequest(NamedTuple):
-    """Partitions in the order in which they are to be served."""
+    """The partitions are in the order in which they are to be served."""
 
     max_wait_ms: int
     min_bytes: int
@@ -88,12 +89,12 @@ class FetchRequest(NamedTuple):
     forgotten: Sequence[tuple[str, Sequence[int]]] = ()
     rack_id: str = ""
     replica_epoch: int = -1
-    """The follower's incarnation, -1 where it has none; carried by version 12 between our brokers.
-    One that is leaving says -2 less its number."""
+    """The follower's incarnation, -1 where it has none; version 12 between our brokers carries it.
+    A broker in controlled shutdown sends -2 less its number."""
 
 
 class FetchPartitionResponse(NamedTuple):
-    """What there is of one partition."""
+    """The answer for one partition."""
 
     topic: str
     partition: int
@@ -105,15 +106,16 @@ class FetchPartitionResponse(NamedTuple):
     """(producer id, first offset) of aborted transactions; None unless read_committed."""
     preferred_read_replica: int = -1
     records: memoryview | bytes | bytearray | LogSlice | None = None
-    """None is sent as no bytes, as Kafka's broker does. Decoded: None or a slice of the frame."""
+    """None is sent as no bytes, as Kafka's broker does. A decoded response has None or a slice of
+    the frame."""
     diverging_epoch: tuple[int, int] | None = None
-    """(epoch, end offset) where the follower's log leaves the leader's."""
+    """The (epoch, end offset) where the follower's log diverges from the leader's."""
     current_leader: tuple[int, int] | None = None
-    """(leader id, epoch) with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
+    """The (leader id, epoch), with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
 
 
 class FetchNode(NamedTuple):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     broker_id: int
     host: str
@@ -129,7 +131,7 @@ class FetchResponse(NamedTuple):
     session_id: int = 0
     throttle_time_ms: int = 0
     nodes: Sequence[FetchNode] = ()
-    """Those that `current_leader` of a partition names."""
+    """The brokers that partitions name in `current_leader`."""
 
 
 # replica id, max wait, min bytes, max bytes, isolation level, [session id, session epoch]
@@ -240,7 +242,7 @@ def _read_topic(reader: Reader, version: int, partitions: list[FetchPartition]) 
 
 
 def _replica_state(state: memoryview) -> tuple[int, int]:
-    """A follower's id, and its incarnation."""
+    """Return a follower's id and its incarnation."""
     reader = Reader(state, flexible=True)
     replica_id, replica_epoch = reader.int32(), reader.int64()
     reader.tags()
@@ -350,7 +352,7 @@ def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
 
 
 def _response_partition(version: int, partition: FetchPartitionResponse) -> bytes:
-    """A partition up to, and without, the size of its records."""
+    """Encode a partition up to, and without, the size of its records."""
     _, index, error, watermark, stable, start, aborted, preferred, _, _, _ = partition
     flexible = version >= FIRST_FLEXIBLE
     if version >= 5:
@@ -381,7 +383,7 @@ def _response_tags(partition: FetchPartitionResponse) -> bytes:
 
 
 def _nodes(version: int, nodes: Sequence[FetchNode]) -> bytes:
-    """The tagged fields of the whole response."""
+    """Encode the tagged fields of the whole response."""
     if version < FIRST_WITH_NODES or not nodes:
         return b"\x00"
     value = Writer(flexible=True)
@@ -487,4 +489,4 @@ API = ApiSpec(
 )
 
 BY_NAME = dataclasses.replace(API, max_version=FIRST_WITH_TOPIC_IDS - 1)
-"""For clients that name topics, and mean whichever has the name."""
+"""The spec for clients that name topics, and mean whichever topic has the name now."""

@@ -1,4 +1,4 @@
-"""Flat lists of partitions to the per-topic lists that the wire wants."""
+"""Flat lists of partitions turned into lists by topic, as the wire has them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
@@ -15,7 +15,7 @@ Item = TypeVar("Item", bound=OfTopic)
 
 
 def group_runs(items: Iterable[Item]) -> list[tuple[str, list[Item]]]:
-    """Runs of the same topic: the order of the items is kept, so a topic may come twice."""
+    """Return runs of the same topic: the order of the items is kept, so a topic may come twice."""
     groups: list[tuple[str, list[Item]]] = []
     last: str | None = None
     for item in items:
@@ -28,7 +28,7 @@ def group_runs(items: Iterable[Item]) -> list[tuple[str, list[Item]]]:
 
 
 def group_by_topic(items: Sequence[Item]) -> list[tuple[str, list[Item]]]:
-    """Each topic once, in the order in which it first comes."""
+    """Return each topic once, in the order in which it first comes."""
     groups: dict[str, list[Item]] = {}
     for item in items:
         groups.setdefault(item.topic, []).append(item)

@@ -43,14 +43,14 @@ class JoinBatchRequest:
     timeout_ms: int
     nonce: UUID
     owner: str = ""
-    """Of a named batch write: the streaming query that it is a part of, if it is."""
+    """The streaming query that a named batch write is a part of; empty: none."""
     run: UUID | None = None
-    """Of the streaming query."""
+    """The run of the streaming query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinBatchResponse:
-    """ALREADY_COMMITTED among the errors is good news: the task drains its rows."""
+    """ALREADY_COMMITTED is a success: the task reads its rows to the end and writes none."""
 
     error_code: int = 0
     error_message: str | None = None

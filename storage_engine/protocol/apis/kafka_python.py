@@ -28,11 +28,12 @@ from storage_engine.protocol.apis.wire import Reader, decode_leniently, decode_w
 Read = Callable[[Reader], Any]
 
 UNAUTHORIZED_OPERATIONS_BIT = 31
-"""The only bit of a set of authorized operations that was not asked for."""
+"""The only bit of a set of authorized operations that was not requested."""
 
 
 def kafka_python_api(key: int, request_class: Any, response_class: Any) -> AnyApi:
-    """The spec of a line of the registry's table whose messages are classes of kafka-python."""
+    """Return the spec of an API in the registry's table whose messages are classes of
+    kafka-python."""
     entry = APIS[key]
     first_flexible = entry.first_flexible_version
     return ApiSpec(
@@ -53,7 +54,7 @@ def kafka_python_api(key: int, request_class: Any, response_class: Any) -> AnyAp
 
 
 def request_classes() -> dict[str, Any]:
-    """The classes of all requests that kafka-python knows, by their names."""
+    """Return the classes of all requests in kafka-python, by their names."""
     modules = pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol.")
     return {
         name: each
@@ -114,7 +115,7 @@ class _StructReader:
 
 
 def _field_reader(field: Any, version: int, flexible: bool) -> tuple[Read, int]:
-    """What reads the field, and the fewest bytes that it takes."""
+    """Return the reader of a field, and the fewest bytes that the field takes."""
     nullable = field.nullable_for_version_q(version)
     if field.is_struct_array():
         item = _StructReader(field.data_class, field.fields.values(), version, flexible)
@@ -143,7 +144,7 @@ def _array_reader(read_item: Read, item_bytes: int, nullable: bool) -> Read:
 
 
 def _nullable(read_struct: Read) -> Read:
-    """A struct behind a marker byte: -1 for null, 1 for a value (KIP-893)."""
+    """Return the reader of a struct behind a marker byte: -1 for null, 1 for a value (KIP-893)."""
 
     def read(reader: Reader) -> Any:
         marker = reader.int8()
@@ -155,7 +156,7 @@ def _nullable(read_struct: Read) -> Read:
 
 
 def _read_nullable_bytes(reader: Reader) -> bytes | None:
-    """A copy: what comes here is small, and outlives the frame."""
+    """Return a copy, not a slice: these values are small, and outlive the frame."""
     data = reader.records()
     return None if data is None else bytes(data)
 
@@ -168,7 +169,7 @@ def _read_bytes(reader: Reader) -> bytes:
 
 
 def _read_authorized_operations(reader: Reader) -> set[int] | None:
-    """The bits that are set; None when the operations were not asked for."""
+    """Return the bits that are set; None when the operations were not requested."""
     bits = reader.int32() & 0xFFFF_FFFF
     operations = {bit for bit in range(32) if bits >> bit & 1}
     return None if operations == {UNAUTHORIZED_OPERATIONS_BIT} else operations

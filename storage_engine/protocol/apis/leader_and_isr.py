@@ -44,7 +44,8 @@ class LeaderAndIsrPartition:
     topic: str
     partition: int
     controller_epoch: ControllerEpoch
-    """Of the controller that wrote this state, which may be an earlier one than the sender."""
+    """The epoch of the controller that wrote this state, which may be an earlier one than the
+    sender."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -53,14 +54,14 @@ class LeaderAndIsrPartition:
     replicas: Sequence[BrokerId]
     topic_id: UUID = NO_TOPIC_ID
     is_new: bool = False
-    """The partition was created just now: an empty log is right."""
+    """True for a partition that has just been created, whose log has to be empty."""
     joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """Members of the ISR with the incarnation that joined it, as far as known."""
+    """The known incarnations of the ISR's members when they joined it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLeader:
-    """Where to fetch from."""
+    """The address of a leader to fetch from."""
 
     broker_id: BrokerId
     host: str
@@ -74,17 +75,19 @@ class LeaderAndIsrRequest:
     controller_id: BrokerId
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch
-    """Incarnation of the receiver that the controller speaks to (R-CTL4)."""
+    """The incarnation of the receiver that the order is for (R-CTL4)."""
 
     partitions: Sequence[LeaderAndIsrPartition]
     live_leaders: Sequence[LiveLeader] = ()
     full: bool = False
     order_number: int = 0
-    """Grows with each delivery of one controller epoch: an older order was given up (R-CTL1)."""
+    """Grows with each delivery of one controller epoch: an order with a smaller number was given up
+    (R-CTL1)."""
     part: int = 0
-    """Of a full order that is too long for one request: its number, from 0 on. Of version 1."""
+    """The number, from 0 on, of the part of a full order that is too long for one request; in
+    version 1."""
     goes_on: bool = False
-    """Another part follows. Of version 1."""
+    """True when another part follows; in version 1."""
 
 
 class LeaderAndIsrResponse(OrderAnswer):
@@ -124,7 +127,7 @@ def _read_request(version: int, reader: Reader) -> LeaderAndIsrRequest:
 
 
 def _read_partition(reader: Reader) -> LeaderAndIsrPartition:
-    # keyword arguments are evaluated in the order in which they stand: that of the wire
+    # Keyword arguments are evaluated in the order in which they stand, which is that of the wire.
     return LeaderAndIsrPartition(
         topic=reader.name(),
         topic_id=reader.uuid(),

@@ -15,11 +15,11 @@ FIRST_FLEXIBLE = 6
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
-"""Asks for the offset of the record with the largest timestamp."""
+"""The timestamp that asks for the offset of the record with the largest timestamp."""
 
 
 class ListOffsetsPartition(NamedTuple):
-    """What is asked of one partition; `timestamp` in ms, or one of the constants above."""
+    """The request for one partition; `timestamp` is in ms, or one of the constants above."""
 
     topic: str
     partition: int
@@ -28,7 +28,7 @@ class ListOffsetsPartition(NamedTuple):
 
 
 class ListOffsetsRequest(NamedTuple):
-    """One question per partition."""
+    """One request per partition."""
 
     partitions: Sequence[ListOffsetsPartition]
     replica_id: int = -1
@@ -36,7 +36,7 @@ class ListOffsetsRequest(NamedTuple):
 
 
 class ListOffsetsPartitionResponse(NamedTuple):
-    """`offset` and `timestamp` are -1 when no record is at or after the time."""
+    """`offset` and `timestamp` are -1 when no record is at or after the requested time."""
 
     topic: str
     partition: int

@@ -23,7 +23,7 @@ from storage_engine.protocol.apis.wire import (
 
 FIRST_FLEXIBLE = 9
 NO_AUTHORIZED_OPERATIONS = -(2**31)
-"""Authorized operations that were not asked for."""
+"""The value for authorized operations that were not requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class MetadataRequest:
 
     topics: Sequence[str] | None = None
     topic_ids: Sequence[UUID] = ()
-    """Topics asked for by id alone (version 12)."""
+    """Topics that are requested by id alone (version 12)."""
     allow_auto_topic_creation: bool = True
     include_cluster_authorized_operations: bool = False
     include_topic_authorized_operations: bool = False
@@ -40,7 +40,7 @@ class MetadataRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataBroker:
-    """A broker that is alive, and where clients reach it."""
+    """A live broker, and the address for its clients."""
 
     broker_id: int
     host: str
@@ -63,7 +63,7 @@ class MetadataPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataTopic:
-    """One topic; `topic` is None only for an id that is not known (version 12)."""
+    """One topic; `topic` is None only for an unknown id (version 12)."""
 
     topic: str | None
     partitions: Sequence[MetadataPartition]
@@ -123,7 +123,8 @@ def _read_request(reader: Reader, version: int) -> MetadataRequest:
 
 
 def encode_request(version: int, request: MetadataRequest) -> list[Buffer]:
-    """ValueError for what `version` can't express: no topics before 1, topics by id before 12."""
+    """Encode a request. ValueError for one that `version` can't express: no topics before 1, topics
+    by id before 12."""
     if request.topic_ids and version < 12:
         raise ValueError(f"Metadata {version} can't ask for topics by id")
     writer = Writer(flexible=version >= FIRST_FLEXIBLE)

@@ -27,7 +27,7 @@ MEMBER_BYTES = 10
 ORIGIN_BYTES = 12
 
 Members = frozenset[tuple[int, int]]
-"""(producer id, epoch) of each member."""
+"""The (producer id, epoch) of each member."""
 
 Origins = Mapping[TopicPartition, int]
 """By source partition the highest offset, inclusive."""
@@ -35,7 +35,7 @@ Origins = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResponse:
-    """An answer that is an error code alone."""
+    """An answer that has nothing but an error code and its message."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -48,7 +48,7 @@ class CommittedBy:
     owner: str = ""
     run: UUID | None = None
     rows: int = UNKNOWN_ROWS
-    """The rows that its tasks had, with those that the sink had by origin."""
+    """The number of rows of the tasks, including those that the sink already had by origin."""
     winner: int = NOBODY
     """The producer id of one of its members. A driver that has named this member asks about its own
     commit, whose answer was lost."""

@@ -15,7 +15,7 @@ from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOutcome:
-    """Of the order for one partition."""
+    """The outcome of an order for one partition."""
 
     topic: str
     partition: int
@@ -24,7 +24,7 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderAnswer:
-    """Without partitions when the whole order is refused."""
+    """The answer has no partitions when the whole order is refused."""
 
     error_code: int = 0
     partitions: Sequence[PartitionOutcome] = ()
@@ -34,7 +34,7 @@ Answer = TypeVar("Answer", bound=OrderAnswer)
 
 
 def order_answer_decoder(name: str, answer: type[Answer]) -> Callable[[int, memoryview], Answer]:
-    """Reads answers of the API of that name."""
+    """Return the decoder of answers of the API of that name."""
 
     def read(reader: Reader) -> Answer:
         return answer(
@@ -54,7 +54,7 @@ def _read_outcome(reader: Reader) -> PartitionOutcome:
 
 
 def encode_order_answer(version: int, answer: OrderAnswer) -> list[Buffer]:
-    """Of either API."""
+    """Encode an answer of either API."""
     writer = Writer(flexible=False)
     writer.int16(answer.error_code)
     writer.count(len(answer.partitions))

@@ -40,16 +40,16 @@ ACKS_ALL = -1
 
 
 class ProducePartition(NamedTuple):
-    """What to append to one partition."""
+    """The batches for one partition."""
 
     topic: str
     partition: int
     records: memoryview | bytes | bytearray | LogSlice | None
-    """As decoded: None or a memoryview of the frame, valid as long as the frame."""
+    """A decoded request has None or a memoryview of the frame, valid as long as the frame."""
 
 
 class ProduceRequest(NamedTuple):
-    """Partitions in the order of the frame."""
+    """The partitions are in the order of the frame."""
 
     transactional_id: str | None
     acks: int
@@ -58,7 +58,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducePartitionResponse(NamedTuple):
-    """What became of one partition's batches; the offsets are -1 where there was an error."""
+    """The outcome for one partition; the offsets are -1 where there was an error."""
 
     topic: str
     partition: int
@@ -95,7 +95,7 @@ def decode_request(version: int, body: memoryview) -> ProduceRequest:
         else:
             request = None
     except (struct.error, IndexError, UnicodeDecodeError):
-        request = None  # the general path says what is wrong
+        request = None  # the general path finds out what is wrong
     if request is not None:
         return request
     return decode_with(
@@ -107,7 +107,8 @@ def decode_request(version: int, body: memoryview) -> ProduceRequest:
 
 
 def _decode_single(body: memoryview) -> ProduceRequest | None:
-    """A request of one partition and no transaction; None when it is not exactly that."""
+    """Decode a request of one partition and no transaction; return None when it is not exactly
+    that."""
     transactional, acks, timeout_ms, topics, name_size = _HEAD.unpack_from(body)
     if transactional != -1 or topics != 1 or name_size < 0:
         return None
@@ -126,7 +127,8 @@ def _decode_single(body: memoryview) -> ProduceRequest | None:
 
 
 def _decode_flexible_single(body: memoryview) -> ProduceRequest | None:
-    """As `_decode_single`, for a name of up to 126 bytes and no tagged field anywhere."""
+    """Do the same as `_decode_single`, for a name of up to 126 bytes and no tagged field
+    anywhere."""
     transactional, acks, timeout_ms, topics, name_size = _FLEXIBLE_HEAD.unpack_from(body)
     if transactional != 0 or topics != 2 or name_size < 1:
         return None
@@ -145,7 +147,7 @@ def _decode_flexible_single(body: memoryview) -> ProduceRequest | None:
             break
         shift += 7
     end = position + size - 1
-    # the three empty tag buffers of partition, topic and request are what follows
+    # Only the three empty tag buffers of partition, topic and request may follow.
     if size == 0 or bytes(body[end:]) != b"\x00\x00\x00":
         return None
     return ProduceRequest(
@@ -214,7 +216,7 @@ _prefixes: dict[tuple[bool, str], bytes] = {}
 
 
 def _prefix(flexible: bool, topic: str) -> bytes:
-    """One topic, its name, one partition."""
+    """Encode one topic, its name, and the count of one partition."""
     prefix = _prefixes.get((flexible, topic))
     if prefix is None:
         one = count(1, flexible)
@@ -310,7 +312,7 @@ def _read_partition_response(reader: Reader, version: int, topic: str) -> Produc
 
 
 def _read_errors(reader: Reader) -> str | None:
-    """The partition's error message, or that of its first bad record."""
+    """Return the partition's error message, or that of its first bad record."""
     first: str | None = None
     for _ in range(reader.count(6)):
         index, text = reader.int32(), reader.nullable_string()

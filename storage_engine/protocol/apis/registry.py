@@ -1,7 +1,7 @@
-"""Which APIs there are, with their versions, without importing them.
+"""The table of all APIs with their versions, without importing them.
 
-Rule: the table is the truth about versions; each API's module says the same of itself and is
-imported on first use.
+Rule: this table decides on versions; each API's module repeats its own and is imported on first
+use.
 """
 
 import importlib
@@ -15,7 +15,7 @@ API_VERSIONS_KEY = 18
 
 
 class ApiEntry(NamedTuple):
-    """One line of the table."""
+    """One row of the table."""
 
     name: str
     module: str
@@ -84,12 +84,12 @@ _OWN: dict[int, ApiEntry] = {
 }
 
 APIS: Mapping[int, ApiEntry] = MappingProxyType({**_SERVED, **_INTERNAL, **_OWN})
-"""Every API by its key."""
+"""All APIs by their keys."""
 
 SERVED_RANGES: Mapping[int, VersionRange] = MappingProxyType(
     {key: entry.versions for key, entry in _SERVED.items()}
 )
-"""The APIs for clients: the broker advertises those of them for which it has a handler."""
+"""The APIs for clients: the broker advertises those for which it has a handler."""
 
 INTERNAL_RANGES: Mapping[int, VersionRange] = MappingProxyType(
     {key: entry.versions for key, entry in _INTERNAL.items()}
@@ -105,7 +105,7 @@ _specs: dict[int, AnyApi] = {}
 
 
 def spec_for(api_key: int) -> AnyApi:
-    """The codecs of an API, imported on first use; KeyError for a key that is not in the table."""
+    """Import an API's codecs on first use; KeyError for a key that is not in the table."""
     spec = _specs.get(api_key)
     if spec is None:
         module = importlib.import_module(f"{__package__}.{APIS[api_key].module}")
@@ -114,13 +114,13 @@ def spec_for(api_key: int) -> AnyApi:
 
 
 def name_of(api_key: int) -> str:
-    """For messages."""
+    """Return the name of an API for messages."""
     entry = APIS.get(api_key)
     return entry.name if entry is not None else f"api key {api_key}"
 
 
 def api_of(key: int) -> tuple[AnyApi, Any]:
-    """The codecs of an API and its request class, imported now: most clients need few of them."""
+    """Import the codecs of an API and its request class: most clients need few of them."""
     entry = APIS[key]
     module = importlib.import_module(f"storage_engine.protocol.apis.{entry.module}")
     return spec_for(key), getattr(module, f"{entry.name}Request")

@@ -1,4 +1,4 @@
-"""What the rest of the system knows of an API: its number, its versions and its four codecs.
+"""The description of an API: its number, its versions and its four codecs.
 
 Source: the Kafka protocol; KIP-482 for flexible versions.
 """
@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from storage_engine.core.ports import LogSlice
 
 Buffer = bytes | bytearray | memoryview | LogSlice
-"""A piece of an outgoing frame. Only the transport looks into a LogSlice."""
+"""A piece of an outgoing frame. Only the transport reads the bytes of a LogSlice."""
 
 Message = TypeVar("Message")
 Req = TypeVar("Req")
@@ -45,7 +45,8 @@ class ApiSpec(Generic[Req, Resp]):
     min_version: int
     max_version: int
     first_flexible_version: int | None
-    """From it on: compact lengths, tagged fields, request header 2 and response header 1."""
+    """The first version with compact lengths, tagged fields, request header 2 and response header
+    1."""
 
     decode_request: Decode[Req]
     encode_request: Encode[Req]
@@ -61,10 +62,11 @@ class ApiSpec(Generic[Req, Resp]):
 
 
 AnyApi = ApiSpec[Any, Any]
-"""An API that is known at run time only, or whose messages have no types: those of kafka-python."""
+"""An API that is known at run time only, or whose messages have no types, as those of
+kafka-python."""
 
 
 def newest_common_version(spec: AnyApi, served: Sequence[int]) -> int | None:
-    """The newest version that `spec` and a server of `served` (min, max) share, or None."""
+    """Return the newest version that `spec` and a server of `served` (min, max) share, or None."""
     newest = min(spec.max_version, served[1])
     return newest if newest >= max(spec.min_version, served[0]) else None

@@ -34,16 +34,17 @@ class StopReplicaPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaRequest:
-    """From the controller to one broker."""
+    """An order of the controller to one broker."""
 
     controller_id: BrokerId
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch
-    """Incarnation of the receiver that the controller speaks to (R-CTL4)."""
+    """The incarnation of the receiver that the order is for (R-CTL4)."""
 
     partitions: Sequence[StopReplicaPartition]
     order_number: int = 0
-    """Grows with each delivery of one controller epoch: an older order was given up (R-CTL1)."""
+    """Grows with each delivery of one controller epoch: an order with a smaller number was given up
+    (R-CTL1)."""
 
 
 class StopReplicaResponse(OrderAnswer):
@@ -57,7 +58,7 @@ def decode_request(version: int, body: memoryview) -> StopReplicaRequest:
 
 
 def _read_request(reader: Reader) -> StopReplicaRequest:
-    # keyword arguments are evaluated in the order in which they stand: that of the wire
+    # Keyword arguments are evaluated in the order in which they stand, which is that of the wire.
     return StopReplicaRequest(
         controller_id=BrokerId(reader.int32()),
         controller_epoch=ControllerEpoch(reader.int32()),

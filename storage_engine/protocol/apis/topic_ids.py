@@ -1,6 +1,7 @@
 """Topic ids as text where other versions of an API have a topic's name.
 
-Rule: pure, and remembered: clients fetch the same topics again and again. Source: KIP-516.
+Rule: the functions are pure and their results are cached, since clients fetch the same topics again
+and again. Source: KIP-516.
 """
 
 import functools

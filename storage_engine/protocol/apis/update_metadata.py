@@ -26,7 +26,7 @@ from storage_engine.protocol.apis.wire import (
 )
 
 ANY_BROKER_EPOCH = BrokerEpoch(-1)
-"""Whatever incarnation the receiver is."""
+"""Matches any incarnation of the receiver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class UpdateMetadataBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataPartition:
-    """What clients may know of a partition."""
+    """The part of a partition's state that clients may see."""
 
     topic: str
     partition: int
@@ -56,7 +56,8 @@ class UpdateMetadataPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataRequest:
-    """`brokers` are always all live ones; `full` means that `partitions` are all there are, too."""
+    """`brokers` are always all live ones; with `full`, `partitions` are all partitions of the
+    cluster."""
 
     controller_id: BrokerId
     controller_epoch: ControllerEpoch
@@ -65,13 +66,15 @@ class UpdateMetadataRequest:
     removed_topics: Sequence[str] = ()
     full: bool = False
     broker_epoch: BrokerEpoch = ANY_BROKER_EPOCH
-    """Incarnation of the receiver that the controller speaks to (R-CTL4)."""
+    """The incarnation of the receiver that the order is for (R-CTL4)."""
     order_number: int = 0
-    """Grows with each delivery of one controller epoch: an older order was given up (R-CTL1)."""
+    """Grows with each delivery of one controller epoch: an order with a smaller number was given up
+    (R-CTL1)."""
     part: int = 0
-    """Of a full order that is too long for one request: its number, from 0 on. Of version 1."""
+    """The number, from 0 on, of the part of a full order that is too long for one request; in
+    version 1."""
     goes_on: bool = False
-    """Another part follows. Of version 1."""
+    """True when another part follows; in version 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,7 @@ def decode_request(version: int, body: memoryview) -> UpdateMetadataRequest:
 
 
 def _read_request(version: int, reader: Reader) -> UpdateMetadataRequest:
-    # keyword arguments are evaluated in the order in which they stand: that of the wire
+    # Keyword arguments are evaluated in the order in which they stand, which is that of the wire.
     return UpdateMetadataRequest(
         controller_id=BrokerId(reader.int32()),
         controller_epoch=ControllerEpoch(reader.int32()),

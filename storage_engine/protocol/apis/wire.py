@@ -24,7 +24,7 @@ from storage_engine.core.errors import InvalidRequestError
 Item = TypeVar("Item")
 
 NO_TOPIC_ID = UUID(int=0)
-"""The topic id of a topic that has none, or that is asked for by name."""
+"""The topic id of a topic without an id, or of one that is requested by name."""
 
 MAX_UVARINT = 0xFFFF_FFFF
 MAX_STRING_BYTES = 32_767
@@ -32,23 +32,24 @@ MAX_STRING_BYTES = 32_767
 
 NAMES_CACHED = 4096
 NAME_CACHED_MAX_BYTES = 249
-"""Names repeat in every request, so their decoded form is kept: at most 4096 of at most 249 bytes
-(the longest legal topic name), about 2 MiB. A peer that invents more only empties the cache.
+"""The longest name that is cached. Names repeat in every request, so at most 4096 decoded names of
+at most 249 bytes (the longest legal topic name) are kept, about 2 MiB. A peer that sends more only
+evicts others.
 """
 
 MAX_ITEMS = 250_000
-"""Items in all arrays of one message: more than the 200,000 partitions that a cluster of Kafka with
-ZooKeeper carried. An item of two bytes becomes an object of hundreds, so without this a frame of
-100 MiB would take 10 GiB; with it, some 0.1 GiB and a second.
+"""The most items in all arrays of one message: more than the 200,000 partitions that a cluster of
+Kafka with ZooKeeper carried. An item of two bytes becomes an object of hundreds, so without this
+limit a frame of 100 MiB would take 10 GiB; with it, some 0.1 GiB and a second.
 """
 
 
 class LongMessageError(Exception):
-    """A message has more items than are to be read at once; it may be sound all the same."""
+    """A message has more items than the caller reads at once; it may be valid all the same."""
 
 
 _items_allowed: ContextVar[int] = ContextVar("items_allowed", default=MAX_ITEMS)
-"""In the messages that this thread reads; a thread that sets nothing reads all that are legal."""
+"""The limit for messages that this thread reads, all legal items by default."""
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
@@ -57,7 +58,8 @@ UINT8 = struct.Struct(">B")
 
 _names: dict[bytes, str] = {}
 cached_name = _names.get
-"""The decoded name for its bytes, or None when it is new: the first step of `name_from`."""
+"""Return the decoded name of some bytes, or None when it is not cached: the first step of
+`name_from`."""
 
 
 def name_from(raw: bytes) -> str:
@@ -73,15 +75,15 @@ def name_from(raw: bytes) -> str:
 
 
 def malformed(what: str, cause: object) -> NoReturn:
-    """Raise the one error of this package for bytes that are not `what`."""
+    """Raise InvalidRequestError for bytes that are not `what`."""
     raise InvalidRequestError(f"malformed {what}: {cause}; the connection is closed") from None
 
 
 class Reader:
     """A cursor over one message.
 
-    It raises InvalidRequestError, struct.error, IndexError or UnicodeDecodeError: `decode_with`
-    makes them one.
+    It raises InvalidRequestError, struct.error, IndexError or UnicodeDecodeError; `decode_with`
+    turns all of them into the first.
     """
 
     __slots__ = ("data", "end", "flexible", "items_left", "position")
@@ -117,7 +119,7 @@ class Reader:
         return int(INT64.unpack_from(self.data, position)[0])
 
     def uuid_bytes(self) -> bytes:
-        """The 16 bytes of one."""
+        """Return the 16 bytes of a UUID."""
         return bytes(self._take(16))
 
     def uuid(self) -> UUID:
@@ -155,7 +157,7 @@ class Reader:
         return None if raw is None else str(raw, "utf-8")
 
     def name(self) -> str:
-        """A string that is expected to come again (a topic, a host)."""
+        """Read a string that is expected to repeat (a topic, a host)."""
         raw = self._string_bytes()
         if raw is None:
             raise InvalidRequestError("a name is null where none may be")
@@ -166,19 +168,20 @@ class Reader:
         return None if raw is None else name_from(bytes(raw))
 
     def records(self) -> memoryview | None:
-        """Record batches: a slice of the message, not a copy."""
+        """Read record batches as a slice of the message, not a copy."""
         size = self.uvarint() - 1 if self.flexible else self.int32()
         return None if size == -1 else self._take(size)
 
     def count(self, item_bytes: int) -> int:
-        """Length of an array that can't be null and whose items take at least `item_bytes` each."""
+        """Read the length of an array that can't be null and whose items take at least `item_bytes`
+        each."""
         count = self.nullable_count(item_bytes)
         if count < 0:
             raise InvalidRequestError("an array is null where none may be")
         return count
 
     def nullable_count(self, item_bytes: int) -> int:
-        """As `count`, or -1 for null."""
+        """Read a length as `count` does, or -1 for null."""
         count = self.uvarint() - 1 if self.flexible else self.int32()
         if count < -1 or count * item_bytes > self.end - self.position:
             raise InvalidRequestError(
@@ -193,14 +196,14 @@ class Reader:
         return [read_item() for _ in range(self.count(item_bytes))]
 
     def int32s(self) -> list[int]:
-        """An array of int32."""
+        """Read an array of int32."""
         count = self.count(4)
         position = self.position
         self.position = position + 4 * count
         return list(struct.unpack_from(f">{count}i", self.data, position))
 
     def tags(self) -> Mapping[int, memoryview]:
-        """The tagged fields here, by tag; none where the version is not flexible."""
+        """Read the tagged fields here, by tag; none where the version is not flexible."""
         if not self.flexible:
             return _NO_TAGS
         count = self.uvarint()
@@ -218,7 +221,7 @@ class Reader:
         return tags
 
     def finish(self) -> None:
-        """Every byte has been read, or the message is not what it says."""
+        """Raise when bytes of the message are left."""
         if self.position != self.end:
             raise InvalidRequestError(
                 f"{self.end - self.position} bytes are left over"
@@ -334,7 +337,7 @@ class Writer:
             self.data += b"\x00" if self.flexible else b"\xff\xff"
 
     def count(self, value: int) -> None:
-        """Length of an array; -1 for null."""
+        """Write the length of an array; -1 for null."""
         self.data += count(value, self.flexible)
 
     def int32s(self, values: Sequence[int]) -> None:
@@ -342,7 +345,8 @@ class Writer:
         self.data += struct.pack(f">{len(values)}i", *values)
 
     def tags(self, tags: Iterable[tuple[int, bytes]] = ()) -> None:
-        """Tagged fields in ascending order of tag; nothing where the version is not flexible."""
+        """Write tagged fields in ascending order of tag; nothing where the version is not
+        flexible."""
         if not self.flexible:
             return
         fields = list(tags)
@@ -352,7 +356,7 @@ class Writer:
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     if value < 0x80:
         return UINT8.pack(value)
     encoded = bytearray()
@@ -364,12 +368,13 @@ def uvarint(value: int) -> bytes:
 
 
 def count(value: int, flexible: bool) -> bytes:
-    """The length of an array; -1 for null."""
+    """Encode the length of an array; -1 for null."""
     return uvarint(value + 1) if flexible else INT32.pack(value)
 
 
 def string(value: str, flexible: bool) -> bytes:
-    """A string that is not null. ValueError when it is longer than the protocol can carry."""
+    """Encode a string that is not null. ValueError when it is longer than the protocol can
+    carry."""
     raw = value.encode()
     if len(raw) > MAX_STRING_BYTES:
         raise ValueError(
@@ -379,7 +384,7 @@ def string(value: str, flexible: bool) -> bytes:
 
 
 def nullable_string(value: str | None, flexible: bool) -> bytes:
-    """A string or null."""
+    """Encode a string or null."""
     if value is None:
         return b"\x00" if flexible else b"\xff\xff"
     return string(value, flexible)

@@ -15,7 +15,7 @@ from storage_engine.core.errors import InvalidRecordError
 from storage_engine.protocol.records.varints import Ints, VarintColumn, write_column
 
 Offsets = npt.NDArray[Any]
-"""Of type int32 or int64, as the array is."""
+"""The type is int32 or int64, as in the array."""
 
 NULL_LENGTH = -1
 """The length that stands for null in a record."""
@@ -28,10 +28,10 @@ _NO_BYTES = pa.py_buffer(b"")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryColumn:
-    """A binary or string array taken apart."""
+    """The parts of a binary or string array."""
 
     lengths: Ints
-    """Per row; NULL_LENGTH for a null."""
+    """The length of each row; NULL_LENGTH for a null."""
     offsets: Offsets
     """Row i is data[offsets[i] : offsets[i + 1]]; a null row is empty."""
     data: Any
@@ -42,7 +42,7 @@ class BinaryColumn:
         return not (self.lengths >= 0).any()
 
     def array(self, start: int, stop: int) -> Any:
-        """Rows [start, stop) as a pa.BinaryArray on the same bytes; nulls become empty."""
+        """Return rows [start, stop) as a pa.BinaryArray on the same bytes; nulls become empty."""
         first, last = int(self.offsets[start]), int(self.offsets[stop])
         offsets = (self.offsets[start : stop + 1] - self.offsets[start]).astype(
             np.int32, copy=False
@@ -51,15 +51,15 @@ class BinaryColumn:
 
 
 def binary_array(offsets: npt.NDArray[np.int32], data: Any, validity: Any = None) -> Any:
-    """A pa.BinaryArray over `data`."""
+    """Return a pa.BinaryArray over `data`."""
     return pa.Array.from_buffers(
         pa.binary(), len(offsets) - 1, [validity, pa.py_buffer(offsets), data]
     )
 
 
 def binary_scalar(value: bytes) -> Any:
-    """A pa.BinaryScalar. Not by `pa.scalar`, which imports pandas where it is installed: half a
-    second for every process of Spark's that imports a codec and may encode nothing."""
+    """Return a pa.BinaryScalar. `pa.scalar` is not used, because it imports pandas where that is
+    installed: half a second for every Spark process that imports a codec and may encode nothing."""
     return binary_array(np.array([0, len(value)], np.int32), pa.py_buffer(value))[0]
 
 
@@ -67,7 +67,7 @@ _EMPTY = binary_scalar(b"")
 
 
 def as_column(array: Any, name: str) -> BinaryColumn:
-    """`array` (pa.Array or pa.ChunkedArray) taken apart; InvalidRecordError for other types."""
+    """Take `array` (pa.Array or pa.ChunkedArray) apart; InvalidRecordError for other types."""
     array = one_array(_as_plain_binary(array, name))
     count = len(array)
     if pa.types.is_null(array.type) or not count:
@@ -106,7 +106,7 @@ def _as_plain_binary(array: Any, name: str) -> Any:
 
 
 def one_array(array: Any) -> Any:
-    """A chunked array in one piece."""
+    """Return a chunked array in one piece."""
     if not isinstance(array, pa.ChunkedArray):
         return array
     if array.num_chunks == 1:
@@ -124,18 +124,18 @@ def _offsets_of(array: Any) -> Offsets:
 
 
 def _with_empty_nulls(array: Any) -> Any:
-    """The same rows; a null that hides bytes (Arrow allows it) becomes an empty null."""
+    """Return the same rows; a null that hides bytes (Arrow allows it) becomes an empty null."""
     filled = pc.fill_null(array, pa.scalar(b"", pa.binary()).cast(array.type))
     return pc.if_else(pc.is_valid(array), filled, pa.scalar(None, array.type))
 
 
 def join(*columns: Any) -> Any:
-    """Row by row, the bytes of all columns one behind the other (arrays without nulls, scalars)."""
+    """Join, row by row, the bytes of all columns (arrays without nulls, scalars)."""
     return pc.binary_join_element_wise(*columns, _EMPTY)
 
 
 def varint_rows(*columns: VarintColumn, rooms: Ints) -> Any:
-    """Row by row, the varints of all columns, behind rooms[i] zero bytes."""
+    """Encode, row by row, the varints of all columns, behind rooms[i] zero bytes."""
     width = rooms.copy()
     for column in columns:
         width += column.sizes
@@ -152,7 +152,8 @@ def varint_rows(*columns: VarintColumn, rooms: Ints) -> Any:
 
 
 def gather(source: Any, starts: Ints, lengths: Ints) -> Any:
-    """The ranges of `source` (a pa.Buffer) as a pa.BinaryArray; ascending and without overlap.
+    """Copy the ranges of `source` (a pa.Buffer), ascending and without overlap, into a
+    pa.BinaryArray.
 
     A length of NULL_LENGTH makes a null.
     """
@@ -174,8 +175,8 @@ def gather(source: Any, starts: Ints, lengths: Ints) -> Any:
 
 
 def writable_bytes(array: Any) -> tuple[memoryview, npt.NDArray[np.int32]]:
-    """All bytes of a fresh pa.BinaryArray that nobody else has seen, to be written to, and where
-    each row begins; the last entry is the end."""
+    """Return all bytes of a pa.BinaryArray that has no other user, to be written to, and where each
+    row begins; the last entry is the end."""
     _, offset_buffer, data = array.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[: len(array) + 1]
     view = memoryview(data).cast("B")[: int(offsets[-1])]

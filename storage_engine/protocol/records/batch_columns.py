@@ -1,15 +1,17 @@
 """Many record batches at once: one column per field in place of one object per batch.
 
-Rule: it only ever says that all batches are good. If one is not, each is to be checked by itself,
-with `record_batch.validate_for_append`, which says what is wrong.
+Rule: these columns only prove that all batches are good. If one is not, each has to be checked by
+itself with `record_batch.validate_for_append`, which finds the error.
 
-Every step here is one call of the standard library for all batches, since a look at each in the
-interpreter costs more than its CRC. Source: R-LOG12; the layout is that of `record_batch`.
+Every step here is one call of the standard library for all batches, since a loop over them in the
+interpreter costs more than their CRCs. Source: R-LOG12; the layout is that of `record_batch`.
 """
 
 import struct
+from collections.abc import Sequence
 from itertools import accumulate, repeat
 from operator import add, and_, sub
+from typing import Self
 
 from crc32c import crc32c
 
@@ -19,21 +21,25 @@ from storage_engine.protocol.records.record_batch import (
     LENGTH_END,
     MAGIC,
     MAX_SEQUENCE,
+    BytesLike,
 )
 
 _HEAD = struct.Struct(">qiibI")
-"""What comes before the attributes: base offset, length, leader epoch, magic, CRC."""
+"""The fields before the attributes: base offset, length, leader epoch, magic, CRC."""
+_PLACE = struct.Struct(">qii")
+"""The first of these fields: a leader sets base offset and leader epoch."""
 _FIELDS = struct.Struct(">hi8xqqhii")
-"""The rest of the header, but for the base timestamp."""
+"""The rest of the header, without the base timestamp."""
 
 assert _HEAD.size == ATTRIBUTES_AT
 
 
 class BatchColumns:
-    """Batches of magic 2 whose lengths are those of their bytes; nothing else is known of them."""
+    """Batches of magic 2 whose length fields are right; nothing else is checked yet."""
 
     __slots__ = (
         "_crcs",
+        "_in_place",
         "_sealed",
         "attributes",
         "counts",
@@ -53,12 +59,13 @@ class BatchColumns:
     sequences: tuple[int, ...]
     counts: tuple[int, ...]
 
-    def __init__(self, crcs: list[int], sealed: list[bytes]) -> None:
-        """`sealed`: of each batch the bytes that its CRC protects, from the attributes on."""
+    def __init__(self, crcs: list[int], sealed: Sequence[BytesLike]) -> None:
+        """`sealed` has for each batch the bytes that its CRC protects, from the attributes on."""
         self._crcs = crcs
         self._sealed = sealed
+        self._in_place: Sequence[BytesLike] | None = None
         self.sizes = list(map(add, map(len, sealed), repeat(ATTRIBUTES_AT)))
-        """Of whole batches, in bytes."""
+        """The sizes of whole batches, in bytes."""
         (
             self.attributes,
             self.last_offset_deltas,
@@ -69,12 +76,19 @@ class BatchColumns:
             self.counts,
         ) = zip(*map(_FIELDS.unpack_from, sealed), strict=True)
 
+    @classmethod
+    def in_place(cls, crcs: list[int], batches: Sequence[BytesLike]) -> Self:
+        """Make columns of whole batches in memory that may be changed while the columns exist."""
+        columns = cls(crcs, [batch[ATTRIBUTES_AT:] for batch in batches])
+        columns._in_place = batches
+        return columns
+
     def __len__(self) -> int:
         return len(self._sealed)
 
     def are_plain(self, *, max_message_bytes: int) -> bool:
-        """Whether each is a batch that a leader takes outside of transactions, whatever it knows of
-        producers."""
+        """Return True when a leader accepts each of the batches outside of transactions, whatever
+        the state of its producer."""
         return (
             max(self.sizes) <= max_message_bytes
             and min(self.attributes) >= 0
@@ -90,7 +104,7 @@ class BatchColumns:
 
     @property
     def are_in_sequence(self) -> bool:
-        """Whether they are one producer's, in order and without a gap."""
+        """Return True when they are one producer's, in order and without a gap."""
         count = len(self)
         first_id, first_epoch = self.producer_ids[0], self.producer_epochs[0]
         if min(first_id, first_epoch, self.sequences[0]) < 0:
@@ -103,15 +117,21 @@ class BatchColumns:
         )
 
     def offsets_from(self, base_offset: int) -> list[int]:
-        """The base offset of each, and the one after the last."""
+        """Return the base offset of each batch, and the one after the last."""
         return list(accumulate(self.counts, initial=base_offset))
 
-    def placed(self, offsets: list[int], leader_epoch: int) -> bytes:
-        """All bytes, with these base offsets (one more than batches) and this epoch."""
-        parts: list[bytes] = [b""] * (2 * len(self))
+    def placed(self, offsets: list[int], leader_epoch: int) -> Sequence[BytesLike]:
+        """Return all bytes, with these base offsets (one more than batches) and this epoch: in one
+        piece, or batch by batch when they are `in_place`."""
         lengths = map(sub, self.sizes, repeat(LENGTH_END))
+        batches = self._in_place
+        if batches is not None:
+            for batch, *place in zip(batches, offsets, lengths, strict=False):
+                _PLACE.pack_into(batch, 0, *place, leader_epoch)
+            return batches
+        parts: list[BytesLike] = [b""] * (2 * len(self))
         parts[::2] = map(
             _HEAD.pack, offsets, lengths, repeat(leader_epoch), repeat(MAGIC), self._crcs
         )
         parts[1::2] = self._sealed
-        return b"".join(parts)
+        return [b"".join(parts)]

@@ -39,24 +39,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_DECOMPRESSED_BYTES = 64 << 20
-"""Of what a broker looks into, one batch or one append: what a producer packed must not fill a
-broker. Kafka has no such bound; its clients' batches are a sixtieth of this."""
+"""The most bytes to which a broker decompresses one batch or one append: a small request must not
+fill its memory. Kafka has no such bound; its clients' batches are a sixtieth of this."""
 
 BLOCK_BYTES = 64 * 1024
-"""Input of one snappy or LZ4 block: the window of both formats, and what Java chooses for LZ4."""
+"""The input of one snappy or LZ4 block: the window of both formats, and Java's choice for LZ4."""
 
 _FIRST_READ_RATIO = 8
-"""A stream is first read with room for this many times its size: one read, for most batches."""
+"""The first read of a stream has room for this many times its size, which is enough for most
+batches."""
 _LEAST_READ_BYTES = 64 * 1024
 
 _JOINED_ALONE_BYTES = 1 << 20
 
 _GZIP_LEVEL = 6
-"""Kafka's, and the library's own default. Arrow's is 9: up to sixteen times the work, for no less
-bytes."""
+"""The level of Kafka, and the library's own default. Arrow's is 9: up to sixteen times the work,
+for no fewer bytes."""
 
 _SNAPPY_LARGEST_RATIO = 64
-"""A snappy element of 3 bytes yields at most 64: nothing is allocated for a larger claim."""
+"""A snappy element of 3 bytes yields at most 64 bytes: no memory is allocated for a larger
+claim."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -72,7 +74,8 @@ _STREAM_NAMES = {Codec.GZIP: "gzip", Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}
 
 
 def codec_named(name: str) -> Codec:
-    """The codec of a `compression.type`; UnsupportedCompressionError names the possible ones."""
+    """Return the codec of a `compression.type`; UnsupportedCompressionError names the possible
+    ones."""
     try:
         return Codec[name.upper()]
     except KeyError:
@@ -83,7 +86,7 @@ def codec_named(name: str) -> Codec:
 
 
 def compress(codec: Codec, data: BytesLike) -> BytesLike:
-    """`data` compressed; with Codec.NONE itself."""
+    """Return `data` compressed; `data` itself with Codec.NONE."""
     match codec:
         case Codec.NONE:
             return data
@@ -98,7 +101,8 @@ def compress(codec: Codec, data: BytesLike) -> BytesLike:
 
 
 def decompress(codec: int, data: BytesLike, *, max_bytes: int) -> BytesLike:
-    """The records block in `data`; CorruptRecordError when damaged or larger than `max_bytes`."""
+    """Return the records block in `data`; CorruptRecordError when damaged or larger than
+    `max_bytes`."""
     if codec == Codec.NONE:
         if len(data) > max_bytes:
             raise _too_large(max_bytes)
@@ -189,7 +193,7 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> BytesLike:
 
 
 def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> BytesLike:
-    """One raw snappy block; its first bytes are a varint of the size that it yields."""
+    """Decompress one raw snappy block, which begins with a varint of its decompressed size."""
     size = 0
     for index, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * index)
@@ -208,8 +212,8 @@ def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> By
 
 
 def _joined(parts: list[BytesLike]) -> BytesLike:
-    """One after the other. Large ones by numpy, which lets other threads run meanwhile: a broker's
-    event loop does not wait for the copy."""
+    """Concatenate the parts. Large ones are joined by numpy, which lets other threads run
+    meanwhile: a broker's event loop does not wait for the copy."""
     if len(parts) == 1:
         return parts[0]
     if sum(map(len, parts)) < _JOINED_ALONE_BYTES:
@@ -220,15 +224,17 @@ def _joined(parts: list[BytesLike]) -> BytesLike:
 
 
 def _arrow_codec(name: str, level: int | None = None) -> "pa.Codec":
-    """A new one each time: gzip's has a state, and two threads in one codec end the process."""
+    """Return a new codec each time: that of gzip has a state, and two threads in one codec crash
+    the process."""
     import pyarrow as pa
 
     return pa.Codec(name, level)
 
 
 def _view(buffer: Any) -> memoryview:
-    """The bytes of a pa.Buffer. A codec shrinks its output buffer, and a view of that buffer itself
-    would still have the old length (seen with PyArrow 26); a view of a slice has the right one."""
+    """Return the bytes of a pa.Buffer. A codec shrinks its output buffer, and a view of that buffer
+    itself would still have the old length (seen with PyArrow 26); a view of a slice has the right
+    one."""
     return memoryview(buffer.slice(0, buffer.size)).cast("B")
 
 

@@ -47,7 +47,8 @@ _VERSION = 0
 def encode_marker(
     producer_id: int, producer_epoch: int, marker: TransactionMarker, *, timestamp_ms: int
 ) -> memoryview:
-    """A whole control batch, writable; base offset and leader epoch are for the log to set."""
+    """Return a whole control batch, writable; base offset and leader epoch are for the log to
+    set."""
     record = _record(
         _KEY.pack(_VERSION, COMMIT if marker.commits else ABORT),
         _VALUE.pack(_VERSION, marker.coordinator_epoch),
@@ -72,8 +73,8 @@ def encode_marker(
 
 
 def read_marker(batch: BytesLike) -> TransactionMarker | None:
-    """The marker in a whole control batch; None for one that ends no transaction (of another type,
-    or without its record). CorruptRecordError when it is no control record at all.
+    """Return the marker in a whole control batch; None for one that ends no transaction (of another
+    type, or without its record). CorruptRecordError when it is no control record at all.
     """
     header = read_header(batch)
     if header.records_count == 0:
@@ -91,7 +92,7 @@ def read_marker(batch: BytesLike) -> TransactionMarker | None:
 
 
 def with_delete_horizon(batch: BytesLike, horizon_ms: int) -> memoryview:
-    """The same control batch, which may go at `horizon_ms`; its record keeps its timestamp."""
+    """Return the same control batch with a delete horizon; its record keeps its timestamp."""
     header = read_header(batch)
     key, value = _key_and_value(header, batch)
     record = _record(key, value, timestamp_delta=header.max_timestamp - horizon_ms)
@@ -138,7 +139,7 @@ def _read_bytes(view: memoryview, at: int) -> tuple[bytes, int]:
 
 
 def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
-    """A zigzag varint, and where the next field begins; IndexError when it is cut off."""
+    """Return a zigzag varint and the position after it; IndexError when it is cut off."""
     encoded = shift = 0
     while True:
         byte = view[at]
@@ -150,7 +151,7 @@ def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """Zigzag, as in all records; for a few of them, `varints` has columns."""
+    """Encode one zigzag varint; for many of them, `varints` has columns."""
     encoded = (value << 1) ^ (value >> 63)
     result = bytearray()
     while encoded >= 0x80:

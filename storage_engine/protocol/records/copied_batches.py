@@ -36,11 +36,11 @@ from storage_engine.protocol.records.records import DEFAULT_MAX_DECOMPRESSED_BYT
 from storage_engine.protocol.records.varints import Ints
 
 SMALL_BYTES = 16 << 10
-"""Below it the fixed cost of a batch, some 100 microseconds of ours and of brokers, is more than
-that of its records."""
+"""Below this size the fixed cost of a batch, some 100 microseconds here and in brokers, is more
+than that of its records."""
 
 _TOGETHER_BYTES = 1 << 20
-"""Of small batches that become one."""
+"""The most bytes of small batches that become one."""
 
 _CREATE_TIME = 0
 
@@ -52,7 +52,7 @@ _FRESH = {
     "producer_epoch": NO_PRODUCER_EPOCH,
     "base_sequence": NO_SEQUENCE,
 }
-"""What is the leader's and the producer's to set."""
+"""The fields that the leader and the producer set."""
 
 
 class Span(NamedTuple):
@@ -60,9 +60,9 @@ class Span(NamedTuple):
 
     source_start: int
     first_row: int
-    """In the batch, which has its offsets in the target without gaps, too."""
+    """The first row in the batch, whose offsets in the target have no gaps."""
     records: int
-    """How many."""
+    """The number of records."""
 
 
 class CopiedBatch(NamedTuple):
@@ -74,8 +74,9 @@ class CopiedBatch(NamedTuple):
 
 
 def copied_batches(pieces: Iterable[memoryview], *, start_offset: int) -> Iterator[CopiedBatch]:
-    """What `pieces` have from `start_offset` on; each holds whole batches in log order, none of an
-    aborted transaction. CorruptRecordError names the offset of a damaged one."""
+    """Yield the batches that `pieces` have from `start_offset` on; each piece holds whole batches
+    in log order, none of an aborted transaction. CorruptRecordError names the offset of a damaged
+    one."""
     waiting = _Waiting(start_offset)
     for piece in pieces:
         for position, header in iter_headers(piece):
@@ -94,7 +95,7 @@ def copied_batches(pieces: Iterable[memoryview], *, start_offset: int) -> Iterat
 
 
 class _Waiting:
-    """Neighbours that may become one batch."""
+    """Neighbouring small batches that may become one."""
 
     def __init__(self, start_offset: int) -> None:
         self._start_offset = start_offset
@@ -122,7 +123,7 @@ class _Waiting:
         try:
             copied = list(_together(batches, self._start_offset))
         except CorruptRecordError:
-            # Its producer meant it so; what one reader can't make out, another may.
+            # Its producer may have meant it so; a batch that this reader can't decode, another may.
             for batch, header in batches:
                 if _is_whole(header, self._start_offset):
                     yield _as_it_is(batch, header)
@@ -135,7 +136,7 @@ class _Waiting:
 def _together(
     batches: Sequence[tuple[memoryview, BatchHeader]], start_offset: int
 ) -> Iterator[CopiedBatch]:
-    """Their records in as few batches as can be; they have one codec."""
+    """Yield the records of the batches, which have one codec, in as few batches as possible."""
     opened: list[StoredBatch] = []
     size = 0
     for batch, header in batches:
@@ -154,7 +155,7 @@ def _renumbered(opened: OpenBatches, start_offset: int) -> Iterator[CopiedBatch]
     ends = np.cumsum(opened.sizes[rows])
     first = done = 0
     while first < len(rows):
-        # One record at least, however large.
+        # A batch has one record at least, however large.
         end = max(first + 1, int(np.searchsorted(ends, done + _TOGETHER_BYTES, side="right")))
         yield _of_rows(opened, rows[first:end])
         first, done = end, int(ends[end - 1])
@@ -194,7 +195,7 @@ def _check(batch: memoryview, header: BatchHeader) -> None:
 
 
 def _is_whole(header: BatchHeader, start_offset: int) -> bool:
-    """Whether its records can stay as they are."""
+    """Return True when its records can stay as they are."""
     return (
         header.records_count == header.last_offset_delta + 1
         and header.timestamp_type == _CREATE_TIME
@@ -204,8 +205,8 @@ def _is_whole(header: BatchHeader, start_offset: int) -> bool:
 
 def _as_it_is(batch: memoryview, header: BatchHeader) -> CopiedBatch:
     data = bytearray(batch)
-    # Of the attributes only the codec is the producer's: the source's leader or a compaction has
-    # set the others, or the transaction that it was part of.
+    # Only the codec bits of the attributes are the producer's: the source's leader or a compaction
+    # has set the others, or the transaction that the batch was part of.
     fresh = header._replace(**_FRESH, attributes=header.attributes & CODEC_MASK)
     seal(data, 0, fresh)
     return CopiedBatch(

@@ -1,8 +1,8 @@
 """A record batch with another codec: its records as one block, compressed anew.
 
-Its one rule: the records are the same bytes as before. Of the header only the codec, the length and
-the CRC change; whoever sent the batch, when and in which transaction stays as it is. Source: the
-record batch format of the Kafka protocol.
+Its one rule: the records are the same bytes as before. In the header only the codec, the length and
+the CRC change; producer, times and transaction stay as they are. Source: the record batch format of
+the Kafka protocol.
 """
 
 from storage_engine.protocol.records.compression import compress
@@ -18,7 +18,7 @@ from storage_engine.protocol.records.record_batch import (
 
 
 def recompressed(header: BatchHeader, section: BytesLike, codec: Codec) -> bytearray:
-    """The whole batch of that header; `section` has its records, decompressed."""
+    """Return the whole batch of that header; `section` has its records, decompressed."""
     block = compress(codec, section)
     batch = bytearray(HEADER_BYTES) + block
     fresh = header._replace(

@@ -54,15 +54,15 @@ TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 _PRODUCER_BITS = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
-"""All that a client may know of. Bit 6 (a delete horizon) is a compaction's: set by a client it
-would take tombstones away before their time."""
+"""The attribute bits that a client may set. Bit 6 (a delete horizon) is for compaction: set by a
+client it would remove tombstones before their time."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 MAX_SEQUENCE = 0x7FFFFFFF
-"""After the largest int32 a producer's sequence goes on at 0."""
+"""The largest sequence, an int32, after which a producer goes on at 0."""
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _MAGIC_AT = 16
@@ -82,7 +82,7 @@ assert _HEADER.size == HEADER_BYTES
 
 
 class Codec(IntEnum):
-    """How the records of a batch are compressed: bits 0-2 of the attributes."""
+    """The compression of a batch's records: bits 0-2 of the attributes."""
 
     NONE = 0
     GZIP = 1
@@ -95,7 +95,7 @@ LAST_CODEC = max(Codec)
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes before a batch's records, as they stand there."""
+    """The 61 bytes before a batch's records, field by field."""
 
     base_offset: int
     length: int
@@ -113,7 +113,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_in_bytes(self) -> int:
-        """Size of the whole batch, header included."""
+        """The size of the whole batch, header included."""
         return LENGTH_END + self.length
 
     @property
@@ -126,7 +126,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """Number of the codec; a `Codec` unless the batch comes from a newer client."""
+        """The number of the codec; a `Codec` unless the batch comes from a newer client."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -140,30 +140,33 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Its records are transaction markers, not data."""
+        """True when its records are transaction markers, not data."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; NO_SEQUENCE for a batch that is not idempotent."""
+        """The sequence number of the last record; NO_SEQUENCE for a batch that is not
+        idempotent."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return advance_sequence(self.base_sequence, self.last_offset_delta)
 
 
 def advance_sequence(sequence: int, count: int) -> int:
-    """The sequence number `count` records later; wraps from the largest int32 to 0."""
+    """Return the sequence number `count` records later; it wraps from the largest int32 to 0."""
     return (sequence + count) & MAX_SEQUENCE
 
 
 def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
-    """The header at `position`; checks neither the CRC nor that the records are all there."""
+    """Return the header at `position`; neither the CRC nor the presence of all records is
+    checked."""
     if position < 0 or len(buffer) - position < HEADER_BYTES:
         raise CorruptRecordError(
             f"a record batch at byte {position} needs a header of {HEADER_BYTES} bytes,"
             f" only {max(0, len(buffer) - position)} are there"
         )
-    # As BatchHeader._make does, without its check of the length, which the layout settles.
+    # This does what BatchHeader._make does, without its check of the length, which the layout
+    # settles.
     header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
     if header[1] < MIN_BATCH_LENGTH:
         raise CorruptRecordError(
@@ -174,7 +177,8 @@ def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
 
 
 def iter_headers(buffer: BytesLike) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every whole batch; a batch cut off at the end ends the iteration."""
+    """Yield position and header of every whole batch; a batch that is cut off at the end is left
+    out."""
     position = 0
     end = len(buffer)
     while end - position >= HEADER_BYTES:
@@ -187,12 +191,12 @@ def iter_headers(buffer: BytesLike) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def compute_crc(buffer: BytesLike, position: int, size: int) -> int:
-    """CRC-32C over the part of the batch [position, position + size) that it protects."""
+    """Return the CRC-32C of the part of the batch [position, position + size) that it protects."""
     return crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size])
 
 
 def crc_matches(buffer: BytesLike, position: int, size: int) -> bool:
-    """Whether the whole batch [position, position + size) is as its writer sealed it."""
+    """Return True when the CRC of the whole batch [position, position + size) is right."""
     (stored,) = _CRC.unpack_from(buffer, position + _CRC_AT)
     return bool(stored == compute_crc(buffer, position, size))
 
@@ -200,11 +204,10 @@ def crc_matches(buffer: BytesLike, position: int, size: int) -> bool:
 def validate_for_append(
     buffer: BytesLike, *, max_message_bytes: int, allow_transactional: bool = True
 ) -> list[tuple[int, BatchHeader]]:
-    """Position and header of every batch of a producer's bytes, after all of a leader's checks.
+    """Make all checks of a leader; return position and header of every batch of a producer's bytes.
 
-    `allow_transactional` False: outside a transaction, where batches of one are refused. Raises
-    the KafkaError that the producer is to get. Offsets and leader epoch are not looked at: the
-    leader sets them.
+    `allow_transactional` False refuses the batches of transactions. Raises the KafkaError that the
+    producer is to get. Offsets and leader epoch are not checked, since the leader sets them.
     """
     end = len(buffer)
     if end == 0:
@@ -219,7 +222,8 @@ def validate_for_append(
         if magic != MAGIC:
             raise _wrong_magic(magic)
         header = read_header(view, position)
-        # Once per produced batch: by name each of these would cost a tenth of the whole check.
+        # This runs for each produced batch: access by name would cost a tenth of the whole check
+        # each.
         _, length, _, _, crc, attributes, delta, _, _, producer_id, _, _, count = header
         size = LENGTH_END + length
         following = position + size
@@ -255,7 +259,7 @@ def _wrong_magic(magic: int) -> KafkaError:
 
 
 def _check_fields(header: BatchHeader) -> None:
-    """The fields of an intact batch that a producer could have set wrong."""
+    """Check the fields of an intact batch that a producer could have set wrong."""
     count = header.records_count
     if count <= 0 or header.last_offset_delta != count - 1:
         raise InvalidRecordError(
@@ -290,14 +294,14 @@ def _check_fields(header: BatchHeader) -> None:
 
 
 def seal(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
-    """Writes `header` with the right CRC in front of records that are already in place."""
+    """Write `header` with the right CRC in front of records that are already in place."""
     _HEADER.pack_into(buffer, position, *header)
     _write_crc(buffer, position, header.size_in_bytes)
 
 
 def empty_batch(*, base_offset: int, next_offset: int, leader_epoch: int) -> bytearray:
-    """A batch without records that stands for the offsets [base_offset, next_offset), as compaction
-    leaves one behind where it removed all of them.
+    """Return a batch without records that stands for the offsets [base_offset, next_offset), as
+    compaction leaves one where it removed all of them.
     """
     buffer = bytearray(HEADER_BYTES)
     header = BatchHeader(
@@ -322,13 +326,13 @@ def empty_batch(*, base_offset: int, next_offset: int, leader_epoch: int) -> byt
 def patch(
     buffer: bytearray | memoryview, position: int, *, base_offset: int, leader_epoch: int
 ) -> None:
-    """Sets what the leader assigns; both fields lie outside the CRC."""
+    """Set the fields that the leader assigns; both lie outside the CRC."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _EPOCH.pack_into(buffer, position + LENGTH_END, leader_epoch)
 
 
 def patch_log_append_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
-    """Gives every record of the batch the time of the append, and the batch a new CRC."""
+    """Give every record of the batch the time of the append, and the batch a new CRC."""
     header = read_header(buffer, position)
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_AT, header.attributes | TIMESTAMP_TYPE_BIT)
     _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_AT, timestamp_ms)
@@ -344,8 +348,8 @@ def patch_producer(
     base_sequence: int,
     transactional: bool = False,
 ) -> None:
-    """Stamps the batch as that producer's, with `transactional` as part of its transaction, and
-    gives it a new CRC."""
+    """Set the batch's producer and a new CRC; with `transactional` as part of the producer's
+    transaction."""
     header = read_header(buffer, position)
     if transactional:
         _ATTRIBUTES.pack_into(

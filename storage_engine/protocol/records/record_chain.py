@@ -33,11 +33,12 @@ from storage_engine.protocol.records.varints import (
 )
 
 LEAST_BODY_BYTES = 6
-"""A byte each: attributes, timestamp and offset delta, key and value length, header count."""
+"""The least size of a record without its length: a byte each for attributes, timestamp and offset
+delta, key and value length, header count."""
 LEAST_RECORD_BYTES = 1 + LEAST_BODY_BYTES
 
 _OFFSET_DELTA_GROWS_AT = (1 << 6, 1 << 13, 1 << 20, 1 << 27)
-"""Row numbers from which on a zigzag varint takes a byte more."""
+"""The row numbers from which on a zigzag varint takes a byte more."""
 
 
 class RecordSpans(NamedTuple):
@@ -56,7 +57,7 @@ class RecordRegions(NamedTuple):
 
 
 class BrokenChainError(ValueError):
-    """Batch `region` does not hold the records that its header tells of."""
+    """Batch `region` does not hold the records that its header claims."""
 
     def __init__(self, region: int, record: int, reason: str) -> None:
         super().__init__(reason)
@@ -66,7 +67,8 @@ class BrokenChainError(ValueError):
 
 
 def find_records(source: Bytes, regions: RecordRegions) -> RecordSpans:
-    """The records of all `regions`, none of which is empty; BrokenChainError for a damaged one."""
+    """Return the records of all `regions`, none of which is empty; BrokenChainError for a damaged
+    one."""
     found = _find_by_size(source, regions)
     if found is None:
         found = _find_by_candidates(source, regions)
@@ -74,7 +76,7 @@ def find_records(source: Bytes, regions: RecordRegions) -> RecordSpans:
 
 
 def _find_by_size(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
-    """For records of equal size but for their offset deltas; None when they are not."""
+    """Find records of equal size except for their offset deltas; return None when they are not."""
     starts, stops, counts = regions
     try:
         first_lengths, _ = read_column(source, starts, stops)
@@ -108,7 +110,7 @@ def _find_by_size(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
 
 
 def _record_sizes(lengths: Ints) -> Ints:
-    """Sizes of records of these lengths, their length varint included."""
+    """Return the sizes of records of these lengths, including their length varint."""
     sizes = lengths + 1
     for size in range(1, VARINT_BYTES):
         sizes += lengths >= 1 << (7 * size - 1)
@@ -116,7 +118,7 @@ def _record_sizes(lengths: Ints) -> Ints:
 
 
 def _find_by_candidates(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
-    """None when the chain can't be proven from the candidates."""
+    """Find the records by candidates; return None when these don't prove the chain."""
     end = len(source)
     parts = [_linked(part, regions, end) for part in _candidates(source)]
     links = _joined(_without_dead_ends(parts, regions, end))
@@ -130,7 +132,7 @@ def _find_by_candidates(source: Bytes, regions: RecordRegions) -> RecordSpans | 
 
 
 class _Candidates(NamedTuple):
-    """Places that read as a length and attributes of 0, by ascending start."""
+    """Places that can be read as a length and attributes of 0, by ascending start."""
 
     starts: Ints
     bodies: Ints
@@ -138,7 +140,7 @@ class _Candidates(NamedTuple):
 
 
 def _candidates(source: Bytes) -> Iterator[_Candidates]:
-    """All of them, apart by the bytes of their length varint."""
+    """Yield all candidates, by the number of bytes of their length varint."""
     ends_length = source[:-1].view(np.int8) > 0
     ends_length &= source[1:] == 0
     bodies = np.flatnonzero(ends_length) + 1
@@ -172,7 +174,7 @@ class _Links(NamedTuple):
 
 
 def _linked(found: _Candidates, regions: RecordRegions, end: int) -> _Links:
-    """Those that end within their region."""
+    """Return the candidates that end within their region."""
     if len(regions.starts) == 1:
         region_stops: Ints | int = int(regions.stops[0])
         next_starts: Ints | int = end
@@ -186,7 +188,7 @@ def _linked(found: _Candidates, regions: RecordRegions, end: int) -> _Links:
 
 
 def _without_dead_ends(parts: list[_Links], regions: RecordRegions, end: int) -> list[_Links]:
-    """Those that have a successor, and are one or begin a region."""
+    """Return the candidates that have a successor, and that are one or begin a region."""
     is_start = np.zeros(end + 1, np.bool_)
     is_start[end] = True
     is_successor = np.zeros(end + 1, np.bool_)
@@ -198,7 +200,7 @@ def _without_dead_ends(parts: list[_Links], regions: RecordRegions, end: int) ->
 
 
 def _joined(parts: list[_Links]) -> _Links:
-    """All in one, by ascending start."""
+    """Join all links into one, by ascending start."""
     filled = [part for part in parts if len(part.starts)] or parts[:1]
     if len(filled) == 1:
         return filled[0]
@@ -212,7 +214,7 @@ def _select(links: _Links, wanted: npt.NDArray[np.bool_]) -> _Links:
 
 
 def _chain(links: _Links, first: int, end: int) -> _Links | None:
-    """The links from the start `first` to `end`; None when they don't get there."""
+    """Return the links from the start `first` to `end`; None when they don't get there."""
     starts, successors = links.starts, links.successors
     if not len(starts) or starts[0] != first:
         return None
@@ -223,7 +225,8 @@ def _chain(links: _Links, first: int, end: int) -> _Links | None:
 
 
 def _passed(starts: Ints, successors: Ints, end: int) -> npt.NDArray[np.bool_] | None:
-    """Which of `starts` the chain from the first passes, by doubling; None when it breaks."""
+    """Return which of `starts` the chain from the first passes, by doubling; None when it
+    breaks."""
     count = len(starts)
     at_end, lost = count, count + 1
     jump = np.searchsorted(starts, successors)
@@ -241,7 +244,8 @@ def _passed(starts: Ints, successors: Ints, end: int) -> npt.NDArray[np.bool_] |
 
 
 def _walk_all(source: Bytes, regions: RecordRegions) -> RecordSpans:
-    """The same, length by length, for what no client writes; says where the first damage is."""
+    """Find the records length by length, for encodings that no client writes; the error names the
+    first damage."""
     total = int(regions.counts.sum())
     bodies = np.empty(total, np.int64)
     stops = np.empty(total, np.int64)

@@ -48,11 +48,12 @@ from storage_engine.protocol.records.record_headers import (
 from storage_engine.protocol.records.varints import Ints
 
 GROUP_BYTES = 1 << 20
-"""Decompressed bytes decoded in one pass: enough to hide a pass's fixed cost, few enough to stay in
-the cache."""
+"""The decompressed bytes of one pass: enough to hide a pass's fixed cost, few enough to stay in the
+cache."""
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 << 20
-"""Of one batch. Kafka's max.message.bytes is 1 MiB by default; text compresses tenfold or so."""
+"""The limit of one batch. Kafka's max.message.bytes is 1 MiB by default; text compresses tenfold or
+so."""
 
 _MICROSECONDS = 1000
 _LARGEST_TIMESTAMP_MS = ((1 << 63) - 1) // _MICROSECONDS
@@ -63,9 +64,9 @@ class DecodedRecords:
     """Rows as Arrow arrays of one length, ascending by offset within each batch."""
 
     keys: Any
-    """binary; None when not asked for"""
+    """binary; None when not requested"""
     values: Any
-    """binary; None when not asked for"""
+    """binary; None when not requested"""
     offsets: Any
     """int64"""
     timestamps_ms: Any
@@ -73,14 +74,15 @@ class DecodedRecords:
     timestamp_types: Any
     """int32; 0 CreateTime, 1 LogAppendTime"""
     headers: Any
-    """HEADERS_TYPE; None when not asked for"""
+    """HEADERS_TYPE; None when not requested"""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     @property
     def timestamps(self) -> Any:
-        """timestamp[us, UTC], as Spark has them; times it can't hold become its first or last."""
+        """Return timestamp[us, UTC], as Spark has them; times outside its range become its first or
+        last."""
         most = _LARGEST_TIMESTAMP_MS
         microseconds = np.clip(self.timestamps_ms.to_numpy(), -most, most) * _MICROSECONDS
         return _plain_array(microseconds, pa.timestamp("us", tz="UTC"))
@@ -95,7 +97,7 @@ def decode_batches(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     check_crcs: bool = True,
 ) -> DecodedRecords:
-    """All rows of iter_decoded in one piece; at most 2 GiB of keys, and of values."""
+    """Return all rows of iter_decoded in one piece; at most 2 GiB of keys, and of values."""
     parts = list(
         iter_decoded(
             buffers,
@@ -132,12 +134,12 @@ def iter_decoded(
     check_crcs: bool = True,
     group_bytes: int = GROUP_BYTES,
 ) -> Iterator[DecodedRecords]:
-    """The records with start_offset <= offset < end_offset, about `group_bytes` of them at a time.
-    What is not included is checked all the same, but not copied out.
+    """Yield the records with start_offset <= offset < end_offset, about `group_bytes` of them at a
+    time. Columns that are not included are checked all the same, but not copied out.
 
     `buffers` is one buffer or an iterable of them, each of concatenated batches in log order; a
     batch cut off at the end of a buffer is left out. Control batches give no rows, nor do empty
-    ones (left by compaction). Nothing yielded is empty. Raises CorruptRecordError.
+    ones (left by compaction). No empty piece is yielded. Raises CorruptRecordError.
     """
     wanted = _Range(start_offset, end_offset)
     columns = _Columns(include_keys, include_values, include_headers)
@@ -161,7 +163,7 @@ def iter_decoded(
 
 
 class _Range(NamedTuple):
-    """Offsets wanted, half-open; without end when `stop` is None."""
+    """The wanted offsets, half-open; without end when `stop` is None."""
 
     start: int
     stop: int | None
@@ -178,7 +180,7 @@ class _Range(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """Which of those that cost a copy are wanted."""
+    """The wanted columns among those that cost a copy."""
 
     keys: bool
     values: bool
@@ -190,10 +192,10 @@ class _Part(NamedTuple):
 
     header: BatchHeader
     records: BytesLike
-    """Decompressed."""
+    """The records, decompressed."""
     buffer: memoryview
     position: int
-    """Of the batch in `buffer`."""
+    """The position of the batch in `buffer`."""
 
 
 @dataclass(slots=True)
@@ -203,7 +205,7 @@ class _Group:
     parts: list[_Part] = field(default_factory=list)
     size: int = 0
     in_place: bool = True
-    """Whether all records lie uncompressed in one buffer."""
+    """True when all records lie uncompressed in one buffer."""
 
     def add(self, part: _Part) -> None:
         uncompressed = part.header.compression == Codec.NONE
@@ -220,7 +222,7 @@ def _each_buffer(buffers: Any) -> Iterable[memoryview]:
 
 
 def _check_batch(batch: memoryview, header: BatchHeader, *, check_crc: bool) -> None:
-    """The checks that need no look at the records."""
+    """Make the checks that don't need the records."""
     count = header.records_count
     if header.magic != MAGIC:
         raise _corrupt(header, f"it has magic {header.magic}, only {MAGIC} can be read")
@@ -245,7 +247,7 @@ def _decompressed(batch: memoryview, header: BatchHeader, max_bytes: int) -> Byt
 
 
 def _decode_group(group: _Group, wanted: _Range, columns: _Columns) -> Iterator[DecodedRecords]:
-    """Nothing, or one piece."""
+    """Yield no piece or one."""
     if not group.parts:
         return
     headers = [part.header for part in group.parts]
@@ -312,8 +314,8 @@ def _decode(group: _Group, wanted: _Range, columns: _Columns) -> DecodedRecords:
 
 
 def _lay_out(group: _Group) -> tuple[BytesLike, RecordRegions]:
-    """One buffer with the records of all parts, and where those of each lie. Copies nothing when
-    they lie in one buffer already."""
+    """Return one buffer with the records of all parts, and their places. Copies nothing when they
+    lie in one buffer already."""
     parts = group.parts
     sizes = np.array([len(part.records) for part in parts], np.int64)
     counts = np.array([part.header.records_count for part in parts], np.int64)
@@ -340,7 +342,8 @@ class _PerBatch:
         return np.repeat(values, self._counts)
 
     def timestamps(self, deltas: Ints) -> Ints:
-        """With LogAppendTime every record of a batch has the batch's time."""
+        """Return the timestamps; with LogAppendTime every record of a batch has the batch's
+        time."""
         kinds = {header.timestamp_type for header in self._headers}
         if kinds == {0}:
             return self.column("base_timestamp") + deltas
@@ -352,7 +355,7 @@ class _PerBatch:
 
 
 def _check_offset_deltas(deltas: Ints, per_batch: _PerBatch, counts: Ints) -> None:
-    """They ascend within each batch, from 0 on at most to the batch's last."""
+    """Check that they ascend within each batch, from at least 0 to at most the batch's last."""
     bad = (deltas < 0) | (deltas > per_batch.column("last_offset_delta"))
     descends = deltas[1:] <= deltas[:-1]
     firsts = np.cumsum(counts)[:-1]

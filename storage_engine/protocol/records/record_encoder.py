@@ -67,15 +67,18 @@ from storage_engine.protocol.records.varints import (
 
 DEFAULT_BATCH_BYTES = 1 << 20
 GROUP_BYTES = 1 << 20
-"""Small batches are encoded together, up to so many bytes: a pass costs some 80 microseconds."""
+"""Small batches are encoded together, up to this many bytes: a pass costs some 80 microseconds."""
 
 LEAST_UNIFORM_ROWS = 16
-"""In a batch: many batches of a few rows are encoded together instead."""
+"""The least rows of a batch for the uniform path: many batches of a few rows are encoded together
+instead."""
 LARGEST_UNIFORM_PAYLOAD = 4 << 10
-"""Of a row: larger ones cost no more the general way, which does not write their places twice."""
+"""The largest payload of a row for the uniform path: larger ones cost no more on the general path,
+which does not write their places twice."""
 
 LARGEST_BATCH_BYTES = 0x7FFF_FFFF - (1 << 20)
-"""A batch's length is an int32, and so are Arrow's offsets; some room is left for its varints."""
+"""The largest batch: its length is an int32, and so are Arrow's offsets; some room is left for its
+varints."""
 
 _ATTRIBUTES_BYTES = 1
 _NO_HEADERS_BYTES = 1
@@ -100,7 +103,7 @@ class EncodedBatch:
 def set_producer(
     batch: EncodedBatch, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> None:
-    """Stamps `batch`, in place, as that producer's."""
+    """Set the producer of `batch`, in place."""
     patch_producer(
         batch.data,
         0,
@@ -124,7 +127,8 @@ def encode_batches(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
 ) -> list[EncodedBatch]:
-    """The rows as batches of at most `batch_bytes` before compression, one record at least.
+    """Return the rows as batches of at most `batch_bytes` before compression, with at least one
+    record each.
 
     Columns are Arrow arrays, chunked arrays or None, of equal length: keys and values binary or
     string, headers as HEADERS_TYPE, timestamps int64 milliseconds or Arrow timestamps. A null
@@ -161,7 +165,8 @@ def iter_encoded(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
 ) -> Iterator[EncodedBatch]:
-    """encode_batches, one batch at a time, so that the first can be sent while the next is made."""
+    """Do the same as encode_batches one batch at a time, so that the first can be sent while the
+    next is made."""
     codec = codec_named(compression)
     rows = _rows(values, keys, headers, timestamps_ms, now_ms)
     transactional_bit = TRANSACTIONAL_BIT if transactional else 0
@@ -192,7 +197,7 @@ def iter_encoded(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rows:
-    """The input, taken apart."""
+    """The columns of the input, taken apart."""
 
     values: BinaryColumn
     keys: BinaryColumn | None
@@ -244,7 +249,7 @@ def _largest_timestamp(timestamps: Ints | int, start: int, stop: int) -> int:
 
 
 def _plain_batches(rows: _Rows, batch_bytes: int) -> Iterator[tuple[int, int, memoryview]]:
-    """Bounds of the rows of each batch, and the batch, uncompressed, its header still blank."""
+    """Yield the bounds of each batch's rows, and the batch, uncompressed, with a blank header."""
     if not len(rows):
         return
     uniform = _uniform(rows)
@@ -263,7 +268,7 @@ def _plain_batches(rows: _Rows, batch_bytes: int) -> Iterator[tuple[int, int, me
 
 
 def _uniform(rows: _Rows) -> UniformRows | None:
-    """The rows, where they differ in their bytes alone."""
+    """Return the rows if they differ in their bytes alone."""
     if rows.headers is not None or _spread(rows.timestamps):
         return None
     values = UniformColumn.of(rows.values, LARGEST_UNIFORM_PAYLOAD)
@@ -272,8 +277,8 @@ def _uniform(rows: _Rows) -> UniformRows | None:
 
 
 def _plan(ends: Ints, batch_bytes: int) -> Iterator[int]:
-    """The first row of each batch but the first, and the end of the rows. `ends` are the bounds of
-    the records' sizes, summed up."""
+    """Yield the first row of each batch but the first, and the end of the rows. `ends` are the
+    bounds of the records' sizes, summed up."""
     count = len(ends)
     room = min(batch_bytes, LARGEST_BATCH_BYTES) - HEADER_BYTES
     row = 0
@@ -292,7 +297,8 @@ def _plan(ends: Ints, batch_bytes: int) -> Iterator[int]:
 
 
 def _groups(rows: _Rows, batch_bytes: int) -> Iterator[list[int]]:
-    """Bounds of batches to encode in one pass: batch i has the rows [bounds[i], bounds[i + 1])."""
+    """Yield the bounds of batches to encode in one pass: batch i has the rows [bounds[i], bounds[i
+    + 1])."""
     ends = np.cumsum(_size_bounds(rows, batch_bytes))
     bounds = [0]
     for bound in _plan(ends, batch_bytes):
@@ -305,7 +311,8 @@ def _groups(rows: _Rows, batch_bytes: int) -> Iterator[list[int]]:
 
 
 def _size_bounds(rows: _Rows, batch_bytes: int) -> Ints:
-    """What each record takes at most: its payload is exact, its varints as wide as they can get."""
+    """Return the most bytes of each record: its payload is exact, its varints are as wide as they
+    can get."""
     payload = np.maximum(rows.values.lengths, 0)
     if rows.keys is not None:
         payload = payload + np.maximum(rows.keys.lengths, 0)
@@ -331,7 +338,7 @@ def _spread(timestamps: Ints | int) -> int:
 
 
 def _encode(rows: _Rows, bounds: list[int]) -> Iterator[memoryview]:
-    """The batches of rows within `bounds`, uncompressed, their headers still blank."""
+    """Yield the batches of rows within `bounds`, uncompressed, with blank headers."""
     start, stop = bounds[0], bounds[-1]
     firsts = np.array(bounds[:-1], np.int64) - start
     within = np.arange(stop - start)
@@ -344,8 +351,8 @@ def _encode(rows: _Rows, bounds: list[int]) -> Iterator[memoryview]:
 
 
 def _compressed(codec: Codec, plain: memoryview) -> tuple[memoryview, Codec]:
-    """The batch and its codec: NONE where `codec` would make it larger, so that batches keep to
-    their size whatever is in them."""
+    """Return the batch and its codec: NONE where `codec` would make it larger, so that batches keep
+    to their size whatever is in them."""
     if codec is Codec.NONE:
         return plain, codec
     records = compress(codec, plain[HEADER_BYTES:])
@@ -357,8 +364,8 @@ def _compressed(codec: Codec, plain: memoryview) -> tuple[memoryview, Codec]:
 
 
 def _encode_records(rows: _Rows, start: int, stop: int, within: Ints) -> Any:
-    """The records of rows [start, stop), of which row i is number within[i] of its batch; before
-    the first of each batch there is room for the batch's header."""
+    """Encode the records of rows [start, stop), of which row i is number within[i] of its batch;
+    before the first of each batch there is room for the batch's header."""
     count = stop - start
     values, keys = rows.values, rows.keys
     value_lengths = values.lengths[start:stop]

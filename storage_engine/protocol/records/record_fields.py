@@ -1,7 +1,6 @@
-"""The fields of records whose places are known, a column each.
+"""The fields of records, a column each, from known places of the records.
 
-Its one rule: no position is read, and no length believed, before it is checked against its record's
-end.
+Its one rule: every position and every length is checked against its record's end before it is used.
 
 Source: the record format of the Kafka protocol (drawn in record_encoder.py).
 """
@@ -32,7 +31,7 @@ class DamagedRecordError(ValueError):
 
 
 class RecordFields(NamedTuple):
-    """A column per field; positions are into the source."""
+    """One column per field; positions are into the source."""
 
     timestamp_deltas: Ints
     offset_deltas: Ints
@@ -46,7 +45,8 @@ class RecordFields(NamedTuple):
 
 
 def read_fields(source: Bytes, spans: RecordSpans) -> RecordFields:
-    """The fields of all records; DamagedRecordError for one that does not hold what it says."""
+    """Return the fields of all records; DamagedRecordError for one whose fields don't fill it
+    exactly."""
     stops = spans.stops
     after_attributes = spans.bodies + 1
     timestamp_deltas, at = _read_numbers(

@@ -62,31 +62,32 @@ _ATTRIBUTES = constant_column(0)
 
 
 class StoredBatch(NamedTuple):
-    """A batch as it lies in the log."""
+    """A batch as it is stored in the log."""
 
     header: BatchHeader
     data: memoryview
     records: BytesLike = b""
-    """Decompressed; see `decompressed`."""
+    """The records, decompressed; see `decompressed`."""
 
     @property
     def has_records(self) -> bool:
-        """Whether it has records of producers."""
+        """Return True when it has records of producers."""
         return self.header.records_count > 0 and not self.header.is_control
 
     def decompressed(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> "StoredBatch":
-        """With its records; CorruptRecordError when they are damaged or more than `max_bytes`."""
+        """Return the batch with its records; CorruptRecordError when they are damaged or more than
+        `max_bytes`."""
         return self._replace(records=_decompressed(self, max_bytes))
 
     def holding(self, records: BytesLike) -> "StoredBatch":
-        """With its records, which are decompressed already; CorruptRecordError when they are too
-        few."""
+        """Return the batch with records that are decompressed already; CorruptRecordError when they
+        are too few."""
         _check_size(self.header, records)
         return self._replace(records=records)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """None: its tombstones were not yet kept by a pass."""
+        """None when no pass has kept its tombstones yet."""
         has_horizon = self.header.attributes & DELETE_HORIZON_BIT
         return self.header.base_timestamp if has_horizon else None
 
@@ -95,8 +96,8 @@ class OpenBatches:
     """Some decompressed batches, with a column per property and a row per record."""
 
     def __init__(self, batches: Sequence[StoredBatch]) -> None:
-        """All of them have records. CorruptRecordError names the offset of a batch that does not
-        hold what it says.
+        """All of the batches have records. CorruptRecordError names the offset of a batch whose
+        records don't fit its header.
         """
         self.batches = batches
         self._source, regions = _lay_out(batches)
@@ -116,7 +117,7 @@ class OpenBatches:
         self._check_offset_deltas()
 
     def __len__(self) -> int:
-        """Number of records."""
+        """Return the number of records."""
         return len(self._starts)
 
     @property
@@ -134,7 +135,7 @@ class OpenBatches:
 
     @property
     def timestamps_ms(self) -> Ints:
-        """As readers see them."""
+        """Return the timestamps that readers get."""
         bases: Ints = self.per_record(self._of_headers("base_timestamp"))
         created = bases + self._fields.timestamp_deltas
         appended = self.per_record(self._of_headers("timestamp_type")) == 1
@@ -144,13 +145,13 @@ class OpenBatches:
 
     @property
     def sizes(self) -> Ints:
-        """In bytes, of each record."""
+        """Return the size of each record in bytes."""
         sizes: Ints = self._spans.stops - self._starts
         return sizes
 
     def renumbered(self, rows: Ints) -> BytesLike:
-        """These records as those of one batch: offsets count from 0, times from the first one's.
-        Key, value and headers are copied byte for byte."""
+        """Return these records as those of one batch: offsets count from 0, times from the first
+        one's. Key, value and headers are copied byte for byte."""
         times = self.timestamps_ms[rows]
         stops = self._spans.stops[rows]
         # The attributes byte is skipped, then both deltas.
@@ -167,23 +168,23 @@ class OpenBatches:
 
     @property
     def keys(self) -> Any:
-        """A pa.BinaryArray; a record without a key has null."""
+        """Return a pa.BinaryArray; a record without a key has null."""
         keys = gather(pa.py_buffer(self._source), self._fields.key_starts, self._fields.key_lengths)
         return keys if pa.types.is_binary(keys.type) else keys.cast(pa.binary())
 
     def per_record(self, per_batch: Any) -> Any:
-        """A column with a value per batch, as one with a value per record."""
+        """Return a column with a value per record from one with a value per batch."""
         return np.repeat(per_batch, self._counts)
 
     def per_batch(self, per_record: Mask) -> Ints:
-        """For how many records of each batch it is true."""
+        """Return for how many records of each batch it is true."""
         ends = np.cumsum(per_record, dtype=np.int64)[np.cumsum(self._counts) - 1]
         return np.diff(ends, prepend=0)
 
     def rewritten(self, kept: Mask, horizons: Sequence[int | None]) -> list[BytesLike | None]:
-        """Each batch with its `kept` records only; None for one that keeps none.
+        """Return each batch with its `kept` records only; None for one that keeps none.
 
-        `horizons`: for a batch that gets a delete horizon, the time.
+        `horizons` has the time for each batch that gets a delete horizon.
         """
         counts = self.per_batch(kept)
         ends = np.cumsum(self._counts)
@@ -215,14 +216,14 @@ class OpenBatches:
         return sealed(header, records, len(rows))
 
     def _copied(self, rows: Ints) -> BytesLike:
-        """The bytes of these records, in one piece."""
+        """Return the bytes of these records, in one piece."""
         starts = self._starts[rows]
         return _bytes_of(
             gather(pa.py_buffer(self._source), starts, self._spans.stops[rows] - starts)
         )
 
     def _with_base_timestamp(self, rows: Ints, deltas: Ints) -> BytesLike:
-        """The same, with other timestamp deltas."""
+        """Return the same records with other timestamp deltas."""
         stops = self._spans.stops[rows]
         # The attributes byte is skipped, then the old delta.
         _, rests = read_column(
@@ -239,7 +240,7 @@ class OpenBatches:
         return np.array([getattr(batch.header, name) for batch in self.batches], np.int64)
 
     def _check_offset_deltas(self) -> None:
-        """They ascend within each batch, from 0 on at most to the batch's last."""
+        """Check that they ascend within each batch, from at least 0 to at most the batch's last."""
         deltas = self._fields.offset_deltas
         bad = (deltas < 0) | (deltas > self.per_record(self._of_headers("last_offset_delta")))
         descends = deltas[1:] <= deltas[:-1]
@@ -254,12 +255,13 @@ class OpenBatches:
 
 
 def emptied(header: BatchHeader) -> BytesLike:
-    """The batch without records: it still tells its producer's epoch and sequence."""
+    """Return the batch without records: it still carries its producer's epoch and sequence."""
     return sealed(header._replace(attributes=header.attributes & ~CODEC_MASK), b"", 0)
 
 
 def sealed(header: BatchHeader, records: BytesLike, count: int) -> bytearray:
-    """A batch of uncompressed records, with the codec of `header` unless that makes it larger."""
+    """Return a batch of uncompressed records, with the codec of `header` unless that makes it
+    larger."""
     codec = Codec(header.compression)
     if codec is not Codec.NONE:
         compressed = compress(codec, records)
@@ -301,7 +303,7 @@ def _check_size(header: BatchHeader, records: BytesLike) -> None:
 
 
 def _bytes_of(array: Any) -> BytesLike:
-    """All bytes of a fresh pa.BinaryArray."""
+    """Return all bytes of a pa.BinaryArray that has no other user."""
     _, offsets, data = array.buffers()
     end = int(np.frombuffer(offsets, np.int32)[len(array)])
     return memoryview(data).cast("B")[:end]

@@ -43,7 +43,7 @@ HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value
 
 _LEAST_HEADER_BYTES = 2
 _LEAST_VECTOR_ROWS = 16
-"""A step over fewer records than this costs more than their headers one by one."""
+"""A step over fewer records than this costs more than reading their headers one by one."""
 
 
 class DamagedHeaderError(ValueError):
@@ -57,7 +57,7 @@ class DamagedHeaderError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderColumn:
-    """A list array of headers taken apart."""
+    """The parts of a list array of headers."""
 
     ends: Ints
     """Row i has the headers [ends[i], ends[i + 1])."""
@@ -66,7 +66,8 @@ class HeaderColumn:
 
     @classmethod
     def of(cls, headers: Any) -> "HeaderColumn | None":
-        """None when no row has a header. InvalidRecordError for a null key or another type."""
+        """Return the column; None when no row has a header. InvalidRecordError for a null key or
+        another type."""
         kind = headers.type
         if pa.types.is_null(kind):
             return None
@@ -89,14 +90,14 @@ class HeaderColumn:
         )
 
     def size_bounds(self) -> Ints:
-        """What the headers of each row take at most."""
+        """Return the most bytes that the headers of each row take."""
         payload = self.keys.lengths + np.maximum(self.values.lengths, 0) + 2 * VARINT_BYTES
         upto = np.concatenate((np.zeros(1, np.int64), np.cumsum(payload)))[self.ends]
         return np.diff(upto) + VARINT_BYTES
 
     def encode(self, start: int, stop: int) -> tuple[Ints, tuple[Any, Any]]:
-        """Of rows [start, stop): the size of each row's headers, and the two columns that make it
-        up: the count of the headers, and their bytes."""
+        """Encode rows [start, stop): return the size of each row's headers, and their two columns,
+        which are the count of the headers and their bytes."""
         first, last = int(self.ends[start]), int(self.ends[stop])
         counts = zigzag_column(np.diff(self.ends[start : stop + 1]))
         sizes = np.broadcast_to(counts.sizes, stop - start)
@@ -117,7 +118,7 @@ class HeaderColumn:
 
 
 def decode_headers(source: Bytes, buffer: Any, positions: Ints, stops: Ints, counts: Ints) -> Any:
-    """The headers of each row as an array of HEADERS_TYPE.
+    """Return the headers of each row as an array of HEADERS_TYPE.
 
     Row i has counts[i] headers from positions[i] to stops[i], exactly; `buffer` is the pa.Buffer of
     `source`. Raises DamagedHeaderError.
@@ -142,7 +143,7 @@ def decode_headers(source: Bytes, buffer: Any, positions: Ints, stops: Ints, cou
 
 
 class _HeaderSpans(NamedTuple):
-    """Where the parts of each header lie."""
+    """The places of the parts of each header."""
 
     key_starts: Ints
     key_lengths: Ints
@@ -153,7 +154,8 @@ class _HeaderSpans(NamedTuple):
 def _find_headers(
     source: Bytes, positions: Ints, stops: Ints, counts: Ints, ends: Ints
 ) -> _HeaderSpans:
-    """One step per header of the richest record, each over all records that have so many."""
+    """Find the headers in one step per header of the record with the most, each step over all
+    records that have so many."""
     spans = _HeaderSpans(*(np.empty(int(ends[-1]), np.int64) for _ in range(4)))
     rows = np.flatnonzero(counts > 0)
     at = positions[rows]
@@ -182,7 +184,7 @@ def _find_headers(
 def _read_parts(
     source: Bytes, rows: Ints, positions: Ints, stops: Ints, *, least_length: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Start and length of the key or value at each position, and the position after it."""
+    """Return start and length of the key or value at each position, and the position after it."""
     try:
         lengths, starts = read_column(source, positions, stops)
     except DamagedVarintError as error:
@@ -197,7 +199,7 @@ def _read_parts(
 def _walk(
     view: memoryview, row: int, position: int, stop: int, slots: range, spans: _HeaderSpans
 ) -> None:
-    """The rest of one record's headers, one by one."""
+    """Read the rest of one record's headers, one by one."""
     for slot in slots:
         for starts, lengths, least_length in (
             (spans.key_starts, spans.key_lengths, 0),
@@ -225,7 +227,8 @@ def _bad_length(row: int, length: int) -> DamagedHeaderError:
 
 
 def _as_text(keys: Any) -> Any:
-    """Keys as strings. What is not UTF-8 gets replacement characters, as in Java's client."""
+    """Return keys as strings. Bytes that are not UTF-8 become replacement characters, as in Java's
+    client."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:

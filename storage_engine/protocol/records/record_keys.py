@@ -1,8 +1,9 @@
-"""Whether every record of some batches has a key: what a compacted topic asks of its producers.
+"""The check that every record of some batches has a key, for topics with compaction.
 
-Its one rule: what can't be decoded is refused here, since compaction could never pass it later.
+Its one rule: a batch that can't be decoded is refused here, since compaction could never pass it
+later.
 
-A few uncompressed records are walked through; for more, numpy and Arrow are worth their fixed cost
+A few uncompressed records are read one by one; for more, numpy and Arrow are worth their fixed cost
 and are loaded then. Source: R-LOG10.
 """
 
@@ -10,14 +11,15 @@ from storage_engine.core.errors import CorruptRecordError, InvalidRecordError
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, BytesLike, Codec
 
 WALKED_RECORDS_MAX = 64
-"""Up to here a loop of a few microseconds a record beats the vectorised way."""
+"""Up to this number a loop of a few microseconds a record is faster than the vectorised way."""
 
 RECORDS_MAX = 1 << 20
-"""Of one batch: a small batch may decompress to very many records."""
+"""The most records of one batch: a small batch may decompress to very many records."""
 
 
 def check_keys(records: memoryview, batches: list[tuple[int, BatchHeader]]) -> None:
-    """InvalidRecordError when a record has no key, or a batch does not hold what it says."""
+    """Raise InvalidRecordError when a record has no key, or a batch's records don't fit its
+    header."""
     for position, header in batches:
         check_batch_keys(header, records[position : position + header.size_in_bytes])
 
@@ -25,7 +27,7 @@ def check_keys(records: memoryview, batches: list[tuple[int, BatchHeader]]) -> N
 def check_batch_keys(
     header: BatchHeader, batch: memoryview, section: BytesLike | None = None
 ) -> None:
-    """As `check_keys` for one batch; `section` has its records, if they are decompressed."""
+    """Check one batch as `check_keys` does; `section` has its records, if they are decompressed."""
     if header.records_count > RECORDS_MAX:
         raise InvalidRecordError(
             f"a record batch for a compacted topic has {header.records_count} records, at most"
@@ -61,7 +63,7 @@ def _walk(data: memoryview, header: BatchHeader) -> bool:
         for number in range(header.records_count):
             length, position = _read(data, position)
             end = position + length
-            # Past the attributes byte.
+            # The position is that after the attributes byte.
             _, at = _read(data, position + 1)
             delta, at = _read(data, at)
             key_length, at = _read(data, at)
@@ -88,7 +90,8 @@ def _walk(data: memoryview, header: BatchHeader) -> bool:
 
 
 def _read(data: memoryview, position: int) -> tuple[int, int]:
-    """A zigzag varint and the position behind it; IndexError or ValueError when there is none."""
+    """Return a zigzag varint and the position after it; IndexError or ValueError when there is
+    none."""
     result = shift = 0
     while True:
         byte = data[position]

@@ -26,13 +26,14 @@ from storage_engine.protocol.records.record_batch import HEADER_BYTES
 from storage_engine.protocol.records.varints import VARINT_BYTES, Bytes, varint_bytes, varint_size
 
 _NOTHING_AND_NO_LATER = b"\x00\x00"
-"""Attributes, and the timestamp delta."""
+"""The attributes, and the timestamp delta."""
 _NO_HEADERS = b"\x00"
 
 _MEMORY = BatchMemory()
 
 _KEPT_BLANK_BYTES = 1 << 20
-"""As a table's batches need them again and again. Larger ones are made each time."""
+"""The largest blank that is kept, as a table's batches need the same ones again. Larger ones are
+made each time."""
 
 _DELTA_BOUNDS = [0, *(1 << (7 * width - 1) for width in range(1, VARINT_BYTES + 1))]
 """From entry i to before the next one an offset delta takes i + 1 bytes."""
@@ -44,14 +45,14 @@ class UniformColumn(NamedTuple):
     """Keys or values of one length."""
 
     length: int
-    """NULL_LENGTH: all are null."""
+    """The length of each; NULL_LENGTH when all are null."""
     payload: Items
-    """Of each row."""
+    """The bytes of each row."""
 
     @classmethod
     def of(cls, column: BinaryColumn | None, most: int) -> "UniformColumn | None":
-        """None where lengths differ, or are above `most`; a null is not as long as what is empty.
-        No column is one of nulls; a column has a row at least."""
+        """Return None where lengths differ, or are above `most`; a null has not the same length as
+        an empty value. No column counts as one of nulls; a column has at least one row."""
         if column is None:
             return _ALL_NULL
         length = int(column.lengths[0])
@@ -69,15 +70,15 @@ _ALL_NULL = UniformColumn(NULL_LENGTH, np.empty(0, (np.void, 1)))
 
 
 class _Span(NamedTuple):
-    """Records of a batch whose offset deltas are as wide."""
+    """Records of a batch whose offset deltas have the same width."""
 
     first: int
     end: int
     width: int
     body: int
-    """Bytes of a record behind its length."""
+    """The bytes of a record without its length varint."""
     stride: int
-    """And with it."""
+    """The bytes of a record with its length varint."""
     key_at: int
     value_at: int
 
@@ -90,11 +91,11 @@ class UniformRows(NamedTuple):
 
     @property
     def payload_bytes(self) -> int:
-        """Of each row."""
+        """The key and value bytes of each row."""
         return max(0, self.keys.length) + max(0, self.values.length)
 
     def encode(self, start: int, stop: int) -> memoryview:
-        """One batch of the rows [start, stop), its header still blank. Writable."""
+        """Return one batch of the rows [start, stop), writable, with a blank header."""
         (key_length, keys), (value_length, values) = self
         count = stop - start
         blank = _blank(key_length, value_length, count)
@@ -114,7 +115,6 @@ class UniformRows(NamedTuple):
             if value_length > 0:
                 _items(records, span.value_at, value_length)[:] = values[row : row + rows]
             at = end
-        # As `memoryview(batch)`.
         return batch.data
 
 
@@ -133,12 +133,12 @@ def _spans(key_length: int, value_length: int) -> tuple[_Span, ...]:
 
 
 def _blank(key_length: int, value_length: int, count: int) -> Bytes:
-    """`count` records of which only payload is missing. Not to be written to."""
+    """Return `count` records without their payload. Not to be written to."""
     spans = _spans(key_length, value_length)
     size = sum(max(0, min(count, span.end) - span.first) * span.stride for span in spans)
     if size > _KEPT_BLANK_BYTES:
         return _written_blank(key_length, value_length, count)
-    # Fewer records begin as more of them do.
+    # Fewer records have the same bytes at their beginning as more.
     return _kept_blank(key_length, value_length, 1 << (count - 1).bit_length())[:size]
 
 
@@ -163,7 +163,7 @@ _kept_blank = functools.lru_cache(maxsize=4)(_written_blank)
 
 
 def _deltas(first: int, count: int, width: int) -> Items:
-    """`count` varints of `width` bytes each, from that of `first` on."""
+    """Return `count` varints of `width` bytes each, beginning with that of `first`."""
     # Zigzag doubles what is not negative; all bytes but the last say that another follows.
     encoded = np.arange(first, first + count) << 1
     written = np.empty((count, width), np.uint8)
@@ -174,7 +174,7 @@ def _deltas(first: int, count: int, width: int) -> Items:
 
 
 def _items(records: Bytes, at: int, size: int) -> Items:
-    """Of each record `size` bytes from `at` on, as one item: copied many times faster than bytes
-    are."""
+    """Return `size` bytes of each record from `at` on, as one item, which is copied many times
+    faster than bytes."""
     items: Items = records[:, at : at + size].view((np.void, size))[:, 0]
     return items

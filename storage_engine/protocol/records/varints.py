@@ -17,9 +17,9 @@ Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 VARINT_BYTES = 5
-"""A 32-bit varint has at most so many bytes."""
+"""The most bytes of a 32-bit varint."""
 VARLONG_BYTES = 10
-"""A 64-bit varint has at most so many bytes."""
+"""The most bytes of a 64-bit varint."""
 
 _SEVEN = np.uint64(7)
 _ONE = np.uint64(1)
@@ -42,12 +42,12 @@ class VarintColumn(NamedTuple):
 
 
 def constant_column(value: int) -> VarintColumn:
-    """The same value in every row."""
+    """Return a column with the same value in every row."""
     return VarintColumn(np.uint64(_zigzag(value)), varint_size(value))
 
 
 def zigzag_column(values: Ints) -> VarintColumn:
-    """`values` made ready to be written."""
+    """Encode `values` for `write_column`."""
     if not len(values):
         return VarintColumn(np.empty(0, np.uint64), 1)
     encoded = ((values << 1) ^ (values >> 63)).view(np.uint64)
@@ -72,12 +72,12 @@ def _zigzag(value: int) -> int:
 
 
 def varint_size(value: int) -> int:
-    """Bytes that `value` takes as a zigzag varint."""
+    """Return the number of bytes that `value` takes as a zigzag varint."""
     return _size_of(_zigzag(value))
 
 
 def varint_bytes(value: int) -> bytes:
-    """`value` as a zigzag varint."""
+    """Return `value` as a zigzag varint."""
     encoded = _zigzag(value)
     written = bytearray()
     while encoded >= 0x80:
@@ -88,7 +88,7 @@ def varint_bytes(value: int) -> bytes:
 
 
 def write_column(target: Bytes, positions: Ints, column: VarintColumn) -> None:
-    """Writes row i of `column` at positions[i]."""
+    """Write row i of `column` at positions[i]."""
     if isinstance(column.sizes, int):
         _write_same_size(target, positions, column.encoded, column.sizes)
     else:
@@ -121,7 +121,7 @@ def _write_mixed_sizes(target: Bytes, positions: Ints, encoded: Words, sizes: In
 def read_column(
     source: Bytes, positions: Ints, stops: Ints, *, max_bytes: int = VARINT_BYTES
 ) -> tuple[Ints, Ints]:
-    """The value at each of `positions` and the position after it.
+    """Return the value at each of `positions` and the position after it.
 
     Row i must end at or before stops[i] (exclusive, within `source`), else DamagedVarintError.
     """
@@ -132,7 +132,7 @@ def read_column(
     if not continued.any():
         small = byte.astype(np.int64)
         return (small >> 1) ^ -(small & 1), following
-    # Many rows have a second byte: it is read for all, and masked out where it isn't theirs.
+    # Many rows have a second byte: it is read for all, and masked out where the varint has none.
     _check_room(continued & (following >= stops))
     second = source[np.minimum(following, len(source) - 1)]
     encoded = (byte & 0x7F).astype(np.uint64)
@@ -148,7 +148,7 @@ def read_column(
 def _read_long(
     source: Bytes, rows: Ints, stops: Ints, encoded: Words, following: Ints, max_bytes: int
 ) -> None:
-    """Adds the third and later bytes of `rows` to `encoded` and `following`."""
+    """Add the third and later bytes of `rows` to `encoded` and `following`."""
     for index in range(2, max_bytes):
         at = following[rows]
         _check_room(at >= stops[rows], rows)
@@ -172,7 +172,8 @@ def _check_room(outside: npt.NDArray[np.bool_], rows: Ints | None = None) -> Non
 
 
 def read_varint(view: memoryview, position: int, stop: int) -> tuple[int, int] | None:
-    """The value at `position` and the position after it; None when no whole varint is there."""
+    """Return the value at `position` and the position after it; None when no whole varint is
+    there."""
     encoded = 0
     for index in range(min(VARINT_BYTES, stop - position)):
         byte = view[position + index]

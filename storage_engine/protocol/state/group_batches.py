@@ -1,6 +1,6 @@
-"""The group coordinator's log as record batches, and the whole log back as what it says. Its one
-rule: reading in pieces, in order, is the same as reading at once, whether compaction has been there
-or not.
+"""The group coordinator's log as record batches, and the content of the whole log. Its one rule:
+reading in pieces, in order, is the same as reading at once, whether compaction has been there or
+not.
 
 Batches of transactions wait for their markers. Keys of later versions are skipped. Source: KIP-98.
 """
@@ -24,15 +24,15 @@ LOG = "log of group offsets"
 
 
 def new_content() -> GroupContent:
-    """Of an empty log."""
+    """Return the content of an empty log."""
     return GroupContent()
 
 
 def encode_entries(
     entries: Iterable[GroupEntry], *, now_ms: int, part_bytes: int
 ) -> list[tuple[int, memoryview]]:
-    """Batches, in order, each with the number of its entries: one, unless it would have more than
-    `part_bytes`. All entries of a batch are appended or none; writable."""
+    """Encode entries as batches, in order, each with the number of its entries: one batch, unless
+    it would have more than `part_bytes`. All entries of a batch are appended or none; writable."""
     raw = (
         (encode_key(key), None if record is None else encode_record(record))
         for key, record in entries
@@ -41,7 +41,8 @@ def encode_entries(
 
 
 def replay(batches: BytesLike, content: GroupContent) -> list[str]:
-    """Take up whole batches of the log into `content`; what of them can't be read, and why."""
+    """Apply whole batches of the log to `content`; return why records among them can't be
+    decoded."""
     troubles: list[str] = []
     of_transactions = _OfTransactions(batches)
     for offset, raw_key, raw in readable(batches, LOG, troubles):
@@ -70,7 +71,7 @@ def _record(
 
 
 class _OfTransactions:
-    """The batches of transactions among others, gone through once in the order of offsets."""
+    """The batches of transactions among others, read once in the order of offsets."""
 
     def __init__(self, batches: BytesLike) -> None:
         self._batches = memoryview(batches)
@@ -82,7 +83,7 @@ class _OfTransactions:
         self._left.reverse()
 
     def end_before(self, offset: int | None, content: GroupContent) -> None:
-        """Carry out the markers below the offset; None: all that are left."""
+        """Apply the markers below the offset; all that are left with None."""
         while self._left:
             position, header = self._left[-1]
             if offset is not None and header.last_offset >= offset:
@@ -94,7 +95,7 @@ class _OfTransactions:
                     content.end_transaction(header.producer_id, commits=marker.commits)
 
     def producer_at(self, offset: int) -> int | None:
-        """The producer in whose transaction the record is."""
+        """Return the producer whose transaction the record is part of."""
         if self._left and self._left[-1][1].base_offset <= offset:
             return self._left[-1][1].producer_id
         return None

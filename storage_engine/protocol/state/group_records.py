@@ -48,7 +48,8 @@ _NEWEST_VALUE = 4
 _FIRST_FLEXIBLE = 4
 
 GENERATION_MAX = 1 << 30
-"""Far above that of any group, and with room above it for the rebalances to come."""
+"""The largest generation, far above that of any group, and with room above it for further
+rebalances."""
 
 _fields = StateFields("log of group offsets")
 
@@ -71,7 +72,7 @@ def encode_key(key: RecordKey) -> bytes:
 
 
 def decode_key(data: bytes) -> RecordKey | None:
-    """None for a key of a version that is not known: a later one wrote it, and it is not for us."""
+    """Decode a key; None for one of an unknown version, which a later version wrote."""
     version = _fields.version(data, "key")
     if version not in (*_OFFSET_KEYS, GROUP_KEY):
         return None
@@ -100,7 +101,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(key: RecordKey, data: bytes) -> Record:
-    """The value under a key of that kind."""
+    """Decode the value under a key of that kind."""
     version = _fields.version(data, "value")
     if not 0 <= version <= _NEWEST_VALUE:
         raise _fields.corrupt(f"the value of {key}", f"its version {version} is not known")
@@ -191,7 +192,7 @@ def _read_member(reader: Reader, version: int) -> GroupMemberRecord:
         instance_id=instance_id,
         client_id=client_id,
         client_host=client_host,
-        # Members of before KIP-62 had one timeout for both.
+        # Members from before KIP-62 have one timeout for both.
         rebalance_timeout_ms=(
             session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms
         ),

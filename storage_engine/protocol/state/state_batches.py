@@ -1,10 +1,10 @@
-"""A coordinator's records as record batches, and back. Its one rule: what a batch has is appended
-as a whole or not at all.
+"""A coordinator's records as record batches, and back. Its one rule: a batch is appended as a whole
+or not at all.
 
-The records of one step are one batch, unless that would be larger than the log takes.
+The records of one step are one batch, unless that would be larger than the log allows.
 
-A tombstone is a null value. What a key and a value are is told by the records of each kind of
-coordinator: `transaction_records`, `group_records`. Source: KIP-98.
+A tombstone is a null value. The formats of keys and values are those of each kind of coordinator:
+`transaction_records`, `group_records`. Source: KIP-98.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,22 +29,22 @@ from storage_engine.protocol.records.record_decoder import iter_decoded
 from storage_engine.protocol.records.record_encoder import LARGEST_BATCH_BYTES, encode_batches
 
 RawEntry = tuple[bytes, bytes | None]
-"""Key and value; None: a tombstone."""
+"""A key and its value; None: a tombstone."""
 
 FEW = 16
-"""Up to so many entries are cheaper one by one than as columns."""
+"""Up to this number entries are cheaper one by one than as columns."""
 
 ENTRY_BYTES = 32
-"""What an entry takes in a batch beside its key and value, at most."""
+"""The most bytes of an entry in a batch besides its key and value."""
 
 _SAME_TIME = b"\0\0"
-"""No attributes; at the base timestamp."""
+"""No attributes, and no difference to the base timestamp."""
 _NULL = b"\x01"
 _NO_HEADERS = b"\0"
 
 
 def encode_raw(entries: Iterable[RawEntry], *, now_ms: int) -> memoryview:
-    """One batch; writable, at least one entry."""
+    """Encode at least one entry as one batch; writable."""
     keys, values = zip(*entries, strict=True)
     if len(keys) <= FEW:
         return _encode_few(keys, values, now_ms)
@@ -60,8 +60,8 @@ def encode_raw(entries: Iterable[RawEntry], *, now_ms: int) -> memoryview:
 def encode_parts(
     entries: Iterable[RawEntry], *, now_ms: int, part_bytes: int
 ) -> list[tuple[int, memoryview]]:
-    """As `encode_raw`, in several batches of about `part_bytes` at most, in order, each with the
-    number of its entries; an entry that is larger has a batch of its own."""
+    """Encode as `encode_raw` does, in batches of about `part_bytes` at most, in order, each with
+    the number of its entries; a larger entry has a batch of its own."""
     parts: list[tuple[int, memoryview]] = []
     part: list[RawEntry] = []
     size = 0
@@ -78,7 +78,7 @@ def encode_parts(
 
 
 def _encode_few(keys: Sequence[bytes], values: Sequence[bytes | None], now_ms: int) -> memoryview:
-    """The same bytes."""
+    """Return the same bytes as the general way."""
     data = bytearray(HEADER_BYTES)
     for number, (key, value) in enumerate(zip(keys, values, strict=True)):
         record = bytearray(_SAME_TIME)
@@ -115,7 +115,8 @@ def _encode_few(keys: Sequence[bytes], values: Sequence[bytes | None], now_ms: i
 def readable(
     batches: BytesLike, log: str, troubles: list[str]
 ) -> list[tuple[int, bytes, bytes | None]]:
-    """As `iter_raw`, without the batches that can't be read: why is put into `troubles`."""
+    """Return what `iter_raw` yields, without the batches that can't be decoded; the reasons are
+    appended to `troubles`."""
     try:
         return list(iter_raw(batches, log))
     except CorruptRecordError:
@@ -133,9 +134,9 @@ def readable(
 
 
 def iter_raw(batches: BytesLike, log: str) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """Offset, key and value of each record in whole batches of a log, which `log` names.
+    """Yield offset, key and value of each record in whole batches of a log, which `log` names.
 
-    CorruptRecordError for what can't be read.
+    CorruptRecordError for batches that can't be decoded.
     """
     for records in iter_decoded([memoryview(batches)]):
         for key, value, offset in zip(

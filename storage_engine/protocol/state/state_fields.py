@@ -12,13 +12,13 @@ Item = TypeVar("Item")
 
 
 class StateFields:
-    """Of one kind of log."""
+    """The decoder of keys and values of one kind of log."""
 
     def __init__(self, log: str) -> None:
         self._log = log
 
     def version(self, data: bytes, what: str) -> int:
-        """The int16 that keys and values begin with."""
+        """Return the int16 with which keys and values begin."""
         if len(data) < INT16.size:
             raise self.corrupt(f"a {what}", f"it has {len(data)} bytes")
         return int(INT16.unpack_from(data)[0])
@@ -26,7 +26,7 @@ class StateFields:
     def decoded(
         self, what: str, data: bytes, flexible: bool, read: Callable[[Reader], Item]
     ) -> Item:
-        """What `read` makes of the data, all of it."""
+        """Return the result of `read`, which has to read all of the data."""
         reader = Reader(memoryview(data), flexible=flexible)
         try:
             item = read(reader)

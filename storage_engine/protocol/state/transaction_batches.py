@@ -1,5 +1,5 @@
-"""The transaction coordinator's log as record batches, and the whole log back as its newest record
-of each key. Its one rule: reading in pieces, in order, is the same as reading at once, whether
+"""The transaction coordinator's log as record batches, and the newest record of each key of the
+whole log. Its one rule: reading in pieces, in order, is the same as reading at once, whether
 compaction has been there or not.
 
 Keys of later versions are skipped. Source: KIP-98.
@@ -23,15 +23,15 @@ LOG = "transaction state log"
 
 
 def new_content() -> StateContent:
-    """Of an empty log."""
+    """Return the content of an empty log."""
     return {}
 
 
 def encode_entries(
     entries: Iterable[StateEntry], *, now_ms: int, part_bytes: int
 ) -> list[tuple[int, memoryview]]:
-    """Batches, in order, each with the number of its entries: one, unless it would have more than
-    `part_bytes`. All entries of a batch are appended or none; writable."""
+    """Encode entries as batches, in order, each with the number of its entries: one batch, unless
+    it would have more than `part_bytes`. All entries of a batch are appended or none; writable."""
     raw = (
         (encode_key(key), None if record is None else encode_record(record))
         for key, record in entries
@@ -40,7 +40,8 @@ def encode_entries(
 
 
 def replay(batches: BytesLike, content: StateContent) -> list[str]:
-    """Take up whole batches of the log into `content`; what of them can't be read, and why."""
+    """Apply whole batches of the log to `content`; return why records among them can't be
+    decoded."""
     troubles: list[str] = []
     for offset, raw_key, raw in readable(batches, LOG, troubles):
         try:

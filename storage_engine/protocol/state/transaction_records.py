@@ -72,12 +72,13 @@ _TAG_RUN = 2
 _TAG_ROWS = 3
 _TAG_RUNS = 4
 _TAG_WINNER = 5
-"""These six of a ledger. Who does not know one of them skips it."""
+"""The last of six tags of a ledger. A reader of an older version skips a tag that it does not
+know."""
 
 _UUID_BYTES = 16
 
 ORIGIN_CLOCK_MAX = 1 << 62
-"""Far above that of any sink, and with room above it for the commits to come."""
+"""The largest clock, far above that of any sink, and with room above it for further commits."""
 
 _fields = StateFields("transaction state log")
 Partitions = frozenset[TopicPartition]
@@ -107,7 +108,7 @@ def encode_key(key: StateKey) -> bytes:
 
 
 def decode_key(data: bytes) -> StateKey | None:
-    """None for a key of a version that is not known: a later one wrote it, and it is not for us."""
+    """Decode a key; None for one of an unknown version, which a later version wrote."""
     version = _fields.version(data, "key")
     if version not in (TRANSACTION_KEY, MEMBER_KEY, LEDGER_KEY, NUMBERS_KEY):
         return None
@@ -143,7 +144,7 @@ def encode_record(record: StateRecord) -> bytes:
 
 
 def decode_record(key: StateKey, data: bytes) -> StateRecord:
-    """The value under a key of that kind."""
+    """Decode the value under a key of that kind."""
     version = _fields.version(data, "value")
     newest = _TRANSACTION_VALUE if isinstance(key, TransactionalIdKey) else _OWN_VALUE
     if not 0 <= version <= newest:
@@ -395,7 +396,7 @@ def _write_partitions(writer: Writer, partitions: Partitions) -> None:
 
 
 def _read_partitions(reader: Reader) -> Partitions:
-    """Kafka's null is an empty set."""
+    """Read partitions; Kafka's null is an empty set."""
     partitions: list[TopicPartition] = []
     for _ in range(max(0, reader.nullable_count(2))):
         topic = reader.name()

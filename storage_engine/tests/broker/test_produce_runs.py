@@ -4,6 +4,7 @@ on the connection, however the bytes are cut, and whatever is wrong with them.""
 import contextlib
 import socket
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from storage_engine.log.segments.log_file import LogFile
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import ServerLimits
 from storage_engine.net.server import Server
+from storage_engine.protocol import produce_run
 from storage_engine.protocol.apis import metadata, produce
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.produce_run import ProducePattern
@@ -27,6 +29,8 @@ from storage_engine.tests.sampling import examples
 
 TOPICS = ("t", "u")
 FRAME_MAX_BYTES = 4000
+SMALL, LARGE = 100, 100_000
+"""Bytes of records on both sides of what is copied."""
 
 
 class Wire:
@@ -84,7 +88,9 @@ class TurnLoop:
 class Client:
     """A connection to a simulated broker, with runs or without."""
 
-    def __init__(self, cluster: SimulatedCluster, *, runs: bool) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, *, runs: bool, frame_max_bytes: int = FRAME_MAX_BYTES
+    ) -> None:
         self._cluster = cluster
         parts = cluster[1].parts
         self._loop = TurnLoop()
@@ -93,7 +99,7 @@ class Client:
             "",
             0,
             parts.dispatcher,
-            ServerLimits(request_max_bytes=FRAME_MAX_BYTES, pending_per_connection=5),
+            ServerLimits(request_max_bytes=frame_max_bytes, pending_per_connection=5),
             handle_run=parts.produce_runs if runs else None,
         )
         self.wire = Wire()
@@ -230,8 +236,8 @@ def cluster():
         yield made
 
 
-def outcome(cluster, data, cuts, *, runs):
-    client = Client(cluster, runs=runs)
+def outcome(cluster, data, cuts, *, runs, frame_max_bytes=FRAME_MAX_BYTES):
+    client = Client(cluster, runs=runs, frame_max_bytes=frame_max_bytes)
     position = 0
     for cut in [*cuts, len(data)]:
         client.receive(data[position : position + cut])
@@ -245,9 +251,18 @@ def outcome(cluster, data, cuts, *, runs):
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(data=st.one_of(streams(), good_streams()), cuts=st.lists(st.integers(1, 3000), max_size=6))
-def test_runs_are_answered_and_stored_like_single_requests(data, cuts):
-    with one_broker() as together, one_broker() as alone:
+@given(
+    data=st.one_of(streams(), good_streams()),
+    cuts=st.lists(st.integers(1, 3000), max_size=6),
+    copied_max_bytes=st.sampled_from([0, 150, 1 << 20]),
+)
+def test_runs_are_answered_and_stored_like_single_requests(data, cuts, copied_max_bytes):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        one_broker() as together,
+        one_broker() as alone,
+    ):
+        patch.setattr(produce_run, "COPIED_MAX_BYTES", copied_max_bytes)
         assert outcome(together, data, cuts, runs=True) == outcome(alone, data, cuts, runs=False)
 
 
@@ -273,6 +288,65 @@ def test_good_requests_in_a_row_are_appended_in_columns(cluster, version, payloa
     assert columns == [list(range(1, 12))]
     assert len(contents["t"]) == 11
     assert answers.count(b"\x00\x01t") + answers.count(b"\x02t") >= 10
+
+
+def large_requests(sizes):
+    batches = [make_batch(payload=bytes([number]) * size) for number, size in enumerate(sizes)]
+    return [bytearray(frame(9, number, [batch])) for number, batch in enumerate(batches)]
+
+
+@pytest.fixture
+def runs_taken(cluster, monkeypatch):
+    """How many requests each run had that was appended in columns; None: it was refused."""
+    taken = []
+    ways_in = cluster[1].parts.replicas.producer_appends
+    original = ways_in.append_columns
+
+    def noted(tp, batches, *, acks):
+        offsets = original(tp, batches, acks=acks)
+        taken.append(offsets and len(offsets) - 1)
+        return offsets
+
+    outcome(cluster, frame(9, 0, [make_batch()]), [], runs=True)
+    monkeypatch.setattr(ways_in, "append_columns", noted)
+    return taken
+
+
+def test_large_requests_are_taken_in_a_run_wherever_small_ones_are_between(cluster, runs_taken):
+    sizes = [LARGE, LARGE + 1, LARGE, SMALL, SMALL, LARGE, SMALL]
+    answers, closed, contents = outcome(
+        cluster, b"".join(large_requests(sizes)), [], runs=True, frame_max_bytes=2 * LARGE
+    )
+    assert runs_taken == [3, 2, 1, 1]
+    assert not closed
+    assert answers.count(b"\x02t") == len(sizes)
+    assert len(contents["t"]) == 1 + len(sizes)
+
+
+def test_a_damaged_batch_within_a_run_of_large_ones_is_refused_alone(cluster, runs_taken):
+    requests = large_requests([LARGE] * 5)
+    requests[2][-1000] ^= 1
+    data = b"".join(requests)
+    answers, _, contents = outcome(cluster, data, [], runs=True, frame_max_bytes=2 * LARGE)
+    assert runs_taken[0] is None
+    assert answers.count(b"CRC") == 1
+    assert len(contents["t"]) == 1 + 4
+    with one_broker() as alone:
+        outcome(alone, frame(9, 0, [make_batch()]), [], runs=False)
+        assert (answers, False, contents) == outcome(
+            alone, data, [], runs=False, frame_max_bytes=2 * LARGE
+        )
+
+
+def test_a_segment_is_rolled_between_large_requests_as_between_others(cluster, runs_taken):
+    log = cluster[1].logs.logs[TopicPartition("t", 0)]
+    log.update_config(replace(log.config, segment_bytes=3 * LARGE))
+    data = b"".join(large_requests([LARGE] * 7))
+    answers, _, _ = outcome(cluster, data, [], runs=True, frame_max_bytes=2 * LARGE)
+    assert answers.count(b"\x02t") == 7
+    assert [header.base_offset for header in read_all(log)] == list(range(8))
+    assert log.segment_count == 4
+    assert None in runs_taken
 
 
 def test_a_disk_that_fails_fails_all_requests_of_a_run(cluster, monkeypatch):

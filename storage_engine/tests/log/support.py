@@ -78,8 +78,9 @@ def new_log_manager(
     return LogManager(settings, **options)
 
 
-def columns_of(appends: Sequence[memoryview]) -> BatchColumns | None:
-    """The appends as a connection hands them on when all are one batch each."""
+def columns_of(appends: Sequence[memoryview], *, in_place: bool = False) -> BatchColumns | None:
+    """The appends as a connection hands them on when all are one batch each; `in_place`: where they
+    are, which must be writable."""
     for data in appends:
         if len(data) < HEADER_BYTES:
             return None
@@ -87,6 +88,8 @@ def columns_of(appends: Sequence[memoryview]) -> BatchColumns | None:
         if length != len(data) - LENGTH_END or magic != MAGIC:
             return None
     crcs = [struct.unpack_from(">17xI", data)[0] for data in appends]
+    if in_place:
+        return BatchColumns.in_place(crcs, appends)
     return BatchColumns(crcs, [bytes(data[ATTRIBUTES_AT:]) for data in appends])
 
 

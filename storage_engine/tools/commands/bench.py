@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if importlib.util.find_spec("benchmarks") is None:
         raise UsageError(
             "the benchmarks are not installed with Headrace: run this command in a clone of its "
-            "repository, where they are in the folder benchmarks/"
+            "repository, where they are in the directory benchmarks/"
         )
     module = importlib.import_module(f"benchmarks.{args.benchmark.replace('-', '_')}")
     parser = argparse.ArgumentParser(

@@ -136,7 +136,8 @@ def find_ranges(
     isolation: str,
     to_end: bool,
 ) -> dict[TopicPartition, Range]:
-    """Where to read each partition from, and up to where (None: on and on)."""
+    """The offsets at which to begin and to end in each partition; an end of None means to read on
+    and on."""
     if partition is None:
         partitions = [TopicPartition(topic, number) for number in cluster.topic(topic).partitions]
     else:

@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     failed = [str(tp) for tp, code in sorted(outcomes.items()) if code not in _FINE]
     if failed:
         raise CommandError(
-            f"not led by their preferred replica: {', '.join(failed)}; it must live and be in sync"
+            "these partitions are not led by their preferred replica, which must be alive and in "
+            f"sync: {', '.join(failed)}"
         )
     return 0
 

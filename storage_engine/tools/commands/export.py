@@ -37,7 +37,7 @@ PROGRESS_S = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class ExportOutcome:
-    """How far an export is."""
+    """The progress of an export."""
 
     directory: str
     splits: int
@@ -45,7 +45,7 @@ class ExportOutcome:
     """Splits that were there before."""
     written: int = 0
     records: int = 0
-    """In all of these."""
+    """The number of records in these files."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

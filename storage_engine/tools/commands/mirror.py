@@ -51,7 +51,7 @@ _SOURCE = re.compile(r"(?:([A-Za-z0-9_.-]+)=)?([^=]+)")
 _MOST_S = REFRESH_MS // 1000
 
 _WAIT_MS = 100
-"""One step waits so long for records of the sources."""
+"""How long one step waits for records of the sources."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -167,9 +167,11 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace mirror`."""
     sources = dict(args.source)
     if len(sources) < len(args.source):
-        raise UsageError("two sources have one name: give each its own, as NAME=HOST:PORT")
+        raise UsageError("two sources have the same name; give each its own, as NAME=HOST:PORT")
     if args.commit_interval > _MOST_S:
-        raise UsageError(f"--commit-interval is {args.commit_interval:g}, at most {_MOST_S} s")
+        raise UsageError(
+            f"--commit-interval is {args.commit_interval:g}; it must be at most {_MOST_S} s"
+        )
     config = MirrorConfig(
         name=args.name,
         selection=TopicSelection(

@@ -147,7 +147,7 @@ def _create(cluster: Cluster, args: argparse.Namespace) -> None:
     except KafkaError as error:
         if not (args.if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
             raise
-        write_line(f"topic '{args.name}' exists")
+        write_line(f"topic '{args.name}' exists already")
         return
     partitions = cluster.topic(args.name).partitions
     write_line(
@@ -281,7 +281,8 @@ def _alter(cluster: Cluster, args: argparse.Namespace) -> None:
     configs = parse_configs(args.config)
     if args.partitions is None and not configs and not args.remove_config:
         raise UsageError(
-            "nothing to alter; give --partitions N, --config KEY=VALUE or --remove-config KEY"
+            "there is nothing to alter; give --partitions N, --config KEY=VALUE or --remove-config "
+            "KEY"
         )
     cluster.topic(args.name)
     if args.partitions is not None:

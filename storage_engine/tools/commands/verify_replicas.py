@@ -55,12 +55,12 @@ class ReplicaReport:
     is_leader: bool
     in_sync: bool
     state: ReplicaState | None = None
-    """None: it does not answer."""
+    """None when the replica does not answer."""
     result: str = EQUAL
     first_offset: int | None = None
-    """Of the first difference."""
+    """The offset of the first difference."""
     what: str | None = None
-    """What differs, or why it does not answer."""
+    """A text that says what differs, or why the replica does not answer."""
 
     def differs(self, offset: int | None, what: str) -> None:
         if self.result == EQUAL:
@@ -72,7 +72,7 @@ class ReplicaReport:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionReport:
-    """One partition: what was compared, and each replica."""
+    """The result of comparing one partition's replicas."""
 
     tp: TopicPartition
     replicas: list[ReplicaReport] = field(default_factory=list)

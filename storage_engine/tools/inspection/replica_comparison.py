@@ -16,7 +16,8 @@ class Batches(Protocol):
     """A replica's batches in the order of their offsets."""
 
     start_offset: int
-    """What ends at or below it does not count (any more)."""
+    """Batches that end at or below this offset are ignored, because one log does not have them any
+    more."""
 
     def next(self) -> ReplicaBatch | None: ...
 
@@ -36,9 +37,10 @@ class Comparison:
     """Two replicas after they were compared."""
 
     batches: int = 0
-    """That both have, and that are equal."""
+    """The number of batches that both replicas have and that are equal."""
     skipped: int = 0
-    """That one of them has compacted and the other not, or differently."""
+    """The number of batches that one replica has compacted and the other has not, or differently.
+    """
     difference: Difference | None = None
 
 

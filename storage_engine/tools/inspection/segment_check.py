@@ -29,7 +29,8 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """One batch as found. `header` is None for bytes that are none, the last of the file."""
+    """A batch as it was found. `header` is None for bytes at the end of the file that are no
+    batch."""
 
     position: int
     header: BatchHeader | None
@@ -38,7 +39,7 @@ class BatchReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntryReport:
-    """One entry of an index as found: `value` is a byte position or a timestamp (ms)."""
+    """An entry of an index as it was found. `value` is a byte position or a timestamp (ms)."""
 
     number: int
     offset: int

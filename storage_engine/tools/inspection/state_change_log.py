@@ -36,11 +36,11 @@ class StateChange(NamedTuple):
     broker: int
     partition: TopicPartition
     text: str
-    """What happened: the line behind the broker."""
+    """The description of the change: the part of the line after the broker."""
 
     @property
     def time_text(self) -> str:
-        """As in the file."""
+        """The time as it is written in the file."""
         return time_text(self.time)
 
 

@@ -22,7 +22,7 @@ Marker = tuple[int, bool]
 
 
 def marker_document(batch: memoryview, header: BatchHeader) -> dict[str, Any]:
-    """What a control batch says."""
+    """The content of a control batch, as a document."""
     try:
         marker = read_marker(batch)
     except CorruptRecordError as error:
@@ -79,7 +79,7 @@ def _report(number: int, offset: int, value: int, problem: str | None) -> IndexE
 
 
 def _markers(log: memoryview) -> Iterator[tuple[int, Marker]]:
-    """Those of a log file, by offset; up to the first damage."""
+    """The markers of a log file by their offsets, up to the first damage."""
     try:
         for position, header in iter_headers(log):
             if not header.is_control:

@@ -74,9 +74,8 @@ class BrokerProcess:
         kill_process(self.find(), self.mark)
 
     def recovery_line(self) -> str | None:
-        """How far the recovery at its start is, as it last said; None when it says other things
-        now.
-        """
+        """The last line about the progress of recovery at start; None once the broker logs anything
+        else."""
         _, mark, rest = _last_line(self.log_file).partition(RECOVERY_MARK)
         return mark + rest if mark else None
 

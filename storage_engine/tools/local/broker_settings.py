@@ -20,9 +20,8 @@ from storage_engine.tools.errors import UsageError
 
 SAFE_REPLICATION_FACTOR = 3
 SAFE_MIN_IN_SYNC = 2
-"""With three replicas: an acknowledged record outlives any one broker, and writes go on while one
-is away.
-"""
+"""With three replicas, an acknowledged record then survives the loss of any one broker, and writes
+continue while one broker is away."""
 
 FOLDER_KEYS = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "zookeeper.connect")
 

@@ -138,7 +138,7 @@ def write(directory: Path, cluster: ClusterFile) -> None:
 
 
 class _Malformed(Exception):
-    """What is wrong with the document."""
+    """Says what is wrong with the document."""
 
 
 def _foreign(path: Path, problem: str) -> CommandError:

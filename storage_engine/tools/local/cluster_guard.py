@@ -25,9 +25,8 @@ _IN_ORDER = b"."
 
 @contextlib.contextmanager
 def taken_down_with_us(directory: Path) -> Iterator[None]:
-    """Whatever of the cluster in `directory` runs is stopped when this process ends within the
-    block. A block that ends in order, also by an exception, takes it down by itself.
-    """
+    """Stops all processes of the cluster in `directory` when this process dies within the block. A
+    block that ends normally, or by an exception, has to stop the cluster itself."""
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _GUARD, *_DOWN, str(directory)],
         stdin=subprocess.PIPE,

@@ -26,7 +26,8 @@ ZOOKEEPER_DIR = "zookeeper"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpRequest:
-    """What the caller of `up` gave; None is "as it was", or the default where nothing was."""
+    """The arguments of `up`. None means "as the cluster has it", or the default for a new
+    cluster."""
 
     brokers: int | None = None
     port: int | None = None
@@ -123,7 +124,7 @@ def _with_ports(
     for port, entry in enumerate(brokers[known:], next_port):
         if port > HIGHEST_PORT:
             raise UsageError(
-                f"{len(brokers)} brokers from port {first_port} on need ports above "
+                f"{len(brokers)} brokers from port {first_port} on would need ports above "
                 f"{HIGHEST_PORT}; give a lower --port"
             )
         result.append(replace(entry, port=port))

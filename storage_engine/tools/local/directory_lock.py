@@ -1,4 +1,4 @@
-"""One command at a time changes a cluster's folder.
+"""Only one command at a time may change the directory of a cluster.
 
 Rule: the lock is the kernel's, so that a killed command frees it.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from storage_engine.tools.errors import CommandError
 
 LOCK_TIMEOUT_S = 60.0
-"""As long as a start of all brokers may take."""
+"""A command waits for the lock as long as starting all brokers may take."""
 
 _FILE_NAME = ".headrace.lock"
 _POLL_S = 0.05

@@ -51,14 +51,16 @@ from storage_engine.zookeeper.embedded import (
 )
 
 START_TIMEOUT_S = 60.0
-"""From the start of the processes, or the last progress of a recovery, until all serve."""
+"""All brokers must answer within this time after the start of their processes, or after the last
+progress of a recovery."""
 STOP_TIMEOUT_S = 30.0
-"""For all controlled shutdowns together; what is left then is killed."""
+"""The time for the controlled shutdown of all brokers together; processes that still run then are
+killed."""
 
 _FAILED_START_STOP_S = 10.0
-"""For brokers that did not get up: they lead nothing that they could hand over."""
+"""The time for stopping brokers whose start has failed: they lead no partitions to hand over."""
 _MIN_STOP_TIMEOUT_S = 1.0
-"""What a broker gets even when the others have used up the time."""
+"""Each broker gets at least this time, even when the others have used up the total."""
 _PORT_ATTEMPTS = 3
 """Free ports may be taken by somebody else before our brokers bind them."""
 _ZOOKEEPER_CONNECT_TIMEOUT_S = 3.0
@@ -110,7 +112,7 @@ class LocalCluster:
 
     @property
     def state(self) -> ClusterFile:
-        """What `cluster.json` says, with the pids of what runs in truth."""
+        """The content of `cluster.json`, with the pids of the processes that really run."""
         return self._true(cluster_file.read(self.directory))
 
     @property
@@ -305,7 +307,8 @@ class LocalCluster:
     def _stop(
         self, state: ClusterFile, broker_ids: list[int], *, timeout_s: float, and_zookeeper: bool
     ) -> None:
-        """One after the other: each hands its leaders to those that are still there."""
+        """Stops brokers one after the other, because each hands its partitions to those that still
+        run."""
         deadline = time.monotonic() + timeout_s
         for broker_id in broker_ids:
             left_s = max(_MIN_STOP_TIMEOUT_S, deadline - time.monotonic())

@@ -131,7 +131,7 @@ def kill_process(pid: int | None, mark: Sequence[str]) -> None:
         return
     _signal(pid, signal.SIGKILL)
     if not _wait_until_gone(pid, mark, KILL_TIMEOUT_S):
-        raise TimeoutError(f"process {pid} is still there {KILL_TIMEOUT_S:.0f} s after SIGKILL")
+        raise TimeoutError(f"process {pid} still runs {KILL_TIMEOUT_S:.0f} s after SIGKILL")
 
 
 def _wait_until_gone(pid: int, mark: Sequence[str], timeout_s: float) -> bool:
@@ -145,7 +145,8 @@ def _wait_until_gone(pid: int, mark: Sequence[str], timeout_s: float) -> bool:
 
 
 def _is_ending(pid: int) -> bool:
-    """Without a command line, but not at its end yet: it may still hold its port."""
+    """Whether the process has no command line any more but has not ended: it may still hold its
+    port."""
     return _PROC.joinpath("self").exists() and command_line(pid) is None and not has_ended(pid)
 
 
@@ -164,9 +165,7 @@ def _bears(arguments: Sequence[str], mark: Sequence[str]) -> bool:
 
 
 def _command_line_from_ps(pid: int) -> list[str] | None:
-    """Where there is no /proc: arguments with blanks come apart, so that paths with blanks are not
-    recognised.
-    """
+    """ps separates arguments by blanks, so a process whose paths have blanks is not recognized."""
     answer = subprocess.run(
         ["ps", "-o", "stat=,command=", "-p", str(pid)], capture_output=True, text=True, check=False
     )

@@ -77,7 +77,7 @@ def wait_until_serving(
 
 
 def _problem(entry: BrokerEntry, expected: frozenset[int]) -> str | None:
-    """What is missing until it serves; None when nothing is."""
+    """Says what is missing until the broker serves; None when nothing is."""
     try:
         view = ask_metadata(entry, topics=[])
     except HeadraceError as error:

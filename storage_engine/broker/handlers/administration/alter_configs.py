@@ -39,7 +39,7 @@ from storage_engine.protocol.apis.incremental_alter_configs import (
 Outcome = KafkaError | None
 
 CONFIGS_MAX = 1000
-"""For one resource: many times as many as there are settings."""
+"""The most settings of one resource in a request, many times the number of settings that exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 LONGEST_WAIT_MS = 120_000
-"""No request waits longer, whatever it asks for."""
+"""The longest timeout of a request; a longer one is shortened to this."""
 
 _PREFERRED, _UNCLEAN = 0, 1
 

@@ -18,7 +18,7 @@ from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.apis.spec import Resp
 
 LONGEST_WAIT_MS = 120_000
-"""No request waits longer, whatever it asks for."""
+"""The longest timeout of a request; a longer one is shortened to this."""
 
 TopicOutcome = KafkaError | None
 

@@ -12,7 +12,7 @@ from storage_engine.protocol.apis.controlled_shutdown import (
 )
 
 LONGEST_WAIT_MS = 10_000
-"""After so long a leaving broker is answered with the partitions that no other could take over."""
+"""After this time the answer names the partitions that no other broker could take over."""
 
 
 def handle(

@@ -37,7 +37,7 @@ FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT = 9
 FIRST_LEAVE_OF_MANY = 3
 
 PROTOCOLS_MAX = 100
-"""One member offers at most so many: every join looks for those that all members share."""
+"""The most protocols that a member may offer: every join looks for those that all members share."""
 
 LEAVING_MAX = 1000
 """Members that leave with one request: they leave in one step of the coordinator."""

@@ -30,7 +30,7 @@ COMMIT_MAX_BYTES = 8 << 20
 """The largest commit, about: it is one batch, of at most 16 MiB."""
 
 COMMITTED_OFFSET_BYTES = 400
-"""What one offset takes beside its metadata, with the longest name of a topic."""
+"""The size of a committed offset beside its metadata, with the longest topic name."""
 
 LATEST_MS = (1 << 63) - 1
 """A time in a record is an int64: a client may want its offsets kept for longer than there is."""
@@ -58,8 +58,8 @@ class GroupRequests:
     def ask_in_time(
         self, group_id: str, event_of: EventOf, on_answer: Callable[[Any], None]
     ) -> None:
-        """As `ask`, about offsets; after `offsets.commit.timeout.ms` without an answer,
-        COORDINATOR_NOT_AVAILABLE: what was asked may or may not be done."""
+        """Like `ask`, for offsets. After `offsets.commit.timeout.ms` without an answer it returns
+        COORDINATOR_NOT_AVAILABLE, and the outcome is open."""
         late = refusal(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         deadline = RequestDeadline(
             self.scheduler,
@@ -113,7 +113,8 @@ class OffsetsToCommit:
         self._retention_ms = retention_ms
         self.offsets: dict[TopicPartition, OffsetRecord] = {}
         self.codes: dict[TopicPartition, ErrorCode] = {}
-        """For all partitions of the request, in their order; NONE for those in `offsets`."""
+        """The error codes of all partitions of the request, in their order; NONE for those in
+        `offsets`."""
 
     def take(self, topics: Any) -> Steps:
         """`topics` as in OffsetCommit and TxnOffsetCommit."""
@@ -145,8 +146,8 @@ class OffsetsToCommit:
                     )
 
     def still_there(self) -> dict[TopicPartition, OffsetRecord]:
-        """What can be stored now: a topic may have gone while the commit waited, and nobody would
-        delete what is committed for it from then on."""
+        """The offsets that can still be stored: a topic may have been deleted while the commit
+        waited, and nobody would delete offsets that are committed for it afterwards."""
         known = self._metadata.partitions
         for tp in [tp for tp in self.offsets if tp.partition not in (known(tp.topic) or {})]:
             del self.offsets[tp]

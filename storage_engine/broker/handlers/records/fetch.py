@@ -81,7 +81,7 @@ def is_hurry(request: FetchRequest) -> bool:
 def _of_each_once(
     request: FetchRequest, named: dict[tuple[str, int], FetchPartition]
 ) -> FetchRequest:
-    """Of a partition that is named twice, what is named last counts, as in Kafka."""
+    """When a partition is named twice, the last entry counts, as in Kafka."""
     if len(named) == len(request.partitions):
         return request
     return request._replace(partitions=list(named.values()))
@@ -94,7 +94,7 @@ def _few_each(partitions: Sequence[FetchPartition]) -> Iterator[Sequence[FetchPa
 
 @dataclass(slots=True)
 class _Answering:
-    """One fetch on its way to its answer."""
+    """A fetch that is not answered yet."""
 
     handler: FetchHandler
     call: ApiCall[FetchResponse]

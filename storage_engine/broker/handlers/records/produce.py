@@ -150,7 +150,7 @@ class ProduceHandler:
         request: ProduceRequest,
         outcomes: Iterable[AppendOutcome],
     ) -> Steps:
-        """As `answer`, in steps."""
+        """Like `answer`, in steps."""
         acks = request.acks
         responses: list[ProducePartitionResponse] = []
         waiting: list[AwaitedAppend] = []

@@ -105,8 +105,8 @@ class AddPartitionsToTxnHandler:
         )
 
     def _refused(self, partitions: list[TopicPartition], *, offsets: bool = False) -> Outcomes:
-        """Those that no transaction can write to, with why. `offsets`: partitions of the offsets
-        topic are let through, since the coordinators of groups enlist them."""
+        """The partitions that no transaction can write to, with the error codes. `offsets` lets
+        partitions of the offsets topic through, because group coordinators enlist them."""
         refused = {}
         for tp in partitions:
             if tp.topic in INTERNAL_TOPICS and not (offsets and tp.topic == GROUP_OFFSETS_TOPIC):

@@ -242,7 +242,7 @@ def _name_problem(request: _Named, version: int) -> str | None:
 
 
 def _text(request: _Named, answer: TransactionAnswer) -> str | None:
-    """What is wrong, with the names concerned; None when nothing is."""
+    """Says what is wrong and names it; None when nothing is."""
     code = answer.error
     if code is ErrorCode.NONE:
         return None
@@ -288,8 +288,8 @@ def _log_dropped(request: CommitBatchRequest, answer: TransactionAnswer) -> None
 
 
 def _rows_of(request: CommitBatchRequest) -> int:
-    """How many rows the tasks had, with those that the sink has by origin: a replay has as many,
-    however many of them are written. UNKNOWN_ROWS where the request does not say."""
+    """The number of rows of all tasks, including those that the sink holds already, so that a
+    replay has the same number. UNKNOWN_ROWS when the request does not say."""
     if request.rows == UNKNOWN_ROWS:
         return UNKNOWN_ROWS
     if request.dropped == UNKNOWN_ROWS:

@@ -1,17 +1,25 @@
 """A run of appends is the same as the appends one by one: outcomes, bytes, segments, producers."""
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.core.errors import CorruptRecordError, KafkaError, LogStorageError
+from storage_engine.core.errors import (
+    CorruptRecordError,
+    KafkaError,
+    LogFullError,
+    LogStorageError,
+)
 from storage_engine.log.appending.append_result import AppendResult
 from storage_engine.log.files.disk import RealDisk
+from storage_engine.log.files.free_space import FreeSpace
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.records.record_batch import read_header, seal
+from storage_engine.simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log.support import (
     columns_of,
     join,
@@ -83,13 +91,15 @@ def outcome_of(log, records):
         return told(failure)
 
 
-def columns_or_one_by_one(log, appends):
+def columns_or_one_by_one(log, appends, *, in_place=False):
     """As a connection does it: in columns if that can be, else batch by batch."""
-    columns = columns_of(appends) if appends else None
+    before = [memoryview(bytearray(each)) for each in appends]
+    columns = columns_of(before, in_place=in_place) if appends else None
     if columns is None:
         return one_by_one(log, appends)
     offsets = log.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
     if offsets is None:
+        assert before == appends
         return one_by_one(log, appends)
     assert len(offsets) == len(appends) + 1
     return [
@@ -194,23 +204,25 @@ CONFIGS = [
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(runs=RUNS, config=st.sampled_from(CONFIGS))
-def test_runs_in_columns_are_like_single_appends(runs, config):
+@given(runs=RUNS, config=st.sampled_from(CONFIGS), in_place=st.booleans())
+def test_runs_in_columns_are_like_single_appends(runs, config, in_place):
     with tempfile.TemporaryDirectory() as folder:
         alone = open_log(Path(folder, "alone"), config)
         together = open_log(Path(folder, "together"), config)
         try:
             for appends in runs:
                 expected = [outcome for each in appends for outcome in one_by_one(alone, [each])]
-                assert columns_or_one_by_one(together, appends) == expected
+                outcomes = columns_or_one_by_one(together, appends, in_place=in_place)
+                assert outcomes == expected
             assert state_of(together) == state_of(alone)
         finally:
             alone.close_without_flush()
             together.close_without_flush()
 
 
+@pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("producer_id", [-1, 7])
-def test_good_batches_of_any_sizes_are_taken_in_columns(tmp_path, producer_id):
+def test_good_batches_of_any_sizes_are_taken_in_columns(tmp_path, producer_id, in_place):
     disk = CountingDisk()
     log = open_log(tmp_path, LogConfig(), disk=disk)
     one_by_one(log, [make_batch(producer=(producer_id, 0, 0))])
@@ -219,28 +231,73 @@ def test_good_batches_of_any_sizes_are_taken_in_columns(tmp_path, producer_id):
         for number in range(20)
     ]
     before = disk.writes
-    columns = columns_of(appends)
+    columns = columns_of(appends, in_place=in_place)
     offsets = log.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
     assert offsets == list(range(1, 22))
-    assert disk.writes == before + 1
+    assert disk.writes == before + (20 if in_place else 1)
     # The second time they are duplicates, which must be told by one who looks at each.
     again = log.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
     assert (again is None) == (producer_id == 7)
     log.close_without_flush()
 
 
-def test_a_failed_write_of_columns_leaves_the_log_as_it_was(tmp_path):
+@pytest.mark.parametrize(("in_place", "failing"), [(False, 1), (True, 1), (True, 5), (True, 9)])
+def test_a_failed_write_of_columns_leaves_the_log_as_it_was(tmp_path, in_place, failing):
     disk = CountingDisk()
     log = open_log(tmp_path, LogConfig(), disk=disk)
     one_by_one(log, [make_batch(producer=(7, 0, 0))])
     before = state_of(log)
-    columns = columns_of([make_batch(producer=(7, 0, 1 + number)) for number in range(9)])
-    disk.fails = disk.writes + 1
+    batches = [make_batch(producer=(7, 0, 1 + number)) for number in range(9)]
+    columns = columns_of(batches, in_place=in_place)
+    disk.fails = disk.writes + failing
     with pytest.raises(LogStorageError):
         log.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
     assert state_of(log) == before
     offsets = log.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
     assert offsets == list(range(1, 11))
+    log.close_without_flush()
+
+
+@pytest.mark.parametrize("kept", range(6))
+def test_a_process_killed_between_the_writes_of_a_run_leaves_whole_batches(kept):
+    disk = SimulatedDisk(Path("/data"))
+    log = open_log(Path("/data"), LogConfig(), disk=disk)
+    one_by_one(log, [make_batch(producer=(7, 0, 0))])
+    batches = [make_batch(producer=(7, 0, 1 + number), payload=bytes(500)) for number in range(5)]
+    disk.crash_after = disk.changes + 1 + kept
+    with suppress(CrashError):
+        columns = columns_of(batches, in_place=True)
+        log.leader_appends.append_columns(columns, leader_epoch=3, now_ms=NOW_MS)
+        disk.exists(Path("/data"))
+    disk.kill_process()
+    again = open_log(Path("/data"), LogConfig(), disk=disk)
+    assert kept <= again.log_end_offset - 1 <= kept + 1
+    assert [header.base_sequence for header in read_all(again)] == list(range(again.log_end_offset))
+    # The producer sends all of them again, and none is there twice.
+    assert all(
+        isinstance(outcome, AppendResult)
+        for outcome in columns_or_one_by_one(again, batches, in_place=True)
+    )
+    assert [header.base_sequence for header in read_all(again)] == list(range(6))
+    again.close_without_flush()
+
+
+def test_a_run_for_which_there_is_no_room_is_refused_batch_by_batch(tmp_path):
+    class NearlyFull(RealDisk):
+        def free_bytes(self, path):
+            return 1000 + most - log.size_in_bytes
+
+    most = 4 * len(make_batch(payload=bytes(100)))
+    room = FreeSpace(NearlyFull(), tmp_path, reserve_bytes=1000)
+    log = open_log(tmp_path, LogConfig(), room=room)
+    one_by_one(log, [make_batch(payload=bytes(100))])
+    room.refresh()
+    outcomes = columns_or_one_by_one(
+        log, [make_batch(payload=bytes(100)) for _ in range(5)], in_place=True
+    )
+    assert [type(each) is AppendResult for each in outcomes] == [True] * 3 + [False] * 2
+    assert all(each[0] is LogFullError for each in outcomes[3:])
+    assert log.log_end_offset == 4
     log.close_without_flush()
 
 

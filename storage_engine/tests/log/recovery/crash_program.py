@@ -154,7 +154,8 @@ class CrashProgram:
             self._append_one(model, log)
 
     def _append_columns(self, model: LogModel, log: PartitionLog) -> None:
-        """Batches of one producer, or of none, in one write if the log can."""
+        """Batches of one producer, or of none, in one write if the log can, or in one write each
+        from where they are."""
         choose = self.choose
         epoch = model.latest_epoch = max(model.latest_epoch, log.latest_epoch)
         base_offset, (producer_id, producer_epoch, sequence) = model.end, self._producer(log)
@@ -173,7 +174,7 @@ class CrashProgram:
             sent.append(batch)
         stored = [self._stored(model, batch) for batch in sent]
         appends = [batch.data for batch in sent]
-        columns = columns_of(appends)
+        columns = columns_of(appends, in_place=len(appends) % 2 == 0)
         assert columns is not None
         options = {"leader_epoch": epoch, "now_ms": self.clock.now_ms}
         try:
