@@ -6,8 +6,8 @@ write of the sink walks through as well, and those of an idle broker.
 
 A broker of its own process and this process, which is task and driver without Spark around them.
 Each function call notes its file (`sys.setprofile`), in the phase that a shared file tells. A phase
-begins and ends when the broker has come to rest: its last calls were all of functions that it had
-called in the phase before.
+begins and ends when the broker has come to rest: it has long called no function for the first time
+since the last change of phase.
 """
 
 import json
