@@ -63,6 +63,7 @@ SINK, QUERY = "sink", "query"
 
 
 COUNTS_WITHIN: dict[CodeType, bool] = {
+    fetch.API.decode_request.__code__: False,
     FetchHandler.handle.__code__: False,
     DelayedFetch.try_complete.__code__: False,
     DelayedFetch.look.__code__: False,

@@ -46,7 +46,7 @@ class Ensemble:
             f"dataDir={folder}\nclientPort={self._client_ports[server]}\n"
             f"clientPortAddress={HOST}\n{self._peers}\n"
         )
-        options = jvm_options(folder, heap_mib=64, unsafe_no_fsync=True)
+        options = jvm_options(folder, unsafe_no_fsync=True)
         with (folder / "zookeeper.log").open("ab") as log:
             self._processes[server] = subprocess.Popen(
                 [find_java(), *options, "-cp", class_path(), _MAIN_CLASS, config],

@@ -65,7 +65,8 @@ class Broker:
         self._failure: HeadraceError | None = None
 
     async def run(self) -> int:
-        """Serve until a signal; 0 after a clean stop. HeadraceError where it can't start."""
+        """Serves until a signal arrives; returns 0 after a clean stop. Raises HeadraceError when
+        the broker can't start."""
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(signum, self._stop.set)
         clock = SystemClock()
@@ -167,7 +168,8 @@ class Broker:
         self._stop.set()
 
     async def _controlled_shutdown(self, parts: BrokerParts, transport: PeerTransport) -> None:
-        """Let the controller move this broker's leaders; after a few tries stop without."""
+        """Asks the controller to move this broker's leaders; after a few attempts the broker stops
+        without it."""
         if not self._config.flag("controlled.shutdown.enable"):
             return
         parts.cluster.registration.leave()

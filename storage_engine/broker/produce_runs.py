@@ -51,8 +51,8 @@ class _LearnedPattern:
         """Requests that go the general way before a run is looked for again."""
 
     def record_use(self, is_of_use: bool) -> None:
-        """Count a miss: a pattern had to be learned, or its run could not be taken; or, when
-        `is_of_use`, begin to count anew."""
+        """Counts a miss, when a pattern had to be learned or its run could not be taken; a success
+        (`is_of_use`) resets the count."""
         self.misses = 0 if is_of_use else self.misses + 1
         if self.misses > PATIENCE:
             self.misses, self.rest = 0, REST

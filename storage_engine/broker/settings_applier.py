@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class SettingsApplier:
-    """Takes settings as they are read."""
+    """Applies settings as they are read from ZooKeeper."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class SettingsApplier:
             yield ConfigEntity.topic(topic)
 
     def take(self, entity: ConfigEntity, settings: Mapping[str, str]) -> None:
-        """Take the settings that stand for the entity now."""
+        """Applies the present settings of an entity."""
         if entity.kind is EntityKind.TOPIC:
             self._take_topic(entity.name, settings)
         elif entity in self._sources:

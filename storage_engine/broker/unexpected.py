@@ -42,9 +42,6 @@ def guarded(
     """Calls and returns the result, or reports the exception as `what` and returns FAILED. It is
     for calls in a row, and where a request would otherwise stay unanswered for ever: answers to
     requests, steps of coordinators, requests that wait on a partition.
-
-    For what is called in a row, or where something would stay under way for ever: answers to
-    requests, steps of coordinators, those who wait on a partition.
     """
     try:
         return call(*args, **named)

@@ -221,8 +221,8 @@ class AsyncProducer(InThread[Producer]):
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> "asyncio.Future[RecordMetadata]":
-        """Put one record on its way, when there is room for it. What is returned is done when it is
-        acknowledged; to cancel that does not call the record back."""
+        """Sends one record, once there is room for it. The future that is returned completes when
+        the record is acknowledged; cancelling it does not cancel the record."""
         record = (topic, value, key, headers, timestamp_ms, partition)
         if not self._closed and self._last.done() and self.blocking.ready(topic):
             return self._completions.awaitable(self.blocking.send(*record))

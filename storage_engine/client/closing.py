@@ -13,7 +13,7 @@ class Closing(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back everything that the client holds."""
+        """Releases all resources of the client."""
 
     def _close_after_error(self) -> None:
         """The end of a block that an error has left. That error must not be hidden by another."""

@@ -117,7 +117,7 @@ class Cluster(Closing):
     def refresh(
         self, topics: Iterable[str] | None = None, deadline: Deadline | None = None
     ) -> None:
-        """Learn brokers and the topics named (None: all) anew, from any broker."""
+        """Refreshes brokers and the named topics (None: all topics) from any broker."""
         names = None if topics is None else list(topics)
         request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
         response = self.ask_any(METADATA, request, deadline)
@@ -292,7 +292,7 @@ class Cluster(Closing):
         return self._pool.take_at((broker.host, broker.port), deadline)
 
     def give_back(self, connection: BrokerConnection) -> None:
-        """Keep it for the next user where it is fit for that."""
+        """Keeps the connection for its next user when it can be used again."""
         self._pool.give_back(connection)
 
     def _take_any(self, deadline: Deadline) -> BrokerConnection:

@@ -96,8 +96,8 @@ class ClientLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread after the call that is under way; what else is due is dropped. From any
-        thread."""
+        """Ends the thread after the call that is running; other due work is dropped. May be called
+        from any thread."""
         with self.changed:
             self._stopping = True
             self.wake()
@@ -126,7 +126,7 @@ class ClientLoop:
     # For any thread.
 
     def wake(self) -> None:
-        """Begin the next turn now. The caller holds the lock of `changed`."""
+        """Begins the next turn now. The caller holds the lock of `changed`."""
         if self._sleeping:
             self._sleeping = False
             self._waker.wake()

@@ -20,7 +20,8 @@ IDLE_CONNECTIONS_PER_BROKER = 4
 """Kept open for the next user; a client reads and writes with one or two."""
 
 _ROUND_PAUSE_MS = 100
-"""Between two rounds over all addresses: a broker that starts is found at once."""
+"""The pause between two rounds over all addresses, short enough to find a starting broker at once.
+"""
 
 
 class ConnectionPool:
@@ -78,7 +79,7 @@ class ConnectionPool:
         yield from (address for address in _shuffled(others) if address not in known)
 
     def give_back(self, connection: BrokerConnection) -> None:
-        """Keep it where it is fit for the next user."""
+        """Keeps the connection for its next user when it can be used again."""
         idle = self._idle.setdefault(connection.address, [])
         if len(idle) < IDLE_CONNECTIONS_PER_BROKER and connection.reusable:
             idle.append(connection)

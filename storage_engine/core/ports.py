@@ -122,8 +122,6 @@ class ZkReply:
     """The sorted names, after `children`."""
     path: str = ""
     """The path of the created node, after `create`."""
-    replies: Sequence["ZkReply"] = ()
-    """One reply for each operation, after a `multi` that was carried out."""
     failed: int | None = None
     """The index of the operation that failed, after a `multi` that was refused."""
     stat: ZkStat | None = None

@@ -1,8 +1,8 @@
-"""What an error of the operating system says, by its number. Its one rule: a disk is blamed only
-for what a disk does.
+"""The meaning of the operating system's error numbers. Its one rule: a disk is blamed only for
+failures of a disk.
 
-Every number that the files of a log and the sockets of a broker can meet is in one of the tables
-below. Who meets one acts by its reach:
+Every number that calls on the files of a log and the sockets of a broker can return is in one of
+the tables below. The reach of an error decides what is done:
 
     reach       what it means                         what is done
     ROOM        a file system is full now             this action is refused, retriably
@@ -13,8 +13,9 @@ below. Who meets one acts by its reach:
     PROCESS     our own mistake, or a limit of ours   this action ends, with the reason in the log
     CONNECTION  the other end, or the way to it       this connection ends
 
-A failed fsync is always FOLDER, whatever its number: the kernel may count the pages as clean.
-What is in no table counts as FILE for a file, and as CONNECTION for a socket. Source: KIP-112.
+A failed fsync always has the reach FOLDER, whatever its number: the kernel may count the pages as
+clean. A number in no table counts as FILE for a file, and as CONNECTION for a socket. Source:
+KIP-112.
 """
 
 import enum

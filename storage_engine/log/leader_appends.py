@@ -7,12 +7,16 @@ examined. Source: R-LOG1, R-LOG12, R-REP8, KIP-98.
 
 from contextlib import suppress
 
-from storage_engine.core.errors import CorruptRecordError, RecordListTooLargeError
+from storage_engine.core.errors import CorruptRecordError, KafkaError, RecordListTooLargeError
+from storage_engine.core.retained.producer_state import (
+    BATCHES_REMEMBERED,
+    ProducerStates,
+    SequencedBatch,
+)
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.log.appending.append_check import check_producers
 from storage_engine.log.appending.append_preparation import Requirement
 from storage_engine.log.appending.append_result import AppendResult
-from storage_engine.log.appending.column_append import producers_allow, record_producers
 from storage_engine.log.batch_writes import write_batches
 from storage_engine.log.log_state import LogState
 from storage_engine.log.segments.placing import place
@@ -20,6 +24,7 @@ from storage_engine.protocol.records.batch_columns import BatchColumns
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import (
     BatchHeader,
+    advance_sequence,
     read_header,
     validate_for_append,
 )
@@ -107,7 +112,7 @@ class LeaderAppends:
         if (
             must_roll
             or not columns.are_plain(max_message_bytes=rules.max_message_bytes)
-            or not producers_allow(log.producer_state, columns)
+            or not _producers_allow(log.producer_state, columns)
             or not log.room.has(size)
         ):
             return None
@@ -115,7 +120,7 @@ class LeaderAppends:
         segment.write(*columns.placed(offsets, leader_epoch))
         segment.wrote_ms = now_ms
         segment.note_run(columns.sizes, offsets, columns.max_timestamps)
-        record_producers(log.producer_state, columns, offsets, now_ms)
+        _record_producers(log.producer_state, columns, offsets, now_ms)
         return offsets
 
     def append_marker(
@@ -211,3 +216,45 @@ def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:
         f"{size} bytes for one partition are more than segment.bytes ="
         f" {segment_bytes}: send less at a time"
     )
+
+
+def _producers_allow(states: ProducerStates, columns: BatchColumns) -> bool:
+    """Return True when all batches may be appended, and none of them is a duplicate."""
+    if columns.have_no_producer:
+        return True
+    if not columns.are_in_sequence:
+        return False
+    sequence = columns.sequences[0]
+    last_sequence = advance_sequence(sequence, columns.last_offset_deltas[0])
+    try:
+        duplicate = states.check(
+            columns.producer_ids[0], columns.producer_epochs[0], sequence, last_sequence
+        )
+    except KafkaError:
+        # An append of the batches one by one reports it.
+        return False
+    return duplicate is None
+
+
+def _record_producers(
+    states: ProducerStates, columns: BatchColumns, offsets: list[int], now_ms: int
+) -> None:
+    """Record appended batches for which `_producers_allow` returned True."""
+    if columns.have_no_producer:
+        return
+    count = len(columns)
+    # The batches before these would be dropped again at once.
+    for number in range(max(0, count - BATCHES_REMEMBERED), count):
+        sequence = columns.sequences[number]
+        states.record(
+            columns.producer_ids[number],
+            columns.producer_epochs[number],
+            SequencedBatch(
+                sequence,
+                advance_sequence(sequence, columns.last_offset_deltas[number]),
+                offsets[number],
+                offsets[number + 1] - 1,
+                columns.max_timestamps[number],
+            ),
+            now_ms=now_ms,
+        )

@@ -71,8 +71,7 @@ class LogState:
         checkpoints: LogCheckpoints,
         progress: RecoveryProgress | None = None,
     ) -> None:
-        """Loads the log in `folder`, and recovers it unless its last stop was clean. When that
-        raises LogStorageError, nothing of this object has changed."""
+        """Loads the log, recovered unless its last stop was clean, or raises LogStorageError."""
         loaded = load_log(folder, start, now_ms=clock.wall_ms(), progress=progress)
         self.topic_partition = topic_partition
         self.clock = clock

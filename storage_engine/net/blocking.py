@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
-from storage_engine.net.buffers import BufferPool, Piece, as_buffer
+from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
 from storage_engine.net.frame_length import LENGTH, LENGTH_BYTES
 from storage_engine.net.limits import IOV_BUFFERS, RESPONSE_MAX_BYTES
+from storage_engine.net.pieces import Piece, as_buffer
 
 _SCRATCH_BYTES = 64 * 1024
 """Answers below this are taken from the socket together; larger ones are received into memory of
@@ -41,7 +42,8 @@ class BlockingConnection:
     def open(
         cls, host: str, port: int, deadline: Deadline, pool: BufferPool | None = None
     ) -> "BlockingConnection":
-        """Connect. KafkaError(NETWORK_EXCEPTION) when nobody answers there until the deadline."""
+        """Connects. Raises KafkaError(NETWORK_EXCEPTION) when nobody answers before the
+        deadline."""
         name = f"{host}:{port}"
         try:
             timeout_s = max(1, deadline.left_ms) / 1000
@@ -110,12 +112,12 @@ class BlockingConnection:
         return frame
 
     def readable(self) -> bool:
-        """There are bytes of a frame, or the end of the stream."""
+        """Whether there are bytes of a frame, or the end of the stream."""
         return self.has_buffered or _poll(self.fileno(), select.POLLIN, 0)
 
     @property
     def has_buffered(self) -> bool:
-        """Bytes were received that nobody has taken."""
+        """Whether bytes were received that the caller has not taken."""
         return self._end > self._start
 
     def _taken(self) -> memoryview | None:
@@ -181,7 +183,7 @@ class BlockingConnection:
 
 
 _REST_OF_FRAME_MS = 30_000
-"""A broker that stops in the middle of a frame for so long is gone."""
+"""A broker that pauses in the middle of a frame for this long counts as dead."""
 
 
 class Readable(Protocol):

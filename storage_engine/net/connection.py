@@ -27,10 +27,9 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from storage_engine.core.errors import HeadraceError
-from storage_engine.net.buffers import ResponseBuffers
 from storage_engine.net.frames import FrameProtocol
 from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS
-from storage_engine.net.response_writer import ResponseWriter
+from storage_engine.net.pieces import ResponseBuffers, ResponseWriter
 
 if TYPE_CHECKING:
     from storage_engine.net.server import Server
@@ -152,7 +151,7 @@ class Connection(FrameProtocol):
 
     @property
     def closed(self) -> bool:
-        """Nothing can be sent any more."""
+        """Set when nothing can be sent any more."""
         return self._life is _Life.CLOSED
 
     @property
@@ -171,7 +170,7 @@ class Connection(FrameProtocol):
         return max(1, self._budget + 1 - len(self._exchanges))
 
     def begin(self) -> Exchange:
-        """Take up the present frame's exchange: its place in the order of responses."""
+        """Creates the exchange of the present frame, at its place in the order of responses."""
         exchange = Exchange(self)
         exchanges = self._exchanges
         exchanges.append(exchange)
@@ -180,7 +179,7 @@ class Connection(FrameProtocol):
         return exchange
 
     def hold(self) -> None:
-        """Take up no request after the present one until `release`, as often as this was called."""
+        """Takes no request after the present one until `release` was called as often as this."""
         self._holds += 1
         self._stop_reading()
 
@@ -245,7 +244,7 @@ class Connection(FrameProtocol):
         return not self.idle
 
     def drain(self) -> None:
-        """Take no more requests; close when those under way are answered."""
+        """Takes no more requests, and closes the connection when all requests are answered."""
         self._stop_reading()
         self._begin_to_close()
         self._close_when_idle()
@@ -275,7 +274,7 @@ class Connection(FrameProtocol):
 
     @property
     def idle(self) -> bool:
-        """Nothing is owed to the client."""
+        """Whether all requests are answered."""
         return not self._exchanges and not self._writer.pieces
 
     def on_silence(self) -> None:
@@ -342,7 +341,8 @@ class Connection(FrameProtocol):
             self._server.count(more)
 
     def _steer_reading(self) -> None:
-        """A halted connection: go on when there is room, else somebody calls this again later."""
+        """Continues a halted connection when there is room; otherwise this is called again
+        later."""
         if self._life is not _OPEN:
             return
         self._stop_reading()
@@ -467,4 +467,4 @@ class Connection(FrameProtocol):
 
 
 def _ignore(frame: memoryview) -> None:
-    """Nobody is there to answer."""
+    """The connection is closed, so nobody gets the answer."""

@@ -20,13 +20,13 @@ class Deadline:
         return cls(monotonic_ms() + timeout_ms, timeout_ms)
 
     def no_later_than(self, timeout_ms: int) -> "Deadline":
-        """This one, or the one `timeout_ms` from now where that comes first."""
+        """This deadline, or the one `timeout_ms` from now when that is earlier."""
         other = Deadline.after(timeout_ms)
         return self if self.at_ms <= other.at_ms else other
 
     @property
     def left_ms(self) -> int:
-        """Never negative."""
+        """The remaining milliseconds, never negative."""
         return max(0, self.at_ms - monotonic_ms())
 
     @property

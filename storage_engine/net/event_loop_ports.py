@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 BACKGROUND_THREADS = 6
-"""They do fsync, deletions of files, cold reads, preparations of appends. The kinds that may take
-long have bounds of their own, which leave a thread for the flushes that acknowledgements wait
-for."""
+"""Background threads do fsync, deletions of files, cold reads and preparations of appends. Kinds of
+work that may take long have limits of their own, which leave a thread for the flushes that
+acknowledgements wait for."""
 
 BACKGROUND_NICE = 10
 """The nice value of background threads relative to the loop. Four threads that decompressed on two

@@ -126,8 +126,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._run_ended()
 
     def _keep(self, view: memoryview, position: int, total: int, size: int) -> None:
-        """Put aside what could not be delivered; `size` is that of the frame at `position` when it
-        is known."""
+        """Keeps bytes that could not be delivered; `size` is that of the frame at `position` when
+        it is known."""
         if not self._halted and total - position >= LENGTH_BYTES:
             if size > self._frame_max_bytes:
                 self._frame_too_large(size)
@@ -150,13 +150,13 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._large_filled = len(head)
 
     def _deliver_rest(self) -> None:
-        """Go on with what a halted run has left."""
+        """Delivers the frames that a halted run has left."""
         rest = self._rest
         if len(rest) >= LENGTH_BYTES:
             self._run(rest, len(rest))
 
     def _run_ended(self) -> None:
-        """All frames at hand were delivered, or the run was halted."""
+        """All present frames were delivered, or the run was halted."""
         raise NotImplementedError
 
     def _delivery_failed(self, error: Exception) -> None:

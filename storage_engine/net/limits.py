@@ -22,8 +22,8 @@ SMALL_WRITE_BYTES = 64 * 1024
 system call."""
 
 WRITE_PIECE_BYTES = (1024 + 64) * 1024
-"""Most bytes offered to a socket in one call: a fetch of 1 MiB with its header, and not so much
-that one reader holds the loop for longer than a millisecond."""
+"""The most bytes offered to a socket in one call: a fetch of 1 MiB with its header, and not so much
+that one reader occupies the loop for longer than a millisecond."""
 
 WRITE_HIGH_WATER_BYTES = 128 * 1024
 """Unsent bytes at which a connection is no longer read: who does not take answers gets no more work
@@ -64,7 +64,7 @@ ACCEPT_PAUSE_MS = 100
 Descriptors become free when a connection ends; meanwhile the system's queue holds new connections.
 """
 
-TELL_AGAIN_MS = 10_000
+LOG_AGAIN_MS = 10_000
 """The same message about refused or waiting connections is logged only this often."""
 
 DESCRIPTORS_RESERVED = 64
@@ -103,11 +103,11 @@ class ServerLimits:
     """`max.connections.per.ip.overrides`, by address."""
 
     receiving_max_bytes: int = -1
-    """`queued.max.request.bytes`: of large requests that are being received, or received and not
-    handled yet, all connections together; -1: no bound. One is always let in, however large."""
+    """`queued.max.request.bytes`: the most memory for large requests of all connections that are
+    being received or wait to be handled; -1 sets no limit. One is always let in, however large."""
 
     idle_max_ms: int = 600_000
-    """`connections.max.idle.ms`: a connection without a request for so long is closed; -1:
+    """`connections.max.idle.ms`: a connection without a request for this long is closed; -1 means
     never."""
 
     send_buffer_bytes: int = -1

@@ -18,7 +18,6 @@ from typing import Any, cast
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
-from storage_engine.net.buffers import Piece, joined
 from storage_engine.net.frames import FrameProtocol, ReceiveMemory
 from storage_engine.net.limits import (
     CONNECT_TIMEOUT_MS,
@@ -26,6 +25,7 @@ from storage_engine.net.limits import (
     RECONNECT_BACKOFF_MS,
     RESPONSE_MAX_BYTES,
 )
+from storage_engine.net.pieces import Piece, joined
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Req, Resp
 from storage_engine.protocol.framing import (
     encode_request_frame,
@@ -35,22 +35,17 @@ from storage_engine.protocol.framing import (
 
 log = logging.getLogger("storage_engine.net")
 
+_CLIENT_ID = "headrace-broker"
+
 OnReply = Callable[[Any], None]
 
 
 class PeerTransport:
     """Connections to the other brokers of the cluster, opened when first needed."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        client_id: str = "headrace-broker",
-        memory: ReceiveMemory | None = None,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.client_id = client_id
-        self.memory = memory or ReceiveMemory()
+        self.memory = ReceiveMemory()
         self._channels: dict[tuple[Endpoint, str], _Channel] = {}
 
     def request(
@@ -124,7 +119,7 @@ class _Channel:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         request = _Request(self._correlation_id, spec, version, on_reply)
         request.frame = encode_request_frame(
-            spec, version, self._correlation_id, self._parent.client_id, message
+            spec, version, self._correlation_id, _CLIENT_ID, message
         )
         request.timer = self._loop.call_later(
             timeout_ms / 1000, self._timed_out, request, timeout_ms

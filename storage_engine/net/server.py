@@ -17,18 +17,18 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.net.acceptor import Acceptor
 from storage_engine.net.connection import Connection
 from storage_engine.net.frames import ReceiveMemory
-from storage_engine.net.limits import TELL_AGAIN_MS, TURN_NS, ServerLimits
+from storage_engine.net.limits import LOG_AGAIN_MS, TURN_NS, ServerLimits
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Connection, memoryview], None]
-"""Gets each frame without its length; the view is valid during the call. To answer it calls
-`connection.begin()` and then, at any time, `respond` on the exchange. What it raises closes the
+"""Called with each frame without its length; the view is valid during the call. To answer, it calls
+`connection.begin()` and then, at any time, `respond` on the exchange. An exception closes the
 connection."""
 
 RunHandler = Callable[[Connection, memoryview, int, int], int]
-"""Gets what was received before it is cut into frames, and may take frames that belong together;
-see `net.frames.RunReceiver`. It takes no more requests than `connection.room` says, unless it
+"""Called with received bytes before they are cut into frames; it may take frames that belong
+together (see `net.frames.RunReceiver`). It takes no more requests than `connection.room`, unless it
 answers them within the call."""
 
 ABORT_MS = 200
@@ -49,7 +49,6 @@ class Server:
         port: int,
         handle: Handler,
         limits: ServerLimits | None = None,
-        memory: ReceiveMemory | None = None,
         handle_run: RunHandler | None = None,
     ) -> None:
         self.loop = loop
@@ -58,7 +57,7 @@ class Server:
         self.handle = handle
         self.handle_run = handle_run
         self.limits = limits or ServerLimits()
-        self.memory = memory or ReceiveMemory()
+        self.memory = ReceiveMemory()
         # Unanswered requests of all connections.
         self.pending = 0
         # Connections that are not read because of `queued.max.requests`.
@@ -132,9 +131,9 @@ class Server:
                     "connection closed reason=there are max.connections=%d already; how many more"
                     " were closed is told every %d s",
                     self.limits.max_connections,
-                    TELL_AGAIN_MS // 1000,
+                    LOG_AGAIN_MS // 1000,
                 )
-                self.loop.call_later(TELL_AGAIN_MS / 1000, self._tell_refused)
+                self.loop.call_later(LOG_AGAIN_MS / 1000, self._log_refused)
             return
         task = self.loop.create_task(self._join(sock))
         self._joining.add(task)
@@ -147,7 +146,7 @@ class Server:
             log.info("connection lost before it was taken up: %s", error)
             sock.close()
 
-    def _tell_refused(self) -> None:
+    def _log_refused(self) -> None:
         more, self._refused = self._refused - 1, 0
         if more:
             log.warning(
@@ -216,7 +215,7 @@ class Server:
         self._in_turn = False
 
     def go_on_soon(self, connection: Connection) -> None:
-        """Have a halted connection go on in a turn of the loop, behind those that wait already."""
+        """Continues a halted connection in a turn of the loop, behind those that wait already."""
         self._going_on.append(connection)
         self._serve_going_on_soon()
 
@@ -241,7 +240,7 @@ class Server:
 
     @property
     def turn_is_over(self) -> bool:
-        """This turn of the loop has taken up enough requests."""
+        """Whether this turn of the loop has taken enough requests."""
         return time.perf_counter_ns() >= self.turn_end_ns
 
     def flush_soon(self, connection: Connection) -> None:

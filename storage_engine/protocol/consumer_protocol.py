@@ -1,5 +1,5 @@
-"""What members of a group of consumers tell one another, through a coordinator that does not read
-it. Its one rule: as other clients write and read it, so that a group can be mixed.
+"""The messages between members of a group of consumers, which the coordinator passes on without
+decoding them. Its one rule: the format is that of other clients, so that a group can be mixed.
 
     Subscription   bytes  meaning                Assignment     bytes  meaning
     version          2    what follows may       version          2

@@ -1,8 +1,8 @@
-"""What a request costs a broker, in one process: its own handlers and codecs over simulated
-ports, so that nothing but the request is measured.
+"""The cost of a request in a broker, measured in one process: the broker's own handlers and codecs
+over simulated ports, so that only the request is measured.
 
-Rule: time is that of the processor; what a broker has its threads do is counted by itself. Memory
-is what Python allocates, the bytes that the request came as aside.
+Rule: times are processor times; the work of a broker's threads is counted separately. Memory is
+what Python allocates, without the bytes of the request itself.
 """
 
 import time
@@ -16,16 +16,17 @@ from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.network import CLIENT, SimulatedConnection, SimulatedNetwork
 
 SETTLE_MS = 3_000
-"""After the answer, or without one: what the request has begun is over by then."""
+"""The time after the answer, or without one, in which everything that the request has begun
+ends."""
 
 
 class RequestCost(NamedTuple):
-    """Of one request."""
+    """The cost of one request."""
 
     loop_ms: float
-    """Of the event loop, in all its turns."""
+    """The time of the event loop, in all its turns."""
     turn_ms: float
-    """Of the longest turn."""
+    """The time of the longest turn."""
     threads_ms: float
     is_answered: bool
 
@@ -68,7 +69,7 @@ class CostMeter:
         self.cluster.close()
 
     def cost(self, request: bytes) -> RequestCost:
-        """Send it, and wait until all that it has begun is over."""
+        """Send the request, and wait until everything that it has begun has ended."""
         loop = self.cluster.loop
         turns: list[float] = []
         self._threads_s = threads_s = 0.0

@@ -55,20 +55,21 @@ SETTINGS = {
     "leader.imbalance.check.interval.seconds": "2",
     "default.replication.factor": "3",
 }
-STORY_SETTINGS = {"auto.leader.rebalance.enable": "false"}
-"""Of a seed that tells one compound fault: leaders stay where it wants them."""
+SCRIPT_SETTINGS = {"auto.leader.rebalance.enable": "false"}
+"""The settings of a seed with one script alone: leaders stay where the script wants them."""
 CONVERGE_MS = 45_000
 """A session's timeout, a lag time, the longest back-off and the longest request that nobody
 answers (30 s), one after another."""
 LAGGARD_MS = 2 * (LAG_MAX_MS + LAG_MAX_MS // 2) + 4000
-"""Found at the latest half a lag time after the lag time, and a write to ZooKeeper later; a new
-leader (the preferred one returns) gives it all that time once more."""
-LOOK_MS = 250
-"""How often a cluster is asked whether it has converged."""
+"""The time in which a laggard leaves the ISR: it is found at the latest half a lag time after the
+lag time, and a write to ZooKeeper later; a new leader (the preferred one returns) gives it all that
+time once more."""
+CHECK_MS = 250
+"""How often the run checks whether the cluster has converged."""
 RESTARTS = 2
-"""At most, of a broker that coordinates both a group and transactions."""
+"""The most restarts of a broker that coordinates both a group and transactions."""
 SLOW_ELECTION_MS = 500
-"""What an election takes, and a client's search for who was elected."""
+"""The time of an election, and of a client's search for the new leader."""
 FULL_CHECK_MS = 20_000
 """How often all logs are read again."""
 
@@ -79,7 +80,7 @@ SAFE_PARTITIONS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedOutcome:
-    """What became of a seed."""
+    """The outcome of a seed."""
 
     seed: int
     profile: Profile
@@ -89,16 +90,16 @@ class SeedOutcome:
     simulated_ms: int = 0
     acknowledged: int = 0
     counts: dict[str, int] = field(default_factory=dict)
-    """By what it is: how much of it was done in transactions."""
+    """The number of things done in transactions, by kind."""
     rule: str | None = None
-    """The promise that was broken; None when all were kept."""
+    """The violated invariant; None when none was."""
     failure: str | None = None
     trace: list[str] = field(default_factory=list)
-    """Of a failure."""
+    """The trace of a failure."""
 
 
 class SeedRun:
-    """One seed's cluster at work."""
+    """One seed's cluster, clients and faults."""
 
     def __init__(
         self,
@@ -127,7 +128,7 @@ class SeedRun:
             self.profile.brokers,
             disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
             **SETTINGS  # type: ignore[arg-type]
-            | (STORY_SETTINGS if seed < 0 else {})
+            | (SCRIPT_SETTINGS if seed < 0 else {})
             | (settings_of(self.profile) if transactions else {}),
         )
         self.trace = Trace(self.cluster.loop)
@@ -151,7 +152,7 @@ class SeedRun:
         self.consumers: list[WorkloadConsumer] = []
 
     def outcome(self) -> SeedOutcome:
-        """Run to the end, or to the first broken promise."""
+        """Run to the end, or to the first violation."""
         rule = failure = None
         try:
             self._run()
@@ -269,21 +270,21 @@ class SeedRun:
                     "a cluster without faults converges",
                     f"not within {CONVERGE_MS} ms: {'; '.join(left)}",
                 )
-            self.cluster.loop.run_for(LOOK_MS)
+            self.cluster.loop.run_for(CHECK_MS)
 
     def _fail_over_slowly(self, world: TransactionalWorld) -> None:
-        """Another broker coordinates the group, and takes long to load: some transactions end
+        """Have another broker coordinate the group, with a slow load: some transactions end
         meanwhile whose offsets wait there. Among other faults that hardly ever happens."""
         for _ in range(RESTARTS):
             broker = self.cluster[self.cluster.state(GROUP_STATE).leader]
             others = [self.cluster.state(tp).leader for tp in STATE_PARTITIONS if tp != GROUP_STATE]
             if broker.id not in others:
                 break
-            # With it the transactions would wait for their own coordinator.
+            # In this case the transactions would wait for their own coordinator.
             self._restart(broker)
             self._converge()
         loop = self.cluster.loop
-        # A load has three pieces of work, one after another.
+        # A load consists of three pieces of work, one after another.
         loop.work_ms = self._choose.randint(300, 900)
         self.trace.note("--- work in the background takes long ---")
         world.hurries = True
@@ -300,12 +301,14 @@ class SeedRun:
         self.checker.started(broker)
 
     def _expel_a_laggard(self) -> None:
-        """A follower that can't fetch, though its session lives, leaves the ISRs of others."""
+        """Check that a follower that can't fetch, though its session lives, leaves the ISRs of
+        others."""
         laggard = self._hold_up_a_follower()
         end_ms = self.cluster.loop.now_ms + LAGGARD_MS
         while kept := self._kept_by_others(laggard.id):
             if self.cluster.controller is laggard:
-                # Elected since: a controller that reaches nobody can tell nobody who leads.
+                # The leader was elected since: a controller that is cut off can't send anybody the
+                # leadership.
                 self.cluster.network.heal()
                 laggard = self._hold_up_a_follower()
                 end_ms = self.cluster.loop.now_ms + LAGGARD_MS
@@ -314,10 +317,10 @@ class SeedRun:
                     "a laggard leaves the ISR",
                     f"broker {laggard.id} can fetch no more for {LAGGARD_MS} ms: {', '.join(kept)}",
                 )
-            self.cluster.loop.run_for(LOOK_MS)
+            self.cluster.loop.run_for(CHECK_MS)
 
     def _hold_up_a_follower(self) -> SimulatedBroker:
-        """Nothing of it gets through to others any more."""
+        """Choose a broker, and hold up all that it sends to others."""
         controller = self.cluster.controller
         assert controller is not None
         laggard = self._choose.choice([b for b in self.cluster.brokers if b is not controller])
@@ -328,7 +331,8 @@ class SeedRun:
         return laggard
 
     def _kept_by_others(self, laggard: int) -> list[str]:
-        """Partitions that are produced to, led by others, with the laggard in their ISR."""
+        """Return the partitions that are produced to, led by others, with the laggard in their
+        ISR."""
         kept = []
         for tp in (TopicPartition(SAFE, p) for p in range(SAFE_PARTITIONS)):
             state = self.cluster.state(tp)
@@ -346,10 +350,10 @@ class SeedRun:
                 raise InvariantViolation(
                     "every producer is acknowledged", f"not within {CONVERGE_MS} ms: {names}"
                 )
-            self.cluster.loop.run_for(LOOK_MS)
+            self.cluster.loop.run_for(CHECK_MS)
 
     def _finish_transactions(self, world: TransactionalWorld) -> None:
-        """What is open ends, if need be by its timeout; then everything is read."""
+        """End all open transactions, if need be by their timeout, then read everything."""
         world.finish()
         end_ms = self.cluster.loop.now_ms + CONVERGE_MS
         while left := world.left():
@@ -358,14 +362,14 @@ class SeedRun:
                     "every transaction ends, and readers come to its end",
                     f"not within {CONVERGE_MS} ms: {'; '.join(left)}",
                 )
-            self.cluster.loop.run_for(LOOK_MS)
+            self.cluster.loop.run_for(CHECK_MS)
         world.check_end()
 
 
 def run_seed(
     seed: int, *, seconds: int, transactions: bool = False, only: Collection[int] | None = None
 ) -> SeedOutcome:
-    """Run one seed. What it made goes with it, also where nobody else collects garbage."""
+    """Run one seed. All objects of the run are freed, also where no garbage collection runs."""
     outcome = SeedRun(seed, seconds=seconds, transactions=transactions, only=only).outcome()
     if not gc.isenabled():
         gc.collect()

@@ -130,7 +130,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _write_whole(path: Path, fill: Callable[[BinaryIO], object]) -> None:
-    """Under another name, until all of it is on the disk."""
+    """Writes the file under another name until all of it is on the disk."""
     temporary = path.with_name(f".{path.name}.part")
     try:
         with temporary.open("wb") as file:

@@ -13,8 +13,8 @@ from storage_engine.tools.reassign_states import DONE, FAILED, MOVING
 
 
 def begin_folder_moves(cluster: Cluster, folders: Folders) -> None:
-    """Have the replicas move, or be made there if they are not on their brokers yet. CommandError
-    when one is refused."""
+    """Begins to move the replicas, or has them created there when their brokers do not have them
+    yet. Raises CommandError when one is refused."""
     refused = [
         f"{tp} to {folders[broker][tp]} on broker {broker}: {code.meaning}"
         for broker in sorted(folders)

@@ -16,8 +16,6 @@ from storage_engine.protocol.records.records import DecodedRecords, decode_batch
 def documents(records: DecodedRecords) -> Iterator[dict[str, Any]]:
     """Makes a document of each record: offset, timestamp, key, value, headers. A value that is not
     UTF-8 text is null, and `value_base64` has its bytes; keys and headers likewise.
-
-    A value that is not text is null, and `value_base64` has it; so with keys and headers.
     """
     count = len(records)
     headers = records.headers.to_pylist() if records.headers is not None else [None] * count

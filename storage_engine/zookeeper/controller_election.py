@@ -1,5 +1,5 @@
-"""Which broker is the controller: the ephemeral /controller, and the epoch that fences its
-predecessors.
+"""The election of the controller: the ephemeral node /controller, and the epoch that fences earlier
+controllers.
 
 Rule: the node is created and /controller_epoch raised in one multi, so that whoever owns the node
 owns the epoch; a controller that can't be sure of its node has resigned.
@@ -10,18 +10,18 @@ owns the epoch; a controller that can't be sure of its node has resigned.
                                             node gone or another's
 
 A broker that has resigned under an epoch never acts under it again, since its orders are numbered
-within the epoch: where the node is still its own, it gives the node away and runs for a new one.
-Others may have written into /controller_epoch, so that an epoch is above all that this broker has
-acted under or taken orders of, too: brokers refuse the orders of an older one.
+within the epoch: where the node is still its own, it gives the node away and takes part again for a
+new one. Somebody may have written into /controller_epoch, so a new epoch is also above all under
+which this broker has acted or accepted orders: brokers refuse the orders of an older one.
 
-A node that is no session's would stay for ever: it is removed, with what is below it.
+A node that no session owns would stay for ever: it is removed, with its children.
 
 Source: R-CTL1, R-CTL5. Only `core.ports` is used, so that it runs in the simulation too.
 """
 
-import functools
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from storage_engine.core.ids import BrokerId, ControllerEpoch
 from storage_engine.core.ports import (
@@ -34,6 +34,7 @@ from storage_engine.core.ports import (
     ZkReply,
     ZkStatus,
 )
+from storage_engine.zookeeper.flow import Flow, Flows, Watch, ZookeeperFlows
 from storage_engine.zookeeper.subtree import remove_subtree
 from storage_engine.zookeeper.znode_json import EPOCHS, ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
@@ -44,6 +45,8 @@ from storage_engine.zookeeper.znodes import (
 
 log = logging.getLogger(__name__)
 
+AT_ONCE = 0
+"""Instead of a pause: what was read is no longer so."""
 RETRY_DELAY_MS = 100
 """The delay after an answer without content: long enough to avoid a busy loop, short compared with
 a failover."""
@@ -73,6 +76,7 @@ class ControllerElection:
         that every write of this controller checks. `on_resigned` follows each `on_elected` once.
         `known_epoch` returns the highest epoch whose orders this broker has accepted."""
         self._metadata_store = metadata_store
+        self._zookeeper = ZookeeperFlows(metadata_store)
         self._broker_id = broker_id
         self._clock = clock
         self._scheduler = scheduler
@@ -87,8 +91,7 @@ class ControllerElection:
         self._own_node = -1
         """The creation id of the node by which it was elected last."""
         self._controller_id: BrokerId | None = None
-        # Answers and watches of an earlier attempt are recognised by this number and ignored.
-        self._attempt = 0
+        self._attempt = Flows()
 
     @property
     def is_controller(self) -> bool:
@@ -108,7 +111,7 @@ class ControllerElection:
     def stop(self) -> None:
         """Resign and take part no more, so that another broker takes over at once."""
         self._running = False
-        self._attempt += 1
+        self._attempt.close()
         if not self._elected:
             return
         self._remove_node(self._epoch_version)
@@ -124,10 +127,9 @@ class ControllerElection:
         self._give_node_away(version)
 
     def _give_node_away(self, version: int) -> None:
-        self._attempt += 1
-        attempt = self._attempt
+        attempt = self._begin_attempt()
         self._remove_node(version)
-        self._scheduler.call_later(GIVEN_UP_DELAY_MS, lambda: self._on_watch(attempt))
+        self._scheduler.call_later(GIVEN_UP_DELAY_MS, partial(self._check_again, attempt))
 
     def _remove_node(self, version: int) -> None:
         # The deletion depends on the epoch: if another broker has taken over already, its node
@@ -148,7 +150,7 @@ class ControllerElection:
     def _on_session_state(self, state: SessionState) -> None:
         match state:
             case SessionState.LOST:
-                self._attempt += 1
+                self._attempt.close()
                 self._controller_id = None
                 self._resign("session lost")
             case SessionState.CONNECTED:
@@ -160,58 +162,85 @@ class ControllerElection:
     # ---- attempts ----
 
     def _check_node(self) -> None:
-        """Read who the controller is, and watch the node for as long as it exists."""
-        if not self._running:
-            return
-        self._attempt += 1
-        self._metadata_store.get(
-            ControllerZNode.PATH,
-            self._of_attempt(self._on_controller),
-            watch=functools.partial(self._on_watch, self._attempt),
-        )
+        """Begin another attempt: read who the controller is."""
+        if self._running:
+            attempt = self._begin_attempt()
+            again = partial(self._check_again, attempt)
+            attempt.start(self._run(again), partial(self._check_after, again))
 
-    def _on_watch(self, attempt: int) -> None:
-        if attempt == self._attempt:
+    def _begin_attempt(self) -> Flows:
+        """Drop what answers and watches of the one before may still bring."""
+        self._attempt.close()
+        self._attempt = Flows()
+        return self._attempt
+
+    def _check_again(self, attempt: Flows) -> None:
+        if not attempt.closed:
             self._check_node()
 
-    def _on_controller(self, reply: ZkReply) -> None:
-        match reply.status:
-            case ZkStatus.OK:
-                owner = reply.stat.ephemeral_owner if reply.stat else 0
-                if owner == 0:
-                    self._controller_id = None
-                    self._resign("its node is no session's")
-                    self._read_epoch(self._remove_foreign_node)
-                elif owner == self._metadata_store.session_id:
-                    self._on_own_node(reply)
-                else:
-                    self._follow(reply.data)
-            case ZkStatus.NO_NODE:
-                self._controller_id = None
-                self._resign("its node is gone")
-                self._read_epoch(self._run)
-            case _:
-                self._look_later()
+    def _check_after(self, again: Callable[[], None], delay_ms: int | None) -> None:
+        if delay_ms == AT_ONCE:
+            again()
+        elif delay_ms is not None:
+            self._scheduler.call_later(delay_ms, again)
 
-    def _on_own_node(self, reply: ZkReply) -> None:
-        """React to this session's own node, seen again, or created by a multi whose answer was
-        lost."""
-        self._set_right(reply)
-        if not self._elected:
-            node = reply.stat.czxid if reply.stat else -1
-            self._read_epoch(functools.partial(self._become_controller, node))
+    def _run(self, watch: Watch) -> Flow[int | None]:
+        """Read who the controller is, with the watch on its node, and do what follows. The pause
+        before the next reading; None where the watch is enough."""
+        found = yield from self._zookeeper.get(ControllerZNode.PATH, watch)
+        if not found.ok and found.status is not ZkStatus.NO_NODE:
+            return RETRY_DELAY_MS
+        owner = found.stat.ephemeral_owner if found.stat else 0
+        if owner != 0 and owner == self._metadata_store.session_id:
+            self._correct_node(found)
+            if self._elected:
+                return None
+        elif owner != 0:
+            self._follow(found.data)
+            return None
+        else:
+            self._controller_id = None
+            self._resign("its node is no session's" if found.ok else "its node is gone")
+        epoch = yield from self._zookeeper.get(ControllerEpochZNode.PATH)
+        if epoch.status is ZkStatus.NO_NODE:
+            return (yield from self._create_epoch())
+        if not epoch.ok:
+            return RETRY_DELAY_MS
+        try:
+            named = ControllerEpochZNode.decode(epoch.data)
+        except ZnodeFormatError as error:
+            log.error(
+                "no controller can be elected: %s; set it to a number above that of the last "
+                "controller, which the brokers' logs name",
+                error,
+            )
+            return UNREADABLE_DELAY_MS
+        version = epoch.stat.version if epoch.stat else -1
+        if not found.ok:
+            return (yield from self._vote(named, version))
+        if owner == 0:
+            return (yield from self._remove_foreign_node(version))
+        self._become_controller(found.stat.czxid if found.stat else -1, named, version)
+        return None
 
-    def _set_right(self, reply: ZkReply) -> None:
+    def _create_epoch(self) -> Flow[int]:
+        """Create the epoch's node, before the first election of a cluster."""
+        initial = ControllerEpochZNode.encode(INITIAL_CONTROLLER_EPOCH)
+        created = yield from self._zookeeper.create(ControllerEpochZNode.PATH, initial)
+        is_there = created.status in (ZkStatus.OK, ZkStatus.NODE_EXISTS)
+        return AT_ONCE if is_there else RETRY_DELAY_MS
+
+    def _correct_node(self, found: ZkReply) -> None:
         """Correct the node where others wrote into it; brokers take orders only of the controller
         that it names."""
         try:
-            if ControllerZNode.decode(reply.data).broker_id == self._broker_id:
+            if ControllerZNode.decode(found.data).broker_id == self._broker_id:
                 return
         except ZnodeFormatError as error:
             log.error("%s", error)
         log.error("the controller's node names another broker: set right")
         node = ControllerZNode(broker_id=self._broker_id, timestamp_ms=self._clock.wall_ms())
-        version = reply.stat.version if reply.stat else -1
+        version = found.stat.version if found.stat else -1
         self._metadata_store.set(ControllerZNode.PATH, node.encode(), version, lambda _reply: None)
 
     def _follow(self, data: bytes) -> None:
@@ -222,69 +251,21 @@ class ControllerElection:
             self._controller_id = None
         self._resign("another has the node")
 
-    def _remove_foreign_node(self, _epoch: ControllerEpoch, version: int) -> None:
+    def _remove_foreign_node(self, epoch_version: int) -> Flow[int]:
         """Remove the node that no session owns. It is read once more after the epoch: an election
         since then raises the epoch, so that its node stays."""
-        guard = ZkOp(kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=version)
-
-        def on_controller(reply: ZkReply) -> None:
-            if not reply.ok or reply.stat is None or reply.stat.ephemeral_owner != 0:
-                self._check_node()
-                return
-            log.error("%s was taken by no broker: removed", ControllerZNode.PATH)
-            remove_subtree(
-                self._metadata_store,
-                ControllerZNode.PATH,
-                self._of_attempt(on_removed),
-                guard=[guard],
-                version=reply.stat.version,
-            )
-
-        def on_removed(reply: ZkReply) -> None:
-            if reply.ok:
-                self._check_node()
-            else:
-                self._look_later(GIVEN_UP_DELAY_MS)
-
-        self._metadata_store.get(ControllerZNode.PATH, self._of_attempt(on_controller))
-
-    def _read_epoch(self, then: Callable[[ControllerEpoch, int], None]) -> None:
-        self._metadata_store.get(
-            ControllerEpochZNode.PATH,
-            self._of_attempt(functools.partial(self._on_epoch, then)),
+        found = yield from self._zookeeper.get(ControllerZNode.PATH)
+        if not found.ok or found.stat is None or found.stat.ephemeral_owner != 0:
+            return AT_ONCE
+        log.error("%s was taken by no broker: removed", ControllerZNode.PATH)
+        epoch = ControllerEpochZNode.PATH
+        guard = [ZkOp(kind=ZkOpKind.CHECK, path=epoch, version=epoch_version)]
+        removed = yield from remove_subtree(
+            self._zookeeper, ControllerZNode.PATH, guard=guard, version=found.stat.version
         )
+        return AT_ONCE if removed.ok else GIVEN_UP_DELAY_MS
 
-    def _on_epoch(self, then: Callable[[ControllerEpoch, int], None], reply: ZkReply) -> None:
-        match reply.status:
-            case ZkStatus.OK:
-                try:
-                    epoch = ControllerEpochZNode.decode(reply.data)
-                except ZnodeFormatError as error:
-                    log.error(
-                        "no controller can be elected: %s; set it to a number above that of the "
-                        "last controller, which the brokers' logs name",
-                        error,
-                    )
-                    self._look_later(UNREADABLE_DELAY_MS)
-                    return
-                then(epoch, reply.stat.version if reply.stat else -1)
-            case ZkStatus.NO_NODE:
-                # The cluster's first election.
-                self._metadata_store.create(
-                    ControllerEpochZNode.PATH,
-                    ControllerEpochZNode.encode(INITIAL_CONTROLLER_EPOCH),
-                    self._of_attempt(self._on_epoch_created),
-                )
-            case _:
-                self._look_later()
-
-    def _on_epoch_created(self, reply: ZkReply) -> None:
-        if reply.status in (ZkStatus.OK, ZkStatus.NODE_EXISTS):
-            self._check_node()
-        else:
-            self._look_later()
-
-    def _run(self, epoch: ControllerEpoch, version: int) -> None:
+    def _vote(self, epoch: ControllerEpoch, version: int) -> Flow[int]:
         new_epoch = ControllerEpoch(max(epoch, self._own_epoch, self._known_epoch()) + 1)
         if new_epoch not in EPOCHS:
             log.error(
@@ -293,10 +274,9 @@ class ControllerElection:
                 new_epoch - 1,
                 ControllerEpochZNode.PATH,
             )
-            self._look_later(UNREADABLE_DELAY_MS)
-            return
+            return UNREADABLE_DELAY_MS
         node = ControllerZNode(broker_id=self._broker_id, timestamp_ms=self._clock.wall_ms())
-        self._metadata_store.multi(
+        voted = yield from self._zookeeper.multi(
             [
                 ZkOp(
                     kind=ZkOpKind.CREATE,
@@ -310,16 +290,10 @@ class ControllerElection:
                     data=ControllerEpochZNode.encode(new_epoch),
                     version=version,
                 ),
-            ],
-            self._of_attempt(self._on_vote),
+            ]
         )
-
-    def _on_vote(self, reply: ZkReply) -> None:
-        if reply.status is ZkStatus.UNKNOWN:
-            self._look_later()
-        else:
-            # Whether it was won or lost, the node says; reading it sets the watch as well.
-            self._check_node()
+        # Whether it was won or lost, the node says; reading it sets the watch as well.
+        return RETRY_DELAY_MS if voted.status is ZkStatus.UNKNOWN else AT_ONCE
 
     def _become_controller(self, node: int, epoch: ControllerEpoch, version: int) -> None:
         # No broker can have raised the epoch since: that takes the node, which this session has.
@@ -341,22 +315,3 @@ class ControllerElection:
         self._elected = False
         self._epoch_version = -1
         self._on_resigned()
-
-    # ---- helpers ----
-
-    def _look_later(self, delay_ms: int = RETRY_DELAY_MS) -> None:
-        """Read the node again after an answer without content; a change of the session's state does
-        it sooner."""
-        attempt = self._attempt
-        self._scheduler.call_later(delay_ms, lambda: self._on_watch(attempt))
-
-    def _of_attempt(self, then: Callable[[ZkReply], None]) -> Callable[[ZkReply], None]:
-        """Return `then` wrapped so that it is not called when a newer attempt has begun by the time
-        of the answer."""
-        attempt = self._attempt
-
-        def on_reply(reply: ZkReply) -> None:
-            if attempt == self._attempt:
-                then(reply)
-
-        return on_reply

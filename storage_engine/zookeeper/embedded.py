@@ -34,6 +34,8 @@ _CLASS_PATH = ("zookeeper-[0-9]*", "zookeeper-jute", "slf4j-api", "metrics-core"
 """The least set that serves requests. Without snappy-java it starts, but drops every session."""
 _PORT_ATTEMPTS = 3
 """A free port may be taken by somebody else before the child binds it."""
+_START_S = 15
+_STOP_S = 5
 _POLL_S = 0.01
 _EXIT_CODES = {
     1: "it failed to start",
@@ -66,21 +68,20 @@ class EmbeddedZooKeeper:
             return self.process.poll() is None  # also takes it from the process table
         return _is_ours(self.pid, self.data_dir)
 
-    def stop(self, timeout_ms: int = 5_000) -> None:
-        """SIGTERM, then SIGKILL after `timeout_ms`; returns when the process is gone."""
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL after 5 s; returns when the process is gone."""
         signals = (signal.SIGTERM, signal.SIGKILL)
-        if self.is_alive() and not any(self._end_by(number, timeout_ms) for number in signals):
+        if self.is_alive() and not any(self._end_by(number) for number in signals):
             raise EmbeddedZooKeeperError(
                 f"ZooKeeper (pid {self.pid}) does not end, not even killed"
             )
         _pid_file(self.data_dir).unlink(missing_ok=True)
 
-    def _end_by(self, signal_number: signal.Signals, timeout_ms: int) -> bool:
-        """Return True when the process has ended and closed its port within `timeout_ms` of the
-        signal."""
+    def _end_by(self, signal_number: signal.Signals) -> bool:
+        """Return True when the process has ended and closed its port soon after the signal."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal_number)
-        deadline = time.monotonic() + timeout_ms / 1000
+        deadline = time.monotonic() + _STOP_S
         while not self._has_ended():
             if time.monotonic() > deadline:
                 return False
@@ -97,9 +98,7 @@ def start_embedded(
     data_dir: Path,
     *,
     port: int = 0,
-    heap_mib: int = 64,
     unsafe_no_fsync: bool = False,
-    timeout_ms: int = 15_000,
 ) -> EmbeddedZooKeeper:
     """Start ZooKeeper on `data_dir` and wait until it serves; `port` 0 takes a free one.
 
@@ -119,7 +118,7 @@ def start_embedded(
         _check_port_is_free(chosen_port)
         command = [
             str(java),
-            *jvm_options(data_dir, heap_mib=heap_mib, unsafe_no_fsync=unsafe_no_fsync),
+            *jvm_options(data_dir, unsafe_no_fsync=unsafe_no_fsync),
             "-cp",
             path,
             _MAIN_CLASS,
@@ -127,7 +126,7 @@ def start_embedded(
         ]
         server = _spawn(command, data_dir, chosen_port)
         try:
-            _wait_until_serving(server, timeout_ms)
+            _wait_until_serving(server)
         except EmbeddedZooKeeperError:
             server.stop()
             if port or attempt == _PORT_ATTEMPTS:
@@ -177,8 +176,8 @@ def _spawn(command: list[str], data_dir: Path, port: int) -> EmbeddedZooKeeper:
     return EmbeddedZooKeeper(pid=process.pid, port=port, data_dir=data_dir, process=process)
 
 
-def _wait_until_serving(server: EmbeddedZooKeeper, timeout_ms: int) -> None:
-    deadline = time.monotonic() + timeout_ms / 1000
+def _wait_until_serving(server: EmbeddedZooKeeper) -> None:
+    deadline = time.monotonic() + _START_S
     assert server.process is not None
     while time.monotonic() < deadline:
         exit_code = server.process.poll()
@@ -192,17 +191,16 @@ def _wait_until_serving(server: EmbeddedZooKeeper, timeout_ms: int) -> None:
             return
         time.sleep(_POLL_S)
     raise EmbeddedZooKeeperError(
-        f"the embedded ZooKeeper on port {server.port} is not up after {timeout_ms} ms: "
+        f"the embedded ZooKeeper on port {server.port} is not up after {_START_S} s: "
         f"see {server.data_dir / 'zookeeper.log'}"
     )
 
 
-def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
+def is_serving(host: str, port: int) -> bool:
     """Return True when a ZooKeeper server answers requests there (its command `srvr`)."""
     answer = b""
     try:
-        with socket.create_connection((host, port), timeout_s) as connection:
-            connection.settimeout(timeout_s)
+        with socket.create_connection((host, port), timeout=1) as connection:
             connection.sendall(b"srvr")
             while chunk := connection.recv(4096):
                 answer += chunk
@@ -211,10 +209,10 @@ def is_serving(host: str, port: int, timeout_s: float = 1.0) -> bool:
     return b"Mode:" in answer
 
 
-def jvm_options(data_dir: Path, *, heap_mib: int, unsafe_no_fsync: bool) -> list[str]:
+def jvm_options(data_dir: Path, *, unsafe_no_fsync: bool) -> list[str]:
     """Return the options of a small ZooKeeper server."""
     options = [
-        f"-Xmx{heap_mib}m",
+        "-Xmx64m",
         "-Xss256k",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",

@@ -7,10 +7,10 @@
             reply = yield from self._zookeeper.children(path)
         return list(reply.children)
 
-Rule: a flow goes on in the callback that brings what it waits for, on the event loop, and no sooner
-than that; while it waits anything may happen. So what was checked before a wait is checked again
-after it, where something hangs on it. Only that the owner of a flow is there still is checked here:
-once `Flows` are closed, none of them goes on. An exception leaves the flow and its callback.
+Rule: a flow continues in the callback that brings what it waits for, on the event loop, and not
+before; while it waits anything may happen. So what was checked before a wait is checked again after
+it, where something depends on it. Only the existence of a flow's owner is checked here: once
+`Flows` are closed, none of them continues. An exception leaves the flow and its callback.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -95,6 +95,30 @@ class _Running:
             outcome, self._early = self._early, _NOTHING
 
 
+class NewestWatches:
+    """Watches by name, of which only the newest is heard: each read of a node sets another watch,
+    and where reads overlap only one of them leads to the next."""
+
+    def __init__(self, flows: Flows) -> None:
+        self._flows = flows
+        self._numbers: dict[str, int] = {}
+
+    def newest(self, name: str, work: Callable[[], None]) -> Watch:
+        """A watch that does `work`, unless another was made under the name since."""
+        number = self._numbers.get(name, 0) + 1
+        self._numbers[name] = number
+
+        def run() -> None:
+            if not self._flows.closed and self._numbers.get(name) == number:
+                work()
+
+        return run
+
+    def forget(self, name: str) -> None:
+        """Nothing under this name is heard any more."""
+        self._numbers.pop(name, None)
+
+
 def pause(scheduler: Scheduler, delay_ms: int) -> Flow[None]:
     yield lambda resume: _call_later(scheduler, delay_ms, resume)
 
@@ -121,8 +145,12 @@ class ZookeeperFlows:
         reply: ZkReply = yield partial(self._store.exists, path, watch=watch)
         return reply
 
-    def create(self, path: str, data: bytes, *, make_parents: bool = False) -> Flow[ZkReply]:
-        reply: ZkReply = yield partial(self._store.create, path, data, make_parents=make_parents)
+    def create(
+        self, path: str, data: bytes, *, ephemeral: bool = False, make_parents: bool = False
+    ) -> Flow[ZkReply]:
+        reply: ZkReply = yield partial(
+            self._store.create, path, data, ephemeral=ephemeral, make_parents=make_parents
+        )
         return reply
 
     def set(self, path: str, data: bytes, version: int) -> Flow[ZkReply]:

@@ -1,4 +1,4 @@
-"""Whether a process has come to its very end.
+"""The check that a process has ended completely.
 
 Rule: a dying process loses its command line first and its ports, files and locks later. It has
 ended when it is gone, or a zombie of one thread that its parent has not waited for.

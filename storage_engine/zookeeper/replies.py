@@ -89,15 +89,7 @@ def from_multi(results: Any) -> ZkReply:
             return ZkReply(status=_status(failure), failed=index)
     if failures:
         return UNKNOWN
-    return ZkReply(status=ZkStatus.OK, replies=[_from_multi_item(item) for item in results])
-
-
-def _from_multi_item(item: Any) -> ZkReply:
-    if isinstance(item, str):  # a create
-        return ZkReply(status=ZkStatus.OK, path=item)
-    if item is True:  # a check or delete
-        return ZkReply(status=ZkStatus.OK)
-    return from_set(item)
+    return ZkReply(status=ZkStatus.OK)
 
 
 def _status(error: Exception) -> ZkStatus:

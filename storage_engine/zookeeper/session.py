@@ -182,15 +182,6 @@ class ZooKeeperSession:
         return self._session_timeout_ms
 
     @property
-    def last_answer_monotonic_ms(self) -> int:
-        """The time at which the newest answered operation was sent.
-
-        The session lives at least `session_timeout_ms` longer than that; a heartbeat every third of
-        it keeps this fresh.
-        """
-        return self._last_answer_monotonic_ms
-
-    @property
     def lease_end_monotonic_ms(self) -> int:
         """The time from which on the session may have expired and another broker may lead."""
         return self._last_answer_monotonic_ms + self._session_timeout_ms

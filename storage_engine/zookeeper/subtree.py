@@ -7,7 +7,8 @@ every step has the same guard, so that nothing more is removed once that does no
 
 from collections.abc import Sequence
 
-from storage_engine.core.ports import MetadataStore, ZkCallback, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.core.ports import ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.zookeeper.flow import Flow, ZookeeperFlows
 
 MAX_LISTINGS = 10
 """The most listings of one node: children that others create as fast as they are removed are left
@@ -15,74 +16,44 @@ to a later attempt."""
 
 
 def remove_subtree(
-    metadata_store: MetadataStore,
-    path: str,
-    done: ZkCallback,
-    *,
-    guard: Sequence[ZkOp] = (),
-    version: int = -1,
-) -> None:
-    """Remove `path`, which must be of this version, and all below it. `done` gets OK when it is
-    gone, or was not there, else the status of the guard or node that was refused."""
-    _Removal(metadata_store, guard, done).begin(path, version)
+    zookeeper: ZookeeperFlows, path: str, *, guard: Sequence[ZkOp] = (), version: int = -1
+) -> Flow[ZkReply]:
+    """Remove `path`, which must be of this version, and all below it. Returns OK when it is gone,
+    or was not there, else the reply that refused the guard or a node."""
+    # Each node stands before those that were found below it, with its version and how often its
+    # children were listed.
+    stack = [(path, version, 0)]
+    while stack:
+        path, version, listings = stack[-1]
+        deletion = ZkOp(kind=ZkOpKind.DELETE, path=path, version=version)
+        deleted = yield from zookeeper.multi([*guard, deletion])
+        is_gone = deleted.is_absent and deleted.failed == len(guard)
+        if deleted.ok or is_gone:
+            stack.pop()
+            continue
+        if deleted.status is not ZkStatus.NOT_EMPTY or listings == MAX_LISTINGS:
+            return deleted
+        stack[-1] = path, version, listings + 1
+        listed = yield from zookeeper.children(path)
+        if not listed.ok and not listed.is_absent:
+            return listed
+        stack.extend((child, -1, 0) for child in _children(path, listed))
+    return ZkReply(status=ZkStatus.OK)
 
 
 def remove_children(
-    metadata_store: MetadataStore, path: str, done: ZkCallback, *, guard: Sequence[ZkOp] = ()
-) -> None:
+    zookeeper: ZookeeperFlows, path: str, *, guard: Sequence[ZkOp] = ()
+) -> Flow[ZkReply]:
     """Remove all below `path`, as `remove_subtree` does."""
-    _Removal(metadata_store, guard, done).begin_below(path)
+    listed = yield from zookeeper.children(path)
+    if not listed.ok and not listed.is_absent:
+        return listed
+    for child in _children(path, listed):
+        removed = yield from remove_subtree(zookeeper, child, guard=guard)
+        if not removed.ok:
+            return removed
+    return ZkReply(status=ZkStatus.OK)
 
 
-class _Removal:
-    """The removal with its stack of nodes, each above those that were found below it."""
-
-    def __init__(
-        self, metadata_store: MetadataStore, guard: Sequence[ZkOp], done: ZkCallback
-    ) -> None:
-        self._metadata_store = metadata_store
-        self._guard = list(guard)
-        self._done = done
-        self._stack: list[tuple[str, int, int]] = []
-        """The path, the version, and how often its children were listed."""
-
-    def begin(self, path: str, version: int) -> None:
-        self._stack.append((path, version, 0))
-        self._next()
-
-    def begin_below(self, path: str) -> None:
-        self._list(path)
-
-    def _next(self) -> None:
-        if not self._stack:
-            self._done(ZkReply(status=ZkStatus.OK))
-            return
-        path, version, _ = self._stack[-1]
-        deletion = ZkOp(kind=ZkOpKind.DELETE, path=path, version=version)
-        self._metadata_store.multi([*self._guard, deletion], self._on_deleted)
-
-    def _on_deleted(self, reply: ZkReply) -> None:
-        is_of_node = reply.failed == len(self._guard)
-        if reply.ok or (reply.is_absent and is_of_node):
-            self._stack.pop()
-            self._next()
-        elif reply.status is ZkStatus.NOT_EMPTY:
-            path, version, listings = self._stack[-1]
-            if listings == MAX_LISTINGS:
-                self._done(reply)
-                return
-            self._stack[-1] = path, version, listings + 1
-            self._list(path)
-        else:
-            self._done(reply)
-
-    def _list(self, path: str) -> None:
-        def on_children(reply: ZkReply) -> None:
-            if reply.ok or reply.is_absent:
-                names = reply.children if reply.ok else ()
-                self._stack.extend((f"{path}/{name}", -1, 0) for name in names)
-                self._next()
-            else:
-                self._done(reply)
-
-        self._metadata_store.children(path, on_children)
+def _children(path: str, listed: ZkReply) -> list[str]:
+    return [f"{path}/{name}" for name in listed.children] if listed.ok else []

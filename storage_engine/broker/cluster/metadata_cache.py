@@ -42,7 +42,7 @@ class _Topics:
                 self.names[item.topic_id] = item.topic
 
     def _forget_id(self, topic: str) -> None:
-        """Another topic may have the id by now: one that was renamed in ZooKeeper."""
+        """Another topic may have taken over the id, because it was renamed in ZooKeeper."""
         topic_id = self.ids.pop(topic, None)
         if topic_id is not None and self.names.get(topic_id) == topic:
             del self.names[topic_id]
@@ -59,7 +59,7 @@ class MetadataCache:
         self._coming = _Topics()
         """The content of a full order's parts so far: nobody sees it before the last one."""
         self._preferred_counts: Counter[BrokerId] | None = None
-        """Until the next update."""
+        """Cached until the next update."""
         self._waiting: dict[Callable[[], None], None] = {}
 
     def on_first_update(self, act: Callable[[], None]) -> None:
@@ -76,8 +76,8 @@ class MetadataCache:
         return self.controller_id >= 0
 
     def update(self, request: UpdateMetadataRequest) -> None:
-        """Take what the controller sent. KafkaError for a part of an order whose beginning is not
-        here."""
+        """Applies an UpdateMetadata request. Raises KafkaError for a part whose predecessors are
+        missing."""
         known = self._known
         if request.full:
             if not self._full_order.expects(request):

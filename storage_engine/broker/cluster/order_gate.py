@@ -35,11 +35,13 @@ log = logging.getLogger(__name__)
 
 NO_CONTROLLER_EPOCH = ControllerEpoch(-1)
 MAX_CONNECTIONS = 100
-"""Whose numbers are remembered: more take forged ones that get lower from one to the next."""
+"""The most connections whose request numbers are remembered; a larger number only occurs with
+forged requests."""
 
 
 class Order(Protocol):
-    """All orders name their sender, and the incarnation that they are meant for."""
+    """The fields that all requests of a controller have: the sender, and the broker epoch that they
+    are meant for."""
 
     @property
     def controller_id(self) -> BrokerId: ...
@@ -128,7 +130,7 @@ class OrderGate:
         carry_out: Callable[[], None],
         refuse: Callable[[ErrorCode], None],
     ) -> None:
-        """Let an order in, or refuse it, now or later; one of the two is called."""
+        """Admits or refuses a request, now or later; exactly one of the two callbacks is called."""
         self._arrived += 1
         self._waiting.append(_Waiting(order, connection, self._arrived, carry_out, refuse))
         if len(self._waiting) == 1:

@@ -8,10 +8,11 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from storage_engine.broker.unexpected import FAILED, guarded
+from storage_engine.broker import unexpected
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
-from storage_engine.core.ports import MetadataStore, ZkReply, ZkStatus
+from storage_engine.core.ports import MetadataStore, ZkStatus
+from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ProducerIdBlockZNode
 
@@ -28,12 +29,14 @@ class ProducerIds:
     """Allocator of one broker."""
 
     def __init__(self, metadata_store: MetadataStore, *, broker_id: int) -> None:
-        self._metadata_store = metadata_store
+        self._zookeeper = ZookeeperFlows(metadata_store)
+        self._flows = Flows()
         self._broker_id = BrokerId(broker_id)
         self._next_id = 0
         self._end_id = 0
         """Exclusive."""
         self._waiting: deque[IdCallback] = deque()
+        self._is_claiming = False
 
     def allocate(self, on_id: IdCallback) -> None:
         """A producer id that nobody ever had, now or when a new block has been claimed."""
@@ -42,56 +45,52 @@ class ProducerIds:
             on_id(self._next_id - 1, ErrorCode.NONE)
             return
         self._waiting.append(on_id)
-        if len(self._waiting) == 1:
-            self._claim(MAX_TRIES)
+        if not self._is_claiming:
+            self._is_claiming = True
+            self._flows.start(self._serve())
 
-    def _claim(self, tries: int) -> None:
-        def on_read(reply: ZkReply) -> None:
-            if reply.status is ZkStatus.NO_NODE:
+    def _serve(self) -> Flow[None]:
+        """Claim blocks until nobody waits."""
+        code = ErrorCode.NONE
+        while self._waiting and code is ErrorCode.NONE:
+            try:
+                code = yield from self._claim()
+            except Exception as error:  # noqa: BLE001 - whatever it is, who waits is answered
+                unexpected.report("the claim of producer ids", error)
+                code = ErrorCode.UNKNOWN_SERVER_ERROR
+            while self._waiting and self._next_id < self._end_id:
+                self._next_id += 1
+                self._give(self._waiting.popleft(), self._next_id - 1, ErrorCode.NONE)
+        self._is_claiming = False
+        unserved, self._waiting = self._waiting, deque()
+        for on_id in unserved:
+            self._give(on_id, -1, code)
+
+    def _give(self, on_id: IdCallback, producer_id: int, code: ErrorCode) -> None:
+        unexpected.guarded("a producer id", on_id, producer_id, code)
+
+    def _claim(self) -> Flow[ErrorCode]:
+        """Whether the next ids are this broker's."""
+        path = ProducerIdBlockZNode.PATH
+        for _ in range(MAX_TRIES):
+            found = yield from self._zookeeper.get(path)
+            if found.status is ZkStatus.NO_NODE:
                 block = ProducerIdBlockZNode.next_block(None, self._broker_id)
-                self._metadata_store.create(
-                    ProducerIdBlockZNode.PATH, block.encode(), lambda r: on_written(block, r)
-                )
-            elif reply.ok and reply.stat is not None:
+                written = yield from self._zookeeper.create(path, block.encode())
+            elif found.ok and found.stat is not None:
                 try:
-                    previous = ProducerIdBlockZNode.decode(reply.data)
+                    previous = ProducerIdBlockZNode.decode(found.data)
                 except ZnodeFormatError as failure:
                     log.error("no producer ids: %s", failure)
-                    self._fail(ErrorCode.UNKNOWN_SERVER_ERROR)
-                    return
+                    return ErrorCode.UNKNOWN_SERVER_ERROR
                 block = ProducerIdBlockZNode.next_block(previous, self._broker_id)
-                self._metadata_store.set(
-                    ProducerIdBlockZNode.PATH,
-                    block.encode(),
-                    reply.stat.version,
-                    lambda r: on_written(block, r),
-                )
+                version = found.stat.version
+                written = yield from self._zookeeper.set(path, block.encode(), version)
             else:
-                self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-        def on_written(block: ProducerIdBlockZNode, reply: ZkReply) -> None:
-            if reply.ok:
+                break
+            if written.ok:
                 self._next_id, self._end_id = block.first_id, block.last_id + 1
-                self._serve()
-            elif reply.status in (ZkStatus.BAD_VERSION, ZkStatus.NODE_EXISTS) and tries > 1:
-                self._claim(tries - 1)
-            else:
-                self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-        def read(reply: ZkReply) -> None:
-            if guarded("the claim of producer ids", on_read, reply) is FAILED:
-                self._fail(ErrorCode.UNKNOWN_SERVER_ERROR)
-
-        self._metadata_store.get(ProducerIdBlockZNode.PATH, read)
-
-    def _serve(self) -> None:
-        while self._waiting and self._next_id < self._end_id:
-            self._next_id += 1
-            guarded("a producer id", self._waiting.popleft(), self._next_id - 1, ErrorCode.NONE)
-        if self._waiting:
-            self._claim(MAX_TRIES)
-
-    def _fail(self, code: ErrorCode) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for on_id in waiting:
-            guarded("a producer id", on_id, -1, code)
+                return ErrorCode.NONE
+            if written.status not in (ZkStatus.BAD_VERSION, ZkStatus.NODE_EXISTS):
+                break
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -14,14 +14,8 @@ from dataclasses import replace
 from storage_engine.broker import unexpected
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch
-from storage_engine.core.ports import (
-    Clock,
-    MetadataStore,
-    Scheduler,
-    SessionState,
-    ZkReply,
-    ZkStatus,
-)
+from storage_engine.core.ports import Clock, MetadataStore, Scheduler, SessionState, ZkStatus
+from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows, pause
 from storage_engine.zookeeper.subtree import remove_subtree
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
@@ -59,7 +53,10 @@ class Registration:
         session_timeout_ms: int,
     ) -> None:
         self._node = node
+        self._path = BrokerIdZNode.path(node.broker_id)
         self._metadata_store = metadata_store
+        self._zookeeper = ZookeeperFlows(metadata_store)
+        self._flows = Flows()
         self._scheduler = scheduler
         self._clock = clock
         self._session_timeout_ms = session_timeout_ms
@@ -67,13 +64,13 @@ class Registration:
         self._registered_session = 0
         self._written = b""
         """The content of the node unless somebody else writes there."""
-        self._watch_number = 0
+        self._reads = 0
+        """Of the node that is registered."""
         self._busy = False
-        self._closed = False
         self.is_leaving = False
         """Set in controlled shutdown."""
         self.broker_epoch = UNREGISTERED
-        """This broker's present incarnation; UNREGISTERED while it is not registered."""
+        """The broker epoch; UNREGISTERED while the broker is not registered."""
         self._on_registered: Callable[[BrokerEpoch], None]
         self._on_refused: Callable[[BrokerIdInUseError], None]
         self._on_lost: Callable[[], None]
@@ -95,11 +92,11 @@ class Registration:
         self._begin()
 
     def close(self) -> None:
-        self._closed = True
+        self._flows.close()
 
     def leave(self) -> None:
-        """Begin a controlled shutdown: this broker still follows, but no leader takes it into an
-        ISR again."""
+        """Begins a controlled shutdown: this broker still follows, but no leader adds it to an ISR
+        again."""
         self.is_leaving = True
 
     @property
@@ -108,7 +105,7 @@ class Registration:
         return leaving(self.broker_epoch) if self.is_leaving else self.broker_epoch
 
     def _on_state(self, state: SessionState) -> None:
-        if self._closed:
+        if self._flows.closed:
             return
         if state is SessionState.LOST:
             self.broker_epoch = UNREGISTERED
@@ -123,98 +120,79 @@ class Registration:
         self._deadline_ms = self._clock.monotonic_ms() + self._session_timeout_ms + GRACE_MS
         if not self._busy:
             self._busy = True
-            self._create()
+            self._flows.start(self._register())
 
-    def _create(self) -> None:
-        if self._closed:
-            return
-        self._written = self._node.encode()
-        self._metadata_store.create(
-            BrokerIdZNode.path(self._node.broker_id),
-            self._written,
-            self._on_created,
-            ephemeral=True,
-            make_parents=True,
-        )
-
-    def _on_created(self, reply: ZkReply) -> None:
-        if reply.ok or reply.status is ZkStatus.NODE_EXISTS:
-            path = BrokerIdZNode.path(self._node.broker_id)
-            self._metadata_store.exists(path, self._on_seen)
-        else:
-            self._again()
-
-    def _on_seen(self, reply: ZkReply) -> None:
-        if self._closed:
-            return
-        if not reply.ok or reply.stat is None:
-            self._again()
-        elif reply.stat.ephemeral_owner == self._metadata_store.session_id:
-            self._busy = False
-            self._registered_session = self._metadata_store.session_id
-            self.broker_epoch = BrokerEpoch(reply.stat.czxid)
-            if self._node.tail_lost_epoch == TAIL_LOST_NOW:
-                self._node = replace(self._node, tail_lost_epoch=self.broker_epoch)
-            log.info("registered broker=%d epoch=%d", self._node.broker_id, self.broker_epoch)
-            self._look_after()
-            try:
-                self._on_registered(self.broker_epoch)
-            except Exception as error:  # noqa: BLE001 - whatever it is, what follows is done again
-                self._busy = True
-                self._again()
-                unexpected.report(f"registration of broker {self._node.broker_id}", error)
-        elif reply.stat.ephemeral_owner == 0:
-            # No broker lives by it: it would stay for ever.
-            log.error("broker id %d was taken by no broker: removed", self._node.broker_id)
-            path = BrokerIdZNode.path(self._node.broker_id)
-            remove_subtree(
-                self._metadata_store, path, lambda _reply: self._again(), version=reply.stat.version
+    def _register(self) -> Flow[None]:
+        """Until the node is this session's, or has been another live broker's for too long."""
+        while True:
+            self._written = self._node.encode()
+            created = yield from self._zookeeper.create(
+                self._path, self._written, ephemeral=True, make_parents=True
             )
-        elif self._clock.monotonic_ms() > self._deadline_ms:
-            self._busy = False
-            self._on_refused(
-                BrokerIdInUseError(
-                    f"broker id {self._node.broker_id} is in use by another live broker: give "
-                    "this one another broker.id, or stop the other"
-                )
-            )
-        else:
-            self._again()
+            if created.ok or created.status is ZkStatus.NODE_EXISTS:
+                seen = yield from self._zookeeper.exists(self._path)
+                stat = seen.stat if seen.ok else None
+                if stat is not None and stat.ephemeral_owner == 0:
+                    # No broker lives by it: it would stay for ever.
+                    log.error("broker id %d was taken by no broker: removed", self._node.broker_id)
+                    yield from remove_subtree(self._zookeeper, self._path, version=stat.version)
+                elif stat is not None and stat.ephemeral_owner == self._metadata_store.session_id:
+                    if self._pass_on(BrokerEpoch(stat.czxid)):
+                        return
+                elif stat is not None and self._clock.monotonic_ms() > self._deadline_ms:
+                    self._busy = False
+                    self._on_refused(
+                        BrokerIdInUseError(
+                            f"broker id {self._node.broker_id} is in use by another live broker: "
+                            "give this one another broker.id, or stop the other"
+                        )
+                    )
+                    return
+            yield from pause(self._scheduler, RETRY_MS)
+
+    def _pass_on(self, broker_epoch: BrokerEpoch) -> bool:
+        """Whether who waits for the registration could take it."""
+        self._busy = False
+        self._registered_session = self._metadata_store.session_id
+        self.broker_epoch = broker_epoch
+        if self._node.tail_lost_epoch == TAIL_LOST_NOW:
+            self._node = replace(self._node, tail_lost_epoch=broker_epoch)
+        log.info("registered broker=%d epoch=%d", self._node.broker_id, broker_epoch)
+        self._look_after()
+        try:
+            self._on_registered(broker_epoch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, what follows is done again
+            self._busy = True
+            unexpected.report(f"registration of broker {self._node.broker_id}", error)
+            return False
+        return True
 
     # --- what becomes of the node ---
 
     def _look_after(self) -> None:
         """Read the node, and again whenever it changes, as long as it is this registration's."""
-        self._watch_number += 1
-        number = self._watch_number
+        self._reads += 1
+        self._flows.start(self._read(self._reads))
 
+    def _read(self, number: int) -> Flow[None]:
         def is_over() -> bool:
-            is_old = number != self._watch_number or self.broker_epoch == UNREGISTERED
-            return self._closed or self._busy or is_old
+            is_old = number != self._reads or self.broker_epoch == UNREGISTERED
+            return self._flows.closed or self._busy or is_old
 
         def changed() -> None:
             if not is_over():
                 self._look_after()
 
-        def on_read(reply: ZkReply) -> None:
-            if is_over():
-                return
-            if reply.status is ZkStatus.UNKNOWN:
-                self._scheduler.call_later(RETRY_MS, changed)
-            elif reply.stat is None or reply.stat.czxid != self.broker_epoch:
-                log.error("registration of broker %d was removed: made anew", self._node.broker_id)
-                self.broker_epoch = UNREGISTERED
-                self._on_lost()
-                self._begin()
-            elif reply.data != self._written:
-                log.error("registration of broker %d was changed: set right", self._node.broker_id)
-                path = BrokerIdZNode.path(self._node.broker_id)
-                self._metadata_store.set(
-                    path, self._written, reply.stat.version, lambda _reply: None
-                )
-
-        path = BrokerIdZNode.path(self._node.broker_id)
-        self._metadata_store.get(path, on_read, changed)
-
-    def _again(self) -> None:
-        self._scheduler.call_later(RETRY_MS, self._create)
+        reply = yield from self._zookeeper.get(self._path, changed)
+        if is_over():
+            return
+        if reply.status is ZkStatus.UNKNOWN:
+            self._scheduler.call_later(RETRY_MS, changed)
+        elif reply.stat is None or reply.stat.czxid != self.broker_epoch:
+            log.error("registration of broker %d was removed: made anew", self._node.broker_id)
+            self.broker_epoch = UNREGISTERED
+            self._on_lost()
+            self._begin()
+        elif reply.data != self._written:
+            log.error("registration of broker %d was changed: set right", self._node.broker_id)
+            yield from self._zookeeper.set(self._path, self._written, reply.stat.version)

@@ -29,6 +29,7 @@ from storage_engine.core.ports import (
     ZkStat,
     ZkStatus,
 )
+from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows, pause
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
 
@@ -64,7 +65,7 @@ is being made again the look waits for it in the session."""
 
 
 def nobody() -> bool:
-    """Nobody waits: the client of this topic will ask for it again."""
+    """Ignores the outcome: the client of this topic will ask for it again."""
     return False
 
 
@@ -80,7 +81,8 @@ class TopicAdmin:
         metadata: MetadataCache,
     ) -> None:
         self._config = config
-        self._metadata_store = metadata_store
+        self._zookeeper = ZookeeperFlows(metadata_store)
+        self._flows = Flows()
         self._scheduler = scheduler
         self._metadata = metadata
 
@@ -153,7 +155,34 @@ class TopicAdmin:
     ) -> None:
         """Write settings and assignment in one multi, so that of two who create a topic at the
         same time one does, and the other changes nothing. `waits`: whether somebody still does."""
-        _Creation(self._metadata_store, self._scheduler, planned, on_written, waits).look()
+        self._flows.start(self._create(planned, waits), on_written)
+
+    def _create(self, planned: PlannedTopic, waits: Callable[[], bool]) -> Flow[KafkaError | None]:
+        topic, path = planned.info.topic, TopicZNode.path(planned.info.topic)
+        creation = ZkOp(kind=ZkOpKind.CREATE, path=path, data=_node_of(planned.info).encode())
+        exists = KafkaError(f"topic '{topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
+        # Whether it may have been created, though no answer says so.
+        lost = False
+        while True:
+            found = yield from self._zookeeper.get(path)
+            if found.ok:
+                return None if lost and _is_written(planned.info, found) else exists
+            if found.status is ZkStatus.NO_NODE:
+                # The settings are there already where a deleted topic of that name has left them.
+                left_over = yield from self._zookeeper.get(ConfigZNode.topic_path(topic))
+                if left_over.ok or left_over.status is ZkStatus.NO_NODE:
+                    settings = _config_operations(planned, left_over.stat if left_over.ok else None)
+                    written = yield from self._zookeeper.multi([*settings, creation])
+                    if written.ok:
+                        return None
+                    if written.status is ZkStatus.NODE_EXISTS and not lost:
+                        return exists
+                    # What is there may be of this creation: a server behind the others did not
+                    # show it.
+                    lost |= written.status is ZkStatus.UNKNOWN
+            if not waits():
+                return _unknown(topic)
+            yield from pause(self._scheduler, RETRY_MS)
 
     def plan_growth(
         self, info: TopicInfo, total: int, assignments: Sequence[Sequence[int]] | None
@@ -220,144 +249,45 @@ class TopicAdmin:
         self, info: TopicInfo, on_written: OnWritten, waits: Callable[[], bool] = nobody
     ) -> None:
         """Write the larger assignment, if nobody else changed the topic meanwhile."""
-        _Growth(self._metadata_store, self._scheduler, info, on_written, waits).look()
+        self._flows.start(self._grow(info, waits), on_written)
+
+    def _grow(self, info: TopicInfo, waits: Callable[[], bool]) -> Flow[KafkaError | None]:
+        topic, path = info.topic, TopicZNode.path(info.topic)
+        # As in a creation.
+        lost = False
+        while True:
+            found = yield from self._zookeeper.get(path)
+            if found.ok and found.stat is not None:
+                if lost and _is_written(info, found):
+                    return None
+                refusal = _growth_refusal(info, found)
+                if refusal is not None:
+                    return refusal
+                version = found.stat.version
+                written = yield from self._zookeeper.set(path, _node_of(info).encode(), version)
+                if written.ok:
+                    return None
+                lost |= written.status is ZkStatus.UNKNOWN
+            elif found.status is not ZkStatus.UNKNOWN:
+                return _unknown(topic)
+            if not waits():
+                return _unknown(topic)
+            yield from pause(self._scheduler, RETRY_MS)
 
 
-class _Write:
-    """A write of a topic's znode, repeated until its outcome is known."""
-
-    def __init__(
-        self,
-        metadata_store: MetadataStore,
-        scheduler: Scheduler,
-        info: TopicInfo,
-        done: OnWritten,
-        waits: Callable[[], bool],
-    ) -> None:
-        self._metadata_store = metadata_store
-        self._scheduler = scheduler
-        self._info = info
-        self._path = TopicZNode.path(info.topic)
-        self._done = done
-        self._waits = waits
-        self._lost = False
-        """Whether it may have been done, though no answer says so."""
-
-    def look(self) -> None:
-        """Read what is there, and write where nothing speaks against it."""
-        self._metadata_store.get(self._path, self._on_topic)
-
-    def _on_topic(self, reply: ZkReply) -> None:
-        raise NotImplementedError
-
-    def _look_again(self) -> None:
-        if self._waits():
-            self._scheduler.call_later(RETRY_MS, self.look)
-        else:
-            self._done(_unknown(self._info.topic))
-
-    def _data(self) -> bytes:
-        info = self._info
-        return _node(info.topic, info.topic_id, info.assignment).encode()
-
-    def _is_ours(self, reply: ZkReply) -> bool:
-        """Whether the node says what was to be written, by a write whose answer was lost."""
-        if not self._lost:
-            return False
-        try:
-            node = TopicZNode.decode(self._info.topic, reply.data)
-        except ZnodeFormatError:
-            return False
-        return (node.topic_id or _NO_ID) == self._info.topic_id and all(
-            partition in node.assignment for partition in self._info.assignment
-        )
-
-
-class _Creation(_Write):
-    """Creates a topic that is not there."""
-
-    def __init__(
-        self,
-        metadata_store: MetadataStore,
-        scheduler: Scheduler,
-        planned: PlannedTopic,
-        done: OnWritten,
-        waits: Callable[[], bool],
-    ) -> None:
-        super().__init__(metadata_store, scheduler, planned.info, done, waits)
-        self._planned = planned
-
-    def _on_topic(self, reply: ZkReply) -> None:
-        if reply.ok:
-            self._done(None if self._is_ours(reply) else self._exists())
-        elif reply.status is ZkStatus.NO_NODE:
-            self._metadata_store.get(ConfigZNode.topic_path(self._info.topic), self._on_left_over)
-        else:
-            self._look_again()
-
-    def _on_left_over(self, reply: ZkReply) -> None:
-        """The settings are there already: a deleted topic of that name has left them."""
-        if reply.ok or reply.status is ZkStatus.NO_NODE:
-            operations = _config_operations(self._planned, reply.stat if reply.ok else None)
-            creation = ZkOp(kind=ZkOpKind.CREATE, path=self._path, data=self._data())
-            self._metadata_store.multi([*operations, creation], self._on_multi)
-        else:
-            self._look_again()
-
-    def _on_multi(self, reply: ZkReply) -> None:
-        if reply.ok:
-            self._done(None)
-        elif reply.status is ZkStatus.NODE_EXISTS and not self._lost:
-            self._done(self._exists())
-        else:
-            # What is there may be of this creation: a server behind the others did not show it.
-            self._lost |= reply.status is ZkStatus.UNKNOWN
-            self._look_again()
-
-    def _exists(self) -> KafkaError:
-        return KafkaError(f"topic '{self._info.topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
-
-
-class _Growth(_Write):
-    """Adds partitions to a topic."""
-
-    def _on_topic(self, reply: ZkReply) -> None:
-        topic = self._info.topic
-        if reply.status is ZkStatus.UNKNOWN:
-            self._look_again()
-            return
-        if not reply.ok or reply.stat is None:
-            self._done(_unknown(topic))
-            return
-        if self._is_ours(reply):
-            self._done(None)
-            return
-        try:
-            present = TopicZNode.decode(topic, reply.data)
-        except ZnodeFormatError as failure:
-            self._done(KafkaError(str(failure), ErrorCode.UNKNOWN_SERVER_ERROR))
-            return
-        if not _grows(present, self._info):
-            self._done(
-                KafkaError(
-                    f"topic '{topic}' has been changed meanwhile: it has "
-                    f"{len(present.assignment)} partitions, look at it again",
-                    ErrorCode.INVALID_PARTITIONS,
-                )
-            )
-            return
-        self._metadata_store.set(self._path, self._data(), reply.stat.version, self._on_set)
-
-    def _on_set(self, reply: ZkReply) -> None:
-        if reply.ok:
-            self._done(None)
-        else:
-            self._lost |= reply.status is ZkStatus.UNKNOWN
-            self._look_again()
+def _is_written(info: TopicInfo, found: ZkReply) -> bool:
+    """Whether the node says what was to be written, by a write whose answer was lost."""
+    try:
+        node = TopicZNode.decode(info.topic, found.data)
+    except ZnodeFormatError:
+        return False
+    return (node.topic_id or _NO_ID) == info.topic_id and all(
+        partition in node.assignment for partition in info.assignment
+    )
 
 
 def _config_operations(planned: PlannedTopic, left_over: ZkStat | None) -> list[ZkOp]:
-    """Put a new topic's settings where those of an old one may still be."""
+    """Writes a new topic's settings where those of a deleted topic may still be."""
     path = ConfigZNode.topic_path(planned.info.topic)
     data = ConfigZNode(config=planned.config).encode()
     if left_over is None:
@@ -366,24 +296,34 @@ def _config_operations(planned: PlannedTopic, left_over: ZkStat | None) -> list[
     return [ZkOp(kind=ZkOpKind.SET, path=path, data=data, version=left_over.version)]
 
 
-def _grows(present: TopicZNode, wanted: TopicInfo) -> bool:
-    """The same topic, with the partitions that it has and more."""
+def _growth_refusal(wanted: TopicInfo, found: ZkReply) -> KafkaError | None:
+    """Unless it is the same topic, with fewer partitions, which are where they are to stay."""
+    try:
+        present = TopicZNode.decode(wanted.topic, found.data)
+    except ZnodeFormatError as failure:
+        return KafkaError(str(failure), ErrorCode.UNKNOWN_SERVER_ERROR)
     same = present.topic_id in (None, wanted.topic_id) and all(
         tuple(wanted.assignment.get(partition, ())) == tuple(replicas)
         for partition, replicas in present.assignment.items()
     )
-    return same and not present.target_replicas and len(wanted.assignment) > len(present.assignment)
+    if same and not present.target_replicas and len(wanted.assignment) > len(present.assignment):
+        return None
+    return KafkaError(
+        f"topic '{wanted.topic}' has been changed meanwhile: it has "
+        f"{len(present.assignment)} partitions, look at it again",
+        ErrorCode.INVALID_PARTITIONS,
+    )
 
 
 _NO_ID = UUID(int=0)
 """The id of a topic whose id was lost."""
 
 
-def _node(topic: str, topic_id: UUID, assignment: Mapping[int, Sequence[int]]) -> TopicZNode:
+def _node_of(info: TopicInfo) -> TopicZNode:
     return TopicZNode(
-        topic=topic,
-        topic_id=topic_id if topic_id.int else None,
-        assignment={p: _brokers(rs) for p, rs in assignment.items()},
+        topic=info.topic,
+        topic_id=info.topic_id if info.topic_id.int else None,
+        assignment={p: _brokers(rs) for p, rs in info.assignment.items()},
     )
 
 

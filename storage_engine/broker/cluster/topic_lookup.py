@@ -27,7 +27,7 @@ class FoundTopic:
     """A topic as ZooKeeper has it."""
 
     partitions: frozenset[int]
-    """Their numbers; empty when there is no such topic."""
+    """The numbers of the partitions; empty when the topic does not exist."""
     deletion_is_requested: bool = False
     """The controller may refuse it."""
 

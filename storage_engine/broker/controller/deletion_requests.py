@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from storage_engine.broker.controller.fence import ControllerFence
-from storage_engine.broker.controller.newest_watches import NewestWatches
 from storage_engine.core.ports import (
     MetadataStore,
     Scheduler,
@@ -20,7 +19,7 @@ from storage_engine.core.ports import (
     ZkStatus,
 )
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
-from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows, pause
+from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
 from storage_engine.zookeeper.subtree import remove_subtree
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
@@ -51,7 +50,6 @@ class DeletionRequests:
         on_requests: Callable[[tuple[str, ...]], None],
     ) -> None:
         """`on_requests` hears all that there are, at the start and whenever they change."""
-        self._metadata_store = metadata_store
         self._zookeeper = ZookeeperFlows(metadata_store)
         self._scheduler = scheduler
         self._flows = flows
@@ -116,10 +114,10 @@ class DeletionRequests:
         return turned.ok
 
     def drop(self, topic: str) -> None:
-        """Take a request away."""
+        """Removes a request."""
         path = DeleteTopicsZNode.topic_path(topic)
         # One that others have made nodes below would delete a later topic of that name.
-        remove_subtree(self._metadata_store, path, lambda _reply: None)
+        self._flows.start(remove_subtree(self._zookeeper, path))
 
 
 def _json_request(reply: ZkReply) -> _JsonRequest | None:

@@ -97,5 +97,5 @@ class ControllerRunner:
         self._election.reconsider()
 
     def _give_up(self) -> None:
-        """Whoever is elected next loads everything anew, under an epoch of its own."""
+        """The next controller loads everything again, in an epoch of its own."""
         self._election.give_up()

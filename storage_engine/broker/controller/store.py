@@ -56,7 +56,7 @@ class ControllerStore:
     # --- reading; a flow that returns None could not read: try again later ---
 
     def read_brokers(self, watch: Watch) -> Flow[dict[BrokerId, BrokerInfo] | None]:
-        """All registered brokers; the watch fires when one comes or goes."""
+        """Reads all registered brokers; the watch fires when one registers or goes."""
         listed = yield from self._zookeeper.children(BrokerIdZNode.PARENT, watch)
         if not listed.ok:
             return None
@@ -83,7 +83,8 @@ class ControllerStore:
         return brokers
 
     def _log_no_broker(self, broker_id: BrokerId, czxid: int) -> None:
-        """Once: partitions given to it would have no replica there, and its node never goes."""
+        """Logs once that a registration is not a broker's: partitions assigned to it would have no
+        replica there, and its znode never goes."""
         if (broker_id, czxid) not in self._no_brokers:
             self._no_brokers.add((broker_id, czxid))
             log.error("%s is no broker's: ignored", BrokerIdZNode.path(broker_id))
@@ -133,7 +134,8 @@ class ControllerStore:
             self._flows.start(self._write_part(part, done))
 
     def _write_part(self, writes: Sequence[StateWrite], done: OnStatesWritten) -> Flow[None]:
-        """All in one multi, or each in its own where one of them spoils it for the others."""
+        """Writes all states in one multi, or each in its own when one of them makes the multi
+        fail."""
         outcome = WriteOutcome.CONFLICT
         try:
             operations = [operation for write in writes for operation in self._operations(write)]

@@ -7,7 +7,6 @@ below the nodes goes too. Source: R-CTL6.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 
 from storage_engine.broker.controller.fence import ControllerFence
 from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
@@ -30,7 +29,6 @@ class TopicRemoval:
     """Removals by one elected controller."""
 
     def __init__(self, metadata_store: MetadataStore, fence: ControllerFence) -> None:
-        self._metadata_store = metadata_store
         self._zookeeper = ZookeeperFlows(metadata_store)
         self._fence = fence
         self._unanswered: dict[str, int] = {}
@@ -52,9 +50,7 @@ class TopicRemoval:
         ]
         guard = [self._fence.check]
         for path in (*paths, PartitionsZNode.path(topic)):
-            removed: ZkReply = yield partial(
-                remove_subtree, self._metadata_store, path, guard=guard
-            )
+            removed = yield from remove_subtree(self._zookeeper, path, guard=guard)
             if not removed.ok:
                 return self._refused(removed)
         return (yield from self._remove_heads(topic))
@@ -93,9 +89,7 @@ class TopicRemoval:
                 return self._refused(removed)
             assert removed.failed is not None, "a refused multi says which operation it was"
             path = operations[removed.failed].path
-            cleared: ZkReply = yield partial(
-                remove_children, self._metadata_store, path, guard=guard
-            )
+            cleared = yield from remove_children(self._zookeeper, path, guard=guard)
             if not cleared.ok:
                 return self._refused(cleared)
         return False

@@ -27,7 +27,7 @@ from storage_engine.zookeeper.znodes import (
 log = logging.getLogger(__name__)
 
 NO_ID = uuid.UUID(int=0)
-"""Stands for an id that nobody remembers: replicas keep the one that they know."""
+"""Stands for an unknown id: replicas keep the one that they have."""
 
 _CREATED_HERE = 0
 """Instead of the transaction that created a node which has not been read yet."""
@@ -70,7 +70,8 @@ class TopicStore:
         """Topics that are there, but were left out because of what stands in their nodes."""
 
     def created(self, topic: str, topic_id: uuid.UUID) -> None:
-        """This broker has just created it, or changed it: others may write it before it is read."""
+        """This broker has just created or changed the topic. Others may write its znode before it
+        is read."""
         if topic not in self._ids and topic_id != NO_ID:
             self._own(topic, _CREATED_HERE, topic_id)
 
@@ -218,7 +219,8 @@ class TopicStore:
             self._write_record(topic, read, record)
 
     def _doubt(self, topic: str, read: _Read) -> None:
-        """Keep that the node has named another id than the record: a program may take it out."""
+        """Records that the znode named another id than the record does: an administrator's program
+        may remove that id."""
         record = _record_of(topic, read)
         if record is not None and not record.is_doubted:
             self._write_record(topic, read, replace(record, is_doubted=True))

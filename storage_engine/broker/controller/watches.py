@@ -6,14 +6,13 @@ R-CTL6, R-CTL10.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from uuid import UUID
 
 from storage_engine.broker.controller.deletion_requests import DeletionRequests
 from storage_engine.broker.controller.fence import ControllerFence
-from storage_engine.broker.controller.newest_watches import NewestWatches
-from storage_engine.broker.controller.notices import FailureNotices, IsrChangeNotices
+from storage_engine.broker.controller.notices import Notices, changed_partitions, failed_brokers
 from storage_engine.broker.controller.store import ControllerStore
 from storage_engine.broker.controller.topic_store import TopicStore
 from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState, TopicInfo
@@ -27,13 +26,14 @@ from storage_engine.core.control.controller_events import (
 )
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import MetadataStore, Scheduler
-from storage_engine.zookeeper.flow import Flow, Flows, Watch, pause
+from storage_engine.zookeeper.admin_znodes import IsrChangeZNode, LogDirEventZNode
+from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, Watch, pause
 
 log = logging.getLogger(__name__)
 
 RETRY_MS = 500
 UNREADABLE_MS = 2_000
-"""Before brokers are read again of which nothing could be made out."""
+"""The pause before registrations are read again that could not be decoded."""
 
 BROKERS_WATCH_FIRED = "watch fired: brokers came or went"
 """The line in the log from which failovers are timed."""
@@ -63,8 +63,8 @@ class ControllerWatches:
         self._watches = NewestWatches(flows)
         common = metadata_store, scheduler, flows, self._watches
         self._deletion_requests = DeletionRequests(*common, fence, on_requests=self._on_deletions)
-        self._isr_changes = IsrChangeNotices(*common, on_changes=self._on_isr_changes)
-        self._failures = FailureNotices(*common, on_failure=self._on_failure)
+        self._isr_changes = Notices(IsrChangeZNode.PARENT, *common, on_notices=self._on_isr_changes)
+        self._failures = Notices(LogDirEventZNode.PARENT, *common, on_notices=self._on_failures)
         self.loaded = False
         self._watched: set[str] = set()
         self._known: set[str] = set()
@@ -295,17 +295,19 @@ class ControllerWatches:
         self._submit(TopicDeletionRequested(topics=topics))
 
     def drop_deletion_request(self, topic: str) -> None:
-        """Take a request away."""
+        """Removes a request."""
         self._deletion_requests.drop(topic)
 
-    def _on_isr_changes(self, changed: Iterable[TopicPartition]) -> None:
-        if self.loaded:
+    def _on_isr_changes(self, notices: Mapping[str, bytes]) -> None:
+        changed = changed_partitions(notices)
+        if self.loaded and changed:
             self._reread(changed)
         else:
             # The states may have been read before these changes.
             self._early_isr_changes.update(changed)
 
-    def _on_failure(self, broker: BrokerId) -> None:
-        # While loading it is not needed: after that every broker is sent everything.
-        if self.loaded:
-            self._submit(BrokerReportsFailures(broker=broker))
+    def _on_failures(self, notices: Mapping[str, bytes]) -> None:
+        for broker in failed_brokers(notices):
+            # While loading it is not needed: after that every broker is sent everything.
+            if self.loaded:
+                self._submit(BrokerReportsFailures(broker=broker))

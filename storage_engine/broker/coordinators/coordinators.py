@@ -31,8 +31,8 @@ from storage_engine.core.ids import TopicPartition
 log = logging.getLogger(__name__)
 
 RELOAD_PAUSE_MS = 1_000
-"""Before a partition is read again whose coordinator has ended by itself after it was read: a full
-disk refuses every append for a while."""
+"""The pause before a partition is loaded again whose coordinator ended by an error after its load:
+a full disk refuses every append for a while."""
 
 
 class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
@@ -58,11 +58,11 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self._closed = False
 
     def start(self) -> None:
-        """Begin the periodic work."""
+        """Starts the periodic work."""
         self._ports.scheduler.call_later(self._tick_ms, self._tick)
 
     def close(self) -> None:
-        """End all; who waits is answered."""
+        """Ends all coordinators; waiting requests are answered."""
         self._closed = True
         for runner in list(self._runners.values()):
             runner.end()
@@ -87,7 +87,7 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         runner.start()
 
     def request(self, name: str, event_of: EventOf[EventT], on_answer: OnAnswer[AnswerT]) -> None:
-        """Have the coordinator of a name step an event; answered once, now or later."""
+        """Submits an event to the coordinator of a name; it is answered once, now or later."""
         found = self._runner_of(name)
         if isinstance(found, ErrorCode):
             on_answer(self._kind.refusal(0, found))
@@ -104,7 +104,7 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         return found.coordinator or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     def __iter__(self) -> Iterator[Core[EventT, AnswerT, EffectT, EntryT, ContentT] | None]:
-        """All on this broker; None for one that is loading."""
+        """All coordinators on this broker; None for one that is loading."""
         return (runner.coordinator for runner in self._runners.values())
 
     def are_loaded(self, partitions: Iterable[TopicPartition]) -> bool:

@@ -57,7 +57,7 @@ class _Trouble:
     tries: int = 0
     damaged_offset: int = -1
     damage_tries: int = 0
-    """There: what else has failed before, or was damaged and is repaired, has no part in it."""
+    """Failed attempts at this place; other failures, and damage that was repaired, do not count."""
     storage_tries: int = 0
     """Loads in a row that ended by a file that can't be read."""
     text: str = ""

@@ -94,7 +94,7 @@ class Carrier(Protocol[EffectT_contra]):
     def carry_out(self, effect: EffectT_contra, /) -> None: ...
 
     def lead_on(self, leader_epoch: int) -> None:
-        """Go on under that leader epoch."""
+        """Continues under a new leader epoch."""
         ...
 
     def close(self) -> None:

@@ -123,7 +123,7 @@ class StateLoad(Generic[EntryT, ContentT]):
             )
 
     def _end(self) -> None:
-        """There is nothing more to be found."""
+        """The end of the log is reached."""
         if self._ends_with_a_batch and self._offset != self.end_offset:
             # Compaction can have taken it meanwhile; then the next load finds a log without it.
             reason = f"the log ends at offset {self.end_offset}, its last batch at {self._offset}"

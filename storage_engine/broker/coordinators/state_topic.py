@@ -87,7 +87,8 @@ class StateTopic:
         return None if known is None else self._metadata.brokers.get(BrokerId(known.leader))
 
     def learn(self, *, create: bool = False) -> None:
-        """Look how many partitions there are; with `create`, make the topic if there is none."""
+        """Looks up the number of partitions; with `create`, creates the topic if it does not
+        exist."""
         if self._busy or self._partitions is not None:
             return
         self._busy = True

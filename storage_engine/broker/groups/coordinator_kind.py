@@ -17,9 +17,9 @@ from storage_engine.core.coordinator_log import Answer, Replicated
 from storage_engine.core.groups.coordinator import GroupCoordinator, refusal
 from storage_engine.core.groups.events import (
     CheckDeadlines,
+    CheckDeletedTopics,
     ExpireOffsets,
     GroupEffect,
-    LookForTopics,
     TopicsDeleted,
     TransactionEnded,
 )
@@ -95,7 +95,7 @@ class _GroupCarrier:
         )
 
     def carry_out(self, effect: GroupEffect) -> None:
-        if isinstance(effect, LookForTopics):
+        if isinstance(effect, CheckDeletedTopics):
             self._deleted.look_for(effect.topics)
             return
         self._stop_timer()

@@ -19,7 +19,8 @@ from storage_engine.core.ports import Scheduler
 log = logging.getLogger(__name__)
 
 RETRY_MS = 5_000
-"""Before ZooKeeper is asked again about a topic of which it said nothing."""
+"""The pause before ZooKeeper is asked again about a topic after an answer that left its existence
+open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class DeletedTopics:
         self._closed = False
 
     def look_for(self, topics: frozenset[str]) -> None:
-        """Ask about those of these topics that this broker does not know."""
+        """Checks those of these topics that this broker does not know."""
         if not self._metadata.is_initialized:
             self._metadata.on_first_update(lambda: self.look_for(topics))
             return

@@ -72,11 +72,11 @@ class ApiCall(Generic[Resp]):
     # What LongWork asks for.
 
     def hold(self) -> None:
-        """Take up no further request of the connection."""
+        """Takes no further request of the connection."""
         self.connection.hold()
 
     def release(self) -> None:
-        """Take up the next one."""
+        """Takes the next request of the connection."""
         self.connection.release()
 
     def failed(self, error: Exception) -> None:
@@ -109,7 +109,7 @@ class HandlerTable:
         self._served: dict[int, ServedApi] = {}
 
     def add(self, spec: ApiSpec[Req, Resp], handler: Handler[Resp, Req]) -> None:
-        """Serve an API; each is added once."""
+        """Registers a handler for an API. Each API is registered once."""
         assert spec.key not in self._served, f"{spec.name} has two handlers"
         self._served[spec.key] = ServedApi(spec, handler)
 

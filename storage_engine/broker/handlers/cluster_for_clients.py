@@ -15,7 +15,7 @@ from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import Scheduler
 
 MAX_WAIT_MS = 5_000
-"""Below what clients wait for an answer, and far above what a controller takes."""
+"""Shorter than clients wait for an answer, and far longer than a controller needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,7 +123,7 @@ class PeerFetcher:
         self._followed: dict[TopicPartition, Followed] = {}
         self._joining: dict[TopicPartition, Followed] = {}
         """Partitions to be followed from the next `wake` on."""
-        self._is_hurried = False
+        self._long_poll_ended = False
         """The leader was told not to let the fetch under way wait any longer."""
         self._session = ClientFetchSession()
         self.heard_ms: int | None = None
@@ -165,10 +165,10 @@ class PeerFetcher:
             self._schedule(0)
 
     def _end_long_poll(self) -> None:
-        if self._is_hurried:
+        if self._long_poll_ended:
             return
-        self._is_hurried = True
-        hurry = FetchRequest(
+        self._long_poll_ended = True
+        request = FetchRequest(
             replica_id=self._settings.broker_id,
             max_wait_ms=0,
             min_bytes=0,
@@ -176,7 +176,7 @@ class PeerFetcher:
             partitions=[],
             session_epoch=NO_SESSION_EPOCH,
         )
-        self._send(hurry, lambda _reply: None)
+        self._send(request, lambda _reply: None)
 
     def _send(
         self, request: FetchRequest, on_reply: Callable[[FetchResponse | TransportError], None]
@@ -274,7 +274,7 @@ class PeerFetcher:
         return followed.resume_ms <= now_ms
 
     def _flush_first(self, partitions: list[HostedPartition]) -> None:
-        """Then go on: with what was cut or failed meanwhile, too."""
+        """Flushes, then continues, also with partitions that were truncated or failed meanwhile."""
 
         def settled() -> None:
             self._flushing -= 1
@@ -297,7 +297,7 @@ class PeerFetcher:
     def _on_reply(
         self, reply: FetchResponse | TransportError, asked: dict[TopicPartition, Followed]
     ) -> None:
-        self._in_flight = self._is_hurried = False
+        self._in_flight = self._long_poll_ended = False
         if self._closed:
             return
         if isinstance(reply, TransportError):
@@ -318,8 +318,8 @@ class PeerFetcher:
         self._take_on()
 
     def _take_on(self) -> None:
-        """Take what one turn may of the answer; the rest in the next, so that what came meanwhile
-        (other channels' answers, producers) does not wait for all of it."""
+        """Appends as much of the answer as one turn may, and the rest in the next, so that other
+        work (answers on other channels, producers) does not wait for all of it."""
         answer = self._answer
         if answer is None:
             return

@@ -37,7 +37,7 @@ class FetcherManager:
         self._close_idle(key)
 
     def replace(self, partition: HostedPartition) -> None:
-        """Go on for the same partition with another object, if it is followed."""
+        """Continues for the same partition with another object, if it is followed."""
         key, known = self._take_out(partition.topic_partition)
         if key is not None and known is not None:
             followed = Followed(partition, known.progress)

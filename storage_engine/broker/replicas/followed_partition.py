@@ -42,7 +42,7 @@ class Followed:
         self.partition = partition
         self.progress = progress
         self.is_full = False
-        """There was no room for the last records."""
+        """Set when there was no space for the last records."""
         self.was_damaged = False
         """The last records were bad: the leader is told with the next fetch."""
         self.refusals = 0

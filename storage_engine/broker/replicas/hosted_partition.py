@@ -15,9 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from storage_engine.broker.replicas.end_of_turn import EndOfTurn
 from storage_engine.broker.replicas.lease import LeaderLease
-from storage_engine.broker.replicas.purgatory import WaitList
+from storage_engine.broker.replicas.purgatory import EndOfTurn, WaitList
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
@@ -329,7 +328,8 @@ class HostedPartition:
     # --- steps of a leader, and who waits for them ---
 
     def mark_dirty(self) -> None:
-        """Have the high watermark and those who wait looked at when this turn of the loop ends."""
+        """Schedules a check of the high watermark and of waiting requests for the end of this turn
+        of the loop."""
         self._dirty = True
         self._ports.end_of_turn.call(self.topic_partition, self.end_turn)
 
@@ -470,7 +470,7 @@ class HostedPartition:
             self.guards = VerificationGuards()
 
     def become_follower(self, leader_id: int) -> None:
-        """Nobody is woken by this."""
+        """Does not wake waiting requests."""
         self._keep_high_watermark()
         self.role = Role.FOLLOWER if leader_id != -1 else Role.IDLE
 
@@ -479,7 +479,7 @@ class HostedPartition:
         self._ports.on_failure(self, failure)
 
     def take_offline(self) -> None:
-        """Serve nothing more; nobody is woken by this."""
+        """Stops serving; does not wake waiting requests."""
         self._keep_high_watermark()
         self.role = Role.FAILED
 

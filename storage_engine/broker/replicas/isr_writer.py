@@ -43,9 +43,9 @@ RETRY_MAX_MS = 30_000
 controller is told so each time."""
 
 NOTIFY_DELAY_MS = 50
-"""ISR changes of so long are told to the controller in one notification."""
+"""ISR changes of this period are reported to the controller in one notification."""
 PARTITIONS_PER_NOTIFICATION = 3_000
-"""A znode of so many topics with the longest names is below ZooKeeper's limit of 1 MB."""
+"""A znode with this many topics of the longest names is smaller than ZooKeeper's limit of 1 MB."""
 
 
 class IsrWriter:

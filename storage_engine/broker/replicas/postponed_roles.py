@@ -39,7 +39,7 @@ class PostponedRoles:
             self._scheduler.call_later(RETRY_MS, self._try_again)
 
     def forget(self, tp: TopicPartition) -> None:
-        """Another order has come."""
+        """A newer request for the partition has arrived."""
         self._orders.pop(tp, None)
 
     def forget_all(self) -> None:

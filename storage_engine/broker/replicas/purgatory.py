@@ -1,4 +1,5 @@
-"""Requests that wait: produces for their followers, fetches for data.
+"""Requests that wait: produces for their followers, fetches for data. Their conditions are looked
+at once at the end of a turn of the event loop, however many requests that turn had.
 
 Rule: a waiter is answered exactly once, by whichever comes first: its condition, its time, or the
 end of its partition's role. Callback-driven: no asyncio, no threads. Source: R-NET2.
@@ -7,12 +8,13 @@ end of its partition's role. Callback-driven: no asyncio, no threads. Source: R-
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from storage_engine.broker.unexpected import guarded
+from storage_engine.broker.unexpected import guarded, report
+from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler, Timer
 
 
 class Waiter(Protocol):
-    """Something that waits on partitions."""
+    """A request that waits on partitions."""
 
     def try_complete(self) -> bool:
         """Answer if the condition holds by now. True when it is answered, now or before."""
@@ -63,8 +65,8 @@ class WaitList:
         self._waiters.pop(waiter, None)
 
     def wake(self) -> None:
-        """Let every waiter look again; those that are answered leave. One that fails leaves too:
-        its time answers it."""
+        """Checks every waiting request; those that are answered leave. One whose check fails leaves
+        too, and is answered when its time is over."""
         if not self._waiters:
             return
         waiters, self._waiters = self._waiters, {}
@@ -81,7 +83,7 @@ class Awaited(Protocol):
         """The list that is woken when it may be settled."""
         ...
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Whether it is settled by now; it keeps how."""
         ...
 
@@ -100,7 +102,7 @@ class _Open:
         self.item = item
 
     def try_complete(self) -> bool:
-        return self.answer.look(self)
+        return self.answer.check(self)
 
 
 class DelayedAnswer:
@@ -120,7 +122,7 @@ class DelayedAnswer:
     ) -> None:
         self._respond = respond
         self._deadline: RequestDeadline | None = None
-        opened = [_Open(self, item) for item in waiting if not item.look()]
+        opened = [_Open(self, item) for item in waiting if not item.check()]
         self._open = dict.fromkeys(opened)
         if not opened:
             self._respond()
@@ -129,12 +131,12 @@ class DelayedAnswer:
         for each in opened:
             each.item.waiters.add(each)
 
-    def look(self, opened: _Open) -> bool:
+    def check(self, opened: _Open) -> bool:
         """Checks whether a partition is settled now; when the last one is, the request is
         answered."""
         if opened not in self._open:
             return True
-        if not opened.item.look():
+        if not opened.item.check():
             return False
         del self._open[opened]
         if not self._open:
@@ -149,3 +151,26 @@ class DelayedAnswer:
             each.item.expire()
             each.item.waiters.discard(each)
         self._respond()
+
+
+class EndOfTurn:
+    """The partitions of one broker that have something to do at the end of the present turn."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._due: list[tuple[TopicPartition, Callable[[], None]]] = []
+
+    def call(self, tp: TopicPartition, work: Callable[[], None]) -> None:
+        """Do this work at the end of the turn; what fails is reported as that partition's, and does
+        not keep others from being served."""
+        if not self._due:
+            self._scheduler.call_soon(self._run)
+        self._due.append((tp, work))
+
+    def _run(self) -> None:
+        due, self._due = self._due, []
+        for tp, work in due:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are served
+                report(f"appends to {tp}", error)

@@ -64,7 +64,7 @@ class ReplicaFailures:
             self.fail_alone(partition, failure)
 
     def fail_alone(self, partition: HostedPartition, failure: Exception) -> None:
-        """Takes one replica out of service, whatever else its folder has."""
+        """Takes one replica out of service, but not the others in its log directory."""
         if partition.role is not Role.FAILED:
             log.error("partition %s is offline: %s", partition.topic_partition, failure)
             self._take_offline(partition)

@@ -12,12 +12,12 @@ from pathlib import Path
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.folder_notice import FolderNotice
 from storage_engine.broker.replicas.durable_acks import DurableAcks
-from storage_engine.broker.replicas.end_of_turn import EndOfTurn
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, PartitionPorts, Role
 from storage_engine.broker.replicas.isr_writer import IsrWriter
 from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.postponed_roles import PostponedRoles
+from storage_engine.broker.replicas.purgatory import EndOfTurn
 from storage_engine.broker.replicas.replica_failures import ReplicaFailures
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import (
@@ -109,7 +109,7 @@ class ReplicaManager:
         """Hears of every partition that this broker leads from now on, or under another epoch."""
 
     def start(self) -> None:
-        """Begin the periodic work."""
+        """Starts the periodic work."""
         self._every(self._settings.isr_check_interval_ms, self._check_laggards)
         self._every(self._settings.checkpoint_interval_ms, self.checkpoint_high_watermarks)
         self._every(DURABLE_ACKS_REPORT_MS, self.durable_acks.report)
@@ -305,11 +305,11 @@ class ReplicaManager:
             state_change_log.info("deleted partition=%s", tp)
 
     def fail_alone(self, partition: HostedPartition, failure: Exception) -> None:
-        """Take one partition out of service until the next start."""
+        """Takes one partition out of service until the next start."""
         self._failures.fail_alone(partition, failure)
 
     def fail_folder(self, path: Path, failure: Exception) -> None:
-        """Take a data folder out of service until the next start."""
+        """Takes a log directory out of service until the next start."""
         self._failures.fail_folder(path, failure)
 
     def replace_log(self, partition: HostedPartition, replaced: PartitionLog) -> None:

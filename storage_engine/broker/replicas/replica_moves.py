@@ -80,13 +80,14 @@ class ReplicaMoves:
         self._background = background
         self._bytes_per_second = bytes_per_second
         self._moves: deque[_Move] = deque()
-        """They take turns; the one that is worked on is not among them."""
+        """The moves take turns; the one in progress is not among them."""
         self._working: _Move | None = None
         self._is_due = False
         self._closed = False
 
     def start(self) -> None:
-        """Go on with what the last run did not end, as soon as the replicas are here."""
+        """Continues the moves that the last run has not completed, as soon as the replicas are
+        loaded."""
         for tp in list(self._logs.moves.interrupted):
             partition = self._replicas.get(tp)
             if self._logs.get(tp) is None:
@@ -105,7 +106,7 @@ class ReplicaMoves:
             self._scheduler.call_later(RESUME_MS, self.start)
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Begins no more moves."""
         self._closed = True
 
     def move(self, tp: TopicPartition, path: Path) -> None:
@@ -169,7 +170,7 @@ class ReplicaMoves:
             self._begin(move.partition, future.log_dir.path)
             self._rest(0)
             return
-        future.bring_in_line()
+        future.follow_cuts()
         current = move.partition.log
         try:
             piece = current.reads.read(future.log.log_end_offset, max_bytes=PIECE_BYTES, wait=False)
@@ -264,7 +265,7 @@ class ReplicaMoves:
         self._rest(PAUSE_MS if self._moves else 0)
 
     def _give_up(self, move: _Move) -> None:
-        """But for a newer move of the same replica, which has a copy of its own."""
+        """Gives the move up, unless a newer move of the same replica has replaced it."""
         if self._is_under_way(move):
             self._logs.moves.cancel(move.partition.topic_partition)
         self._rest(0)

@@ -14,7 +14,8 @@ Rate = Callable[[], int]
 
 
 class ReplicationThrottle:
-    """Both directions; the rates are asked for each time, since they change at run time."""
+    """The throttle of both directions. The rates are read each time, because they can change at run
+    time."""
 
     def __init__(
         self, broker_id: int, *, clock: Clock, leader_rate: Rate, follower_rate: Rate

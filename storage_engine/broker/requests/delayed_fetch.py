@@ -22,8 +22,7 @@ FEW_PARTITIONS = 20
 """A fetch of at most so many is read at once, and may always wait."""
 
 WAITING_PARTITIONS_MAX = 200_000
-"""All waiting fetches that name more than a few may name so many partitions together: some 80
-MB."""
+"""The most partitions that all waiting fetches of many partitions may name together: some 80 MB."""
 
 
 def must_answer(request: FetchRequest, read: FetchRead) -> bool:
@@ -49,10 +48,10 @@ class _Watched:
         self.wanted = wanted
         self.partition = partition
         self.size = size
-        """Bytes that were readable at the last look."""
+        """Bytes that were readable at the last check."""
 
     def try_complete(self) -> bool:
-        return self.fetch.look(self)
+        return self.fetch.check(self)
 
 
 class DelayedFetch:
@@ -148,7 +147,7 @@ class DelayedFetch:
         self._end(read)
         return True
 
-    def look(self, watched: _Watched) -> bool:
+    def check(self, watched: _Watched) -> bool:
         """Called when one of several partitions may have new records."""
         if self._is_over():
             return True
@@ -202,9 +201,6 @@ class WaitingPartitions:
     """Counts the partitions of all waiting fetches of all clients. A waiting fetch keeps some 400
     bytes for each partition. When the count is high, a fetch of many partitions is answered at once
     with the records there are, as if its time were over; fetches of few partitions always wait.
-
-    A waiting fetch keeps some 400 bytes for each partition. When many are kept, a fetch of many is
-    answered at once with what there is, as if its time were over; fetches of few always wait.
     """
 
     def __init__(self, most: int = WAITING_PARTITIONS_MAX) -> None:

@@ -73,8 +73,7 @@ class PartitionReader:
     def read(self, request: FetchRequest, *, wait: bool = False) -> FetchRead:
         """Reads each partition once; the first one with data gets a batch even if it is over the
         limit. Reads that would wait for a disk are left to `FetchRead.cold`, unless `wait`.
-
-        What can't be found without a wait for a disk is left to `FetchRead.cold`, unless `wait`."""
+        """
         result = FetchRead(request.max_bytes)
         self.read_more(request, request.partitions, result, wait=wait)
         return result
@@ -103,10 +102,9 @@ class PartitionReader:
                 result.room = max(0, result.room - size)
 
     def note_progress(self, request: FetchRequest) -> None:
-        """Take from a follower's fetch what it holds; once per request, before the first read.
-
-        Only the registered incarnation of a broker can say that: what anybody else says in its
-        name could have records acknowledged that no replica holds.
+        """Applies the offsets that a follower's fetch reports; once per request, before the first
+        read. Only the registered incarnation of a broker may report them: a forged report could
+        have records acknowledged that no replica holds.
         """
         if request.replica_id < 0:
             return
@@ -137,7 +135,7 @@ class PartitionReader:
                 )
 
     def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:
-        """Count what a follower is about to get; some of it may be under a throttle."""
+        """Counts the bytes that a follower is about to get, for the throttle."""
         if request.replica_id < 0:
             return
         for answer in answers:

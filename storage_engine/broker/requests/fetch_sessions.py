@@ -35,8 +35,8 @@ EVICTION_MS = 120_000
 one. Kafka's min.incremental.fetch.session.eviction.ms, which is no setting there either."""
 
 REMEMBERED_PARTITIONS_MAX = 200_000
-"""All sessions together may have so many, of some 400 bytes each: slots alone would not bound the
-memory, because one request may name a million partitions."""
+"""The most partitions of all sessions together, some 400 bytes each: slots alone would not limit
+the memory, because one request may name a million partitions."""
 
 SESSION_PARTITIONS_MAX = 20_000
 """The most partitions of a session: storing them takes ten milliseconds. A client that fetches more
@@ -74,7 +74,7 @@ class FetchSession:
     def update(
         self, named: Iterable[FetchPartition], forgotten: Iterable[tuple[str, Sequence[int]]]
     ) -> None:
-        """Take what a request says anew."""
+        """Applies the changes that a request contains."""
         partitions = self.partitions
         for topic, indexes in forgotten:
             for index in indexes:
@@ -91,7 +91,7 @@ class FetchSession:
                 remembered.sent = None
 
     def wanted(self) -> list[FetchPartition]:
-        """All partitions, those that were served last at the end."""
+        """All partitions, with those that were served last at the end."""
         if self._wanted is None:
             self._wanted = [each.wanted for each in self.partitions.values()]
         return self._wanted

@@ -35,7 +35,8 @@ RUNNING_MAX = 8
 """Decoded requests that are worked on in turns; the others wait as the bytes that they came as."""
 
 URGENT_MAX = 64
-"""Up to so many, requests of brokers do not wait. Whoever passes for a broker is bounded by it."""
+"""Up to this many requests of brokers do not wait. The limit also applies to clients that pose as
+brokers."""
 
 Steps = Generator[Callable[[], Any] | None, Any, None]
 """Work that may be interrupted where it yields. What is yielded is None, or a function to run
@@ -43,7 +44,7 @@ beside the loop, whose result (or error) is that of the yield."""
 
 
 OnOutcome = Callable[[Any, Exception | None], None]
-"""Gets a result, or the error instead."""
+"""Called with the result or the error."""
 
 
 class LongRequest(Protocol):
@@ -61,7 +62,7 @@ class LongRequest(Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Nobody waits for the answer any more."""
+        """Whether the client is gone, so that nobody waits for the answer."""
         ...
 
     is_long: bool
@@ -131,8 +132,8 @@ class LongWork:
         *,
         is_urgent: bool = False,
     ) -> None:
-        """Have a thread do `work`; one at a time, so that the loop shares the interpreter with one
-        thread only. What is urgent is the next."""
+        """Runs `work` in a background thread, one at a time, so that the loop shares the
+        interpreter with only one thread. Urgent work is next."""
         if is_urgent:
             self._beside.appendleft((work, done))
         else:

@@ -190,7 +190,7 @@ def _aliased(setting: Setting, value: SettingValue, factor: int) -> SettingValue
 
 
 def _names(key: str) -> tuple[str, ...]:
-    """All names of the setting that has this one."""
+    """All names of the setting that has this name."""
     setting = ALIASES[key][0] if key in ALIASES else BY_BROKER_KEY.get(key)
     if setting is None:
         return ()

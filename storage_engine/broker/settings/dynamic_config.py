@@ -51,7 +51,7 @@ class DynamicConfig:
         return value
 
     def chain(self, key: str) -> list[SourcedValue]:
-        """All values that a setting has, the one that counts first."""
+        """All values of a setting, in their order of precedence."""
         values = [
             SourcedValue(layer[key], source)
             for source, layer in self._layers.items()
@@ -69,7 +69,7 @@ class DynamicConfig:
         return self._layers[source]
 
     def replace_layer(self, source: ConfigSource, stored: Mapping[str, str]) -> None:
-        """Take what ZooKeeper has for this broker, or for all."""
+        """Replaces the settings that ZooKeeper has for this broker, or for all."""
         before = self._layers[source]
         values: dict[str, SettingValue] = {}
         for key, text in stored.items():

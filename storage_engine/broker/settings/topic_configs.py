@@ -37,7 +37,8 @@ class TopicConfigs:
         return TopicConfig.of(self._broker, self._overrides.get(topic, {}))
 
     def update(self, topic: str, overrides: Mapping[str, str]) -> bool:
-        """Take new overrides of a topic that is kept here; whether they are other ones."""
+        """Replaces the overrides of a topic that this broker hosts; returns whether they have
+        changed."""
         if topic not in self._overrides:
             return False
         possible = possible_overrides(topic, overrides)

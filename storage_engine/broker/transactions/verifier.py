@@ -238,7 +238,7 @@ class Verifier:
             guarded("a batch that was verified", waiter.on_verified, code)
 
     def _ask_again(self, asked: _Asked) -> None:
-        """Take the question up anew, now, so that later batches wait behind these, and send it in
+        """Verifies once more: queued at once, so that later batches wait behind these, and sent in
         a moment."""
         asked.times_again -= 1
         asked.question = asked.guards.ask(asked.question.producer_id, asked.question.epoch)

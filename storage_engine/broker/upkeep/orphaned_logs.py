@@ -45,7 +45,7 @@ class OrphanedLogs:
         self._scheduler = scheduler
 
     def put_aside_deleted(self, partitions: Iterable[TopicPartition]) -> None:
-        """Put aside the logs of those partitions that don't exist, as soon as ZooKeeper says so."""
+        """Sets aside the logs of partitions that don't exist, as soon as ZooKeeper confirms it."""
         by_topic: defaultdict[str, list[TopicPartition]] = defaultdict(list)
         for tp in partitions:
             by_topic[tp.topic].append(tp)

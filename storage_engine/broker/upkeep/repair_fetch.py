@@ -65,7 +65,7 @@ class RepairFetch:
         self._next_offset = self._start()
 
     def start(self) -> None:
-        """Ask for the first range, or for the next piece of the present one."""
+        """Requests the first range, or the next piece of the present one."""
         while self._next_offset >= self._ranges[self._range].end_offset:
             self._replacements.end_range()
             self._range += 1

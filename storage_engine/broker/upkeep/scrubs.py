@@ -25,7 +25,7 @@ from storage_engine.log.cleaning.segment_scrub import SegmentScrub
 from storage_engine.log.files.storage_errors import storage_error
 from storage_engine.protocol.transport import Transport
 
-LOOK_INTERVAL_MS = 1000
+CHECK_INTERVAL_MS = 1000
 """How often the broker looks for a log that is due for a scrub."""
 
 RETRY_MS = 30_000
@@ -44,7 +44,7 @@ class ScrubSettings:
 
     broker_id: int
     interval_ms: int
-    """Between two passes over a log; 0: only what is reported is checked."""
+    """The time between two scrubs of a log; 0 means that only reported damage is checked."""
     bytes_per_second: int
 
 
@@ -76,7 +76,7 @@ class _Pass:
         self.stop_offset = stop_offset
         self.reason = reason
         self.left: tuple[int, int] | None = None
-        """Between these offsets lies what could not be repaired."""
+        """The range of offsets that contains what could not be repaired."""
 
     def leave(self, scrub: SegmentScrub) -> None:
         """Called when the segment stays damaged."""
@@ -133,7 +133,7 @@ class Scrubs:
     def report(
         self, partition: HostedPartition, offset: int, what: str = "a follower was sent a bad batch"
     ) -> None:
-        """Somebody has met a bad batch, from `offset` on."""
+        """A reader has found a bad batch at or after `offset`."""
         tp = partition.topic_partition
         now_ms = self._clock.monotonic_ms()
         if tp in self._reported or self._report_due_ms.get(tp, now_ms) > now_ms:
@@ -149,7 +149,7 @@ class Scrubs:
             return
         self._reported[tp] = offset
 
-    def look(self) -> None:
+    def begin_due(self) -> None:
         """Begins the pass that is due longest, unless one is under way."""
         if self._closed or self._current is not None:
             return
@@ -243,7 +243,7 @@ class Scrubs:
         if current.reason is not _Reason.REPORT and partition.log.cleaning.is_uncleanable:
             self._seen_left_alone.add(partition)
         self._note_end(current, now_ms)
-        self._scheduler.call_soon(self.look)
+        self._scheduler.call_soon(self.begin_due)
 
     def _note_end(self, current: _Pass, now_ms: int) -> None:
         """Notes when this log is due again."""

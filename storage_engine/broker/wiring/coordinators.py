@@ -23,7 +23,7 @@ from storage_engine.broker.wiring.replicas import ReplicaParts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorParts:
-    """Both kinds of coordinators."""
+    """The coordinators of groups and of transactions."""
 
     groups: GroupCoordinators
     group_topic: StateTopic

@@ -73,9 +73,10 @@ def describe_log_dirs(
 def alter_replica_log_dirs(
     cluster: Cluster, broker_id: int, targets: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Have replicas of one broker lie in these of its folders. What did not begin, and why:
-    REPLICA_NOT_AVAILABLE where there is no such replica yet, which will be made in that folder.
-    KafkaError or DeadlineExceededError where the broker does not tell."""
+    """Moves replicas of one broker to these of its log directories. Returns the replicas whose move
+    did not begin, with the reason: REPLICA_NOT_AVAILABLE for a replica that the broker does not
+    have yet, which will be created in that directory. Raises KafkaError or DeadlineExceededError
+    when the broker does not answer."""
     # Now, since most clients never need it.
     from storage_engine.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 

@@ -26,7 +26,7 @@ class Ongoing(NamedTuple):
     """A partition that is being moved."""
 
     replicas: tuple[int, ...]
-    """All that it has meanwhile."""
+    """All replicas that the partition has during the reassignment."""
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
@@ -80,8 +80,9 @@ def list_reassignments(cluster: Cluster) -> dict[TopicPartition, Ongoing]:
 def elect_leaders(
     cluster: Cluster, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False
 ) -> dict[TopicPartition, ErrorCode]:
-    """Have the preferred replicas of these partitions (None: of all) lead; with `unclean` any live
-    replica where no in-sync one is left. How each ended; of all, only those that needed one."""
+    """Makes the preferred replicas of these partitions (None: of all) their leaders; with
+    `unclean`, elects any live replica where no in-sync replica is left. Returns an outcome for each
+    of the partitions; when all were meant, only for those that needed an election."""
 
     def message(request: Any) -> Any:
         by_topic: dict[str, list[int]] = {}

@@ -377,7 +377,7 @@ def _ask_controller(
 
 
 def pause(cluster: Cluster, retry: Retry, error: HeadraceError) -> None:
-    """Before the controller is asked again: it may be another one by then."""
+    """Waits before the controller is asked again: another broker may be controller by then."""
     retry.pause(error)
     cluster.refresh([])
 

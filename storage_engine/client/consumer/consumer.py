@@ -145,7 +145,7 @@ class Consumer(Closing):
         return frozenset(self._positions.assigned)
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """All partitions; KafkaError when the topic does not exist."""
+        """All partitions of a topic. Raises KafkaError when the topic does not exist."""
         return [TopicPartition(topic, n) for n in sorted(self._cluster.topic(topic).partitions)]
 
     # --- records ---
@@ -223,8 +223,7 @@ class Consumer(Closing):
         self._piece, self._rows, self._run_left = None, [], 0
 
     def _fill(self, deadline: Deadline) -> bool:
-        """Look after the group, and fetch until something is buffered; False when the time is
-        over."""
+        """Polls the group, and fetches until something is buffered; False when the time is over."""
         while True:
             self._serve()
             if self._positions.next_piece() is not None:
@@ -248,7 +247,7 @@ class Consumer(Closing):
         return offset
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go on there."""
+        """Moves the position in a partition."""
         self._check_assigned(tp)
         if offset < 0:
             raise ConfigError(f"the offset {offset} is negative; see seek_to_beginning")
@@ -256,11 +255,13 @@ class Consumer(Closing):
         self._positions.seek(tp, offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go on at the first record of these; None: of all assigned."""
+        """Moves the positions to the first record of these partitions; None means all assigned
+        ones."""
         self._seek_all(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Go on with what comes after the last record of these."""
+        """Moves the positions behind the last record of these partitions; None means all assigned
+        ones."""
         self._seek_all(partitions, LATEST)
 
     def _seek_all(self, partitions: Iterable[TopicPartition] | None, end: int) -> None:
@@ -270,7 +271,8 @@ class Consumer(Closing):
             self.seek(tp, offset)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume`; they stay this member's as long as it polls."""
+        """Returns no records of these partitions until `resume`; they stay assigned to this member
+        as long as it polls."""
         self._set_paused(partitions, paused=True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:

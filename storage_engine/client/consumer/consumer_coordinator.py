@@ -64,7 +64,7 @@ _LEAVE_MS = 2_000
 """The time for a LeaveGroup request. Without one the coordinator notices by itself, after the
 session timeout."""
 
-_REFUSALS = membership.PUT_OUT | {
+_REFUSALS = membership.NO_LONGER_A_MEMBER | {
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.FENCED_INSTANCE_ID,
 }
@@ -144,7 +144,7 @@ class ConsumerCoordinator:
         self._changes: deque[Change] = deque()
         self._commits: deque[PendingCommit] = deque()
         self._polled_ms = monotonic_ms()
-        self._lapsed = False
+        self._poll_timed_out = False
         self._has_left = False
         self._closing: Deadline | None = None
         self._loop.start()
@@ -173,10 +173,10 @@ class ConsumerCoordinator:
         """The caller applies a change before it asks for the next one."""
         with self._changed:
             self._polled_ms = monotonic_ms()
-            if self._lapsed:
+            if self._poll_timed_out:
                 # What it had may be another's: first it hears of that.
                 self._add_event(membership.Polled(now_ms=self._polled_ms))
-            while self._lapsed and not self._loop.has_ended:
+            while self._poll_timed_out and not self._loop.has_ended:
                 self._loop.wait(None)
             if self._loop.has_ended and self._closing is None:
                 raise HeadraceError(
@@ -192,8 +192,8 @@ class ConsumerCoordinator:
         callback: Callable[[HeadraceError | None], None] | None = None,
         timeout_ms: int | None = None,
     ) -> PendingCommit:
-        """Begin to store offsets, within `default.api.timeout.ms` unless told otherwise; commits
-        are stored one after the other."""
+        """Begins to commit offsets, within `default.api.timeout.ms` unless a timeout is given;
+        commits are sent one after the other."""
         deadline = Deadline.after(timeout_ms or self._config.default_api_timeout_ms)
         commit = PendingCommit(
             offsets=dict(offsets), caller=caller, deadline=deadline, callback=callback
@@ -206,7 +206,7 @@ class ConsumerCoordinator:
         return commit
 
     def wait_for(self, commit: PendingCommit) -> None:
-        """Until it is stored. Raises why it is not."""
+        """Waits until the commit is stored, or raises its error."""
         with self._changed:
             while not commit.done and not self._loop.has_ended:
                 self._loop.wait(None)
@@ -236,7 +236,7 @@ class ConsumerCoordinator:
     # The work of the loop, in its thread.
 
     def turn(self) -> None:
-        """Take what has come, and do what is due."""
+        """Processes the answers that have arrived, and does what is due."""
         self._calls.receive()
         with self._changed:
             events, self._events = self._events, deque()
@@ -254,7 +254,7 @@ class ConsumerCoordinator:
         self._send(now_ms)
         self._send_commit(now_ms)
         with self._changed:
-            self._lapsed = self._membership.stage is membership.Stage.LAPSED
+            self._poll_timed_out = self._membership.stage is membership.Stage.POLL_TIMED_OUT
             self._changed.notify_all()
             is_over = closing is not None and (not self._commits or closing.passed)
         if is_over:

@@ -20,7 +20,7 @@ from storage_engine.core.errors import HeadraceError, KafkaError
 
 
 class NoOffsetError(HeadraceError):
-    """Nothing is committed for a partition, and auto.offset.reset is none."""
+    """The group has no committed offset for a partition, and auto.offset.reset is none."""
 
 
 class GroupError(KafkaError):

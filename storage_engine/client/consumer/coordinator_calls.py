@@ -25,7 +25,7 @@ LOOKUP_MS = 1_000
 """The time limit of one search for the coordinator; nothing else happens meanwhile."""
 
 OnAnswer = Callable[[Any, HeadraceError | None], None]
-"""Gets the answer, or why there is none."""
+"""Called with the answer or the error."""
 
 
 class CoordinatorCall:
@@ -51,7 +51,7 @@ class CoordinatorCalls:
         self._calls: list[CoordinatorCall] = []
 
     def forget_coordinator(self) -> None:
-        """Look for it before the next request."""
+        """The coordinator is looked up before the next request."""
         self._coordinator = None
 
     def send(self, request: GroupRequest, timeout_ms: int, on_answer: OnAnswer) -> CoordinatorCall:
@@ -91,7 +91,7 @@ class CoordinatorCalls:
         return [call.connection.socket for call in self._calls]
 
     def receive(self) -> None:
-        """Take the answers that have come, and end the calls whose time is over."""
+        """Processes the answers that have arrived, and ends the calls whose time is over."""
         for call in list(self._calls):
             # The callback of an earlier one may have dropped it.
             if call in self._calls:

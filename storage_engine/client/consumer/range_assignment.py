@@ -18,9 +18,6 @@ def assign_ranges(
     """The partitions of each member of `subscriptions`, which maps members to their topics. Members
     in the order of their names get runs of partitions whose lengths differ by at most one, the
     longer ones first. A topic without partitions is left out.
-
-    Members in the order of their names get runs of partitions whose lengths differ by one at most,
-    the longer ones first. A topic that has no partitions is left out.
     """
     assigned: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
     for topic in sorted({topic for topics in subscriptions.values() for topic in topics}):

@@ -37,7 +37,8 @@ class Piece:
         self.index = self.count = 0
 
     def load(self) -> bool:
-        """Have a row, of the next group where this one is handed out; False: nothing is left."""
+        """Makes a row available, from the next group of rows when this one is used up; returns
+        False when nothing is left."""
         if self.index < self.count:
             return True
         self.decoded, self._rows = next(self._groups, None), None
@@ -118,7 +119,7 @@ class RecordBuffer:
     def take_columns(
         self, paused: Container[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, "DecodedRecords", int]]:
-        """All that is buffered: (partition, columns, how many of their first rows were handed out
+        """All buffered rows: (partition, columns, how many of their first rows were returned
         before)."""
         while (piece := self.next_piece(paused)) is not None:
             assert piece.decoded is not None, "it has rows"

@@ -56,12 +56,12 @@ def isolation_level(name: str) -> int:
 
 
 OnOutOfRange = Callable[[TopicPartition, int, int, int], int]
-"""Gets a partition, the offset asked for, and the range that there is, half-open."""
+"""Called with a partition, the requested offset, and the half-open range of offsets that exist."""
 
 
 OnTruncated = Callable[[TopicPartition, int, int], int]
-"""Gets a partition, the offset asked for, and the first one from which on the log has other records
-than were read."""
+"""Called with a partition, the requested offset, and the first offset at which the log has other
+records than were read."""
 
 
 class FetchedBatches(NamedTuple):
@@ -159,8 +159,8 @@ class BatchFetcher:
         return self._cursors[tp].position
 
     def read_from(self, tp: TopicPartition, start_offset: int) -> None:
-        """Begin with a partition, or go on elsewhere: what is under way for it is dropped. To be
-        read on and on, not paused."""
+        """Begins to read a partition, or moves to another offset: fetches in flight for it are
+        dropped. For reading continuously, without pauses."""
         self._cursors[tp] = Cursor(tp, start_offset, None)
 
     def forget(self, tp: TopicPartition) -> None:
@@ -176,10 +176,6 @@ class BatchFetcher:
         read. Raises OffsetOutOfRangeError with the valid range, LogTruncatedError when records that
         were read are not in the log any more, KafkaError when no retry helps, and
         DeadlineExceededError when a partition has failed for the reader's timeout.
-
-        Raises OffsetOutOfRangeError with the valid range, LogTruncatedError where what was read is
-        not in the log any more, KafkaError for what no retry helps, and
-        DeadlineExceededError when a partition has failed for the reader's timeout.
         """
         deadline = Deadline.after(timeout_ms)
         while True:
@@ -194,7 +190,7 @@ class BatchFetcher:
                 return []
 
     def close(self) -> None:
-        """Give back the connections; those with a fetch under way are closed."""
+        """Returns the connections to the pool; those with a fetch in flight are closed."""
         for fetch in self._fetches.values():
             self._cluster.give_back(fetch.connection)
         self._fetches.clear()

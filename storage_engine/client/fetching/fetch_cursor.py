@@ -123,7 +123,7 @@ class WholeBatches(NamedTuple):
 
     records: memoryview
     next_offset: int
-    """Behind the last batch."""
+    """The offset after the last batch."""
     last_batch_bytes: int
     last_epoch: int
     """The leader epoch of the last batch."""

@@ -157,9 +157,6 @@ class _FetchesAhead:
     them in order. They are sent only to a leader, in an epoch, that has answered an ordinary fetch:
     that fetch made sure that the leader has the batches read before, which a fetch sent ahead can't
     check.
-
-    They are sent only to the leader, of an epoch, that a fetch in its turn was answered by: that
-    one has the batches that were read before, which a fetch ahead can't tell it of.
     """
 
     def __init__(self, asking: _Asking, window: FetchWindow) -> None:
@@ -278,7 +275,7 @@ class _FetchesAhead:
         return Deadline.after(min(longest_ms, asking.timeout_ms))
 
     def _drop(self) -> None:
-        """All that is in flight."""
+        """Drops all fetches in flight."""
         self._sent.clear()
         self._work_began_s = None
         if self._connection is not None:
@@ -286,7 +283,7 @@ class _FetchesAhead:
             self._connection = None
 
     def close(self) -> None:
-        """Give back the connection; with a fetch in flight it is closed."""
+        """Returns the connection to the pool; with a fetch in flight it is closed."""
         if self._connection is not None:
             self._asking.cluster.give_back(self._connection)
             self._connection = None

@@ -70,7 +70,6 @@ class ReplicaReader:
         start_offset: int,
         end_offset: int,
         timeout_ms: int,
-        fetch_bytes: int = FETCH_BYTES,
     ) -> None:
         self.broker_id = broker_id
         self.start_offset = start_offset
@@ -80,7 +79,6 @@ class ReplicaReader:
         self._position = start_offset
         self._end_offset = end_offset
         self._timeout_ms = timeout_ms
-        self._fetch_bytes = fetch_bytes
         self._batches: list[ReplicaBatch] = []
         """Fetched and not read, the next one last."""
 
@@ -92,7 +90,7 @@ class ReplicaReader:
 
     def _fill(self) -> None:
         while self._position < self._end_offset:
-            wanted = FetchPartition(*self._tp, self._position, self._fetch_bytes)
+            wanted = FetchPartition(*self._tp, self._position, FETCH_BYTES)
             (answer,) = _fetch(self._cluster, self.broker_id, [wanted], self._timeout_ms)
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > self._position:

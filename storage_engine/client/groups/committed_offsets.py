@@ -36,7 +36,7 @@ _NO_MEMBER = MemberIdentity(member_id="", generation=-1)
 
 
 def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    """All offsets of the group: by partition the next one to read."""
+    """All committed offsets of the group: the next offset to read of each partition."""
     spec, request = api_of(_OFFSET_FETCH)
     _, answer = ask_coordinator(
         cluster,

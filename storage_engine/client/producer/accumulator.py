@@ -45,7 +45,7 @@ class Accumulator:
         return True
 
     def add_encoded(self, batch: ProducerBatch) -> None:
-        """Put a batch that the caller has encoded after everything that came before it."""
+        """Adds a batch that the caller has encoded, behind the records that came before it."""
         batches = self._batches.setdefault(batch.tp, deque())
         if batches:
             batches[-1].closed = True
@@ -87,11 +87,11 @@ class Accumulator:
         return due and not waiting(batch.tp)
 
     def flush(self) -> None:
-        """Let nothing that is here linger any more."""
+        """Ends the linger time of all records that are here."""
         self._flush = bool(self._batches)
 
     def drop(self) -> list[ProducerBatch]:
-        """Take everything out; it will not be sent."""
+        """Removes everything without sending it."""
         dropped = [batch for batches in self._batches.values() for batch in batches]
         self._batches.clear()
         self._flush = False

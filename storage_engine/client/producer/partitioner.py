@@ -57,7 +57,7 @@ def murmur2(keys: "pa.Array | pa.ChunkedArray") -> Uint32s:
 
 
 def _bytes_of(keys: "pa.Array") -> tuple[npt.NDArray[np.uint8], Int64s, Int64s]:
-    """All bytes of the column, and where each row's begin and how many they are."""
+    """All bytes of the column, and the position and length of each row's."""
     import pyarrow as pa
 
     if not (pa.types.is_binary(keys.type) or pa.types.is_string(keys.type)):

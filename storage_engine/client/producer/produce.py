@@ -58,10 +58,10 @@ DELIVERY_TIMEOUT_MS = 120_000
 """`delivery.timeout.ms`: from append to acknowledgement, with all retries."""
 
 WORK_BYTES = 64 << 10
-"""`append` looks after sending and answers once in so many bytes: small batches go together."""
+"""`append` sends and receives once for this many bytes, so that small batches are sent together."""
 
 WORK_MS = 5
-"""And once in so many milliseconds, if it is called at all."""
+"""It also does so after this many milliseconds, if it is called at all."""
 
 NEWEST_OF_ENLISTED = 10
 """The newest version of Produce in transactions whose partitions the client enlists by itself."""
@@ -135,7 +135,8 @@ class BatchWriter(Closing):
         self.deliveries: dict[TopicPartition, PartitionDelivery] = {}
 
     def announce(self, partitions: Iterable[TopicPartition]) -> None:
-        """There will be batches for each of these: a transaction is told of all in one request."""
+        """Announces batches for these partitions: a transaction enlists all of them in one
+        request."""
         self._check()
         for tp in partitions:
             if tp not in self._queues:
@@ -186,7 +187,7 @@ class BatchWriter(Closing):
 
     @property
     def idle(self) -> bool:
-        """Nothing waits, and nothing is in flight."""
+        """Whether no batch waits and none is in flight."""
         return all(queue.idle for queue in self._queues.values())
 
     def waiting(self, tp: TopicPartition) -> bool:
@@ -355,9 +356,8 @@ class BatchWriter(Closing):
                 self._delivered(tp, batch, -1)
 
     def _collect(self, wait_ms: int) -> None:
-        """Take the answers that are there; wait up to `wait_ms` for the first."""
-        leaders = [leader for leader in self._leaders.values() if leader.requests]
-        busy = {leader.connection.socket: leader for leader in leaders}
+        """Processes the answers that have arrived; waits up to `wait_ms` for the first."""
+        busy = {each.connection.socket: each for each in self._leaders.values() if each.requests}
         wait_ms = min(wait_ms, self._next_timer_ms(monotonic_ms()))
         if busy:
             for socket in wait_readable(busy, wait_ms):
@@ -366,9 +366,8 @@ class BatchWriter(Closing):
             sleep_ms(wait_ms)
         for leader in list(self._leaders.values()):
             if leader.requests and leader.requests[0].deadline.passed:
-                self._drop(
-                    leader, f"{leader.connection.name}: no answer to a Produce request in time"
-                )
+                name = leader.connection.name
+                self._drop(leader, f"{name}: no answer to a Produce request in time")
 
     def _next_timer_ms(self, now_ms: int) -> int:
         """The time until the first retry or metadata request is due."""
@@ -498,4 +497,4 @@ class BatchWriter(Closing):
         now_ms = monotonic_ms()
         expiries = [queue.waiting[0].expires_at_ms for queue in queues if queue.waiting]
         left_ms = min(expiries, default=now_ms) - now_ms
-        self._lookup.look(max(_LONGEST_WAIT_MS, min(_LOOKUP_MS, left_ms)))
+        self._lookup.refresh_if_due(max(_LONGEST_WAIT_MS, min(_LOOKUP_MS, left_ms)))

@@ -20,7 +20,7 @@ from storage_engine.net.deadline import monotonic_ms
 from storage_engine.protocol.records.record_batch import advance_sequence, patch_producer
 
 IN_FLIGHT_PER_PARTITION = 5
-"""A leader remembers so many batches of a producer to recognise a repetition."""
+"""The number of a producer's batches that a leader remembers, to recognize repetitions."""
 
 
 OnDone = Callable[[int, HeadraceError | None], None]
@@ -45,8 +45,8 @@ class OpenTransaction(Protocol):
     epoch: int
 
     def enlist(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell the coordinator of partitions before the first batch for them. KafkaError when the
-        transaction is open no more."""
+        """Adds partitions to the transaction before the first batch for them. Raises KafkaError
+        when the transaction is not open any more."""
         ...
 
 
@@ -160,7 +160,8 @@ class PartitionQueue:
 
     @property
     def recovering(self) -> bool:
-        """Something in flight has failed, and what was sent after it is not all answered yet."""
+        """Whether a batch in flight has failed, and batches sent after it are not all answered
+        yet."""
         return bool(self._set_aside)
 
     def may_send(self, now_ms: int, *, one_at_a_time: bool) -> bool:
@@ -194,7 +195,7 @@ class PartitionQueue:
         return batch.number < self._delivered_to
 
     def given_up(self, batch: PendingBatch) -> None:
-        """Never to be sent again. What comes after it starts a sequence of its own."""
+        """The batches are not sent again. Later batches begin a new sequence."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
         else:

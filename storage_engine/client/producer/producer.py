@@ -58,7 +58,7 @@ Encoder = Callable[[Any], bytes | None]
 """Makes bytes of a key or value."""
 
 Callback = Callable[[RecordMetadata | None, BaseException | None], None]
-"""Gets where a record is, or why it isn't anywhere."""
+"""Called with the place of a record in the log, or the error."""
 
 LARGEST_TIMESTAMP_MS = (1 << 62) - 1
 """Two of them differ by an int64."""
@@ -215,8 +215,8 @@ class Producer(Closing):
     # --- transactions, which one thread at a time begins and ends ---
 
     def init_transactions(self) -> None:
-        """Take over the `transactional.id`, once: what its last owner left open is aborted, and
-        that producer is fenced."""
+        """Takes over the `transactional.id`, once: a transaction that its last owner left open is
+        aborted, and that producer is fenced."""
         self._expect(_Stage.NEW)
         self._loop.init_transactions()
         self._stage = _Stage.READY
@@ -247,7 +247,8 @@ class Producer(Closing):
             self._stage = _Stage.READY
 
     def abort_transaction(self) -> None:
-        """Nothing of it is ever read with read_committed; futures that wait fail."""
+        """Aborts the transaction: no reader with read_committed ever gets its records; futures that
+        wait fail."""
         self._expect(_Stage.OPEN)
         with self._noting_fences():
             self._loop.abort_transaction()

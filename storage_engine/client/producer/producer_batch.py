@@ -26,7 +26,8 @@ _ONE_BATCH = 1 << 30
 Headers = list[tuple[str, bytes | None]]
 
 OnDone = Callable[[int, HeadraceError | None], None]
-"""Gets the base offset of a batch (-1 where no broker told it), or the error of all its records."""
+"""Called with the base offset of a batch (-1 when no broker returned it), or the error of all its
+records."""
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:

@@ -115,8 +115,9 @@ class ProducerLoop:
         timestamp_ms: int,
         size: int,
     ) -> RecordFuture:
-        """Put a record that takes `size` bytes at most into the open batch of its partition; None
-        is one of `available`, the same for a batch's worth of records."""
+        """Adds a record of at most `size` bytes to the open batch of its partition. For the
+        partition None it chooses one of `available`, the same one for a batch's worth of records.
+        """
         with self._changed:
             self._reserve(size)
             if partition is None:
@@ -132,7 +133,7 @@ class ProducerLoop:
         return future
 
     def add_encoded(self, batch: ProducerBatch) -> None:
-        """Put a batch that is encoded already on its way."""
+        """Queues a batch that is encoded already."""
         with self._changed:
             self._reserve(batch.size)
             batch.reserved = batch.size
@@ -259,7 +260,7 @@ class ProducerLoop:
             batches = list(self._accumulator.take(now_ms, self._is_waiting))
             topics = self._topics.due(now_ms)
         if topics:
-            error = self._topics.look(self._cluster, topics)
+            error = self._topics.request(self._cluster, topics)
             with self._changed:
                 self._topics.seen(self._cluster, topics, error, monotonic_ms())
                 self._changed.notify_all()
@@ -373,7 +374,7 @@ class ProducerLoop:
         self._fail(error)
 
     def _fail(self, error: HeadraceError, *, every: bool = False) -> None:
-        """Everything that is not in the accumulator, or `every` batch."""
+        """Fails all batches that are not in the accumulator, or `every` batch."""
         with self._changed:
             batches = [batch for batch in self._unfinished if batch.taken or every]
         for batch in batches:

@@ -26,7 +26,7 @@ class RecordMetadata(NamedTuple):
     topic: str
     partition: int
     offset: int
-    """-1 where no broker told it: with acks=0, or when an old repetition was recognised."""
+    """-1 when no broker returned it: with acks=0, or when an old repetition was recognized."""
 
 
 class BatchOutcome:
@@ -42,7 +42,7 @@ class BatchOutcome:
         self._materialised: dict[RecordFuture, None] = {}
         self.done = False
         self.base_offset = -1
-        """-1 where no broker told it."""
+        """-1 when no broker returned it."""
         self.error: HeadraceError | None = None
         """The error of all records of the batch."""
 
@@ -71,7 +71,7 @@ class BatchOutcome:
         _call(callback, future)
 
     def materialise(self, future: "RecordFuture") -> None:
-        """Give the future the state that `concurrent.futures` works with, once."""
+        """Creates the state that `concurrent.futures` works with, once."""
         with self._lock:
             if future in self._materialised:
                 return
@@ -83,7 +83,7 @@ class BatchOutcome:
 
 
 class RecordFuture(Future[RecordMetadata]):
-    """Under way from the start: it can't be cancelled."""
+    """The future of a record. It is running from the start, so it can't be cancelled."""
 
     def __init__(self, tp: TopicPartition, outcome: BatchOutcome, index: int) -> None:
         # Not the parent's __init__, which makes a lock and a condition: see `__getattr__`.
@@ -128,7 +128,7 @@ class RecordFuture(Future[RecordMetadata]):
         self._outcome.add_callback(self, fn)
 
     def copy_outcome(self) -> None:
-        """Tell those who wait by the parent's means."""
+        """Notifies waiters by the means of the parent class."""
         if (error := self._outcome.error) is not None:
             self.set_exception(error)
         else:

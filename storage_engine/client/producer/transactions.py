@@ -84,7 +84,8 @@ class ProducerTransactions:
         self._is_empty = True
 
     def init(self) -> None:
-        """Take the id over: what its last owner left open is aborted, and that owner is fenced."""
+        """Takes over the transactional id: a transaction that its last owner left open is aborted,
+        and that owner is fenced."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
         )
@@ -95,7 +96,7 @@ class ProducerTransactions:
         self._is_empty = True
 
     def enlist(self, partitions: Iterable[TopicPartition]) -> None:
-        """Before the first batch for them."""
+        """To be called before the first batch for these partitions."""
         spec, message = enlist_request(
             self.transactional_id, self.producer_id, self.epoch, partitions
         )
@@ -103,8 +104,8 @@ class ProducerTransactions:
         self._ask(spec, message, enlisted_codes, version=ENLIST_VERSION)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
-        """Have the group's offsets, by partition the next one to read, committed with the
-        transaction. CommitRefusedError when the member is not in the present generation."""
+        """Commits the group's offsets (the next one to read of each partition) with the
+        transaction. Raises CommitRefusedError when the member is not in the present generation."""
         if not offsets:
             return
         spec, request = api_of(_ADD_OFFSETS)
@@ -170,7 +171,7 @@ class ProducerTransactions:
         version: int | None = None,
         key: tuple[int, str] | None = None,
     ) -> Any:
-        """The answer of the coordinator of `key`, of the transaction unless told otherwise."""
+        """Asks the coordinator of `key`, by default the transaction's, and returns its answer."""
         key = key or (TRANSACTION, self.transactional_id)
         deadline = Deadline.after(self._deadline_ms)
         retry = Retry(f"{spec.name} of '{self.transactional_id}'", deadline)

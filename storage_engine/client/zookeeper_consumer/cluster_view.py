@@ -22,7 +22,7 @@ Decoded = TypeVar("Decoded")
 
 
 class ClusterView:
-    """Everything is read with watches: its owner looks again when one fires."""
+    """The group's znodes, read with watches; the owner computes its part again when one fires."""
 
     def __init__(self, nodes: NodeView, paths: ConsumerGroupPaths) -> None:
         self._nodes = nodes

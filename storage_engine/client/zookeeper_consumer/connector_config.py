@@ -28,7 +28,7 @@ _OF_STREAMS = (
 """The settings that streams share with `Consumer`."""
 
 _NOBODY = "unknown:9092"
-"""Takes the place of brokers until ZooKeeper tells them."""
+"""A placeholder until the brokers are known from ZooKeeper."""
 
 SETTINGS = by_key(
     text("zookeeper.connect", "The servers of the ensemble, and the path of the cluster."),

@@ -20,7 +20,7 @@ class SessionLease(Protocol):
 
     @property
     def lease_end_monotonic_ms(self) -> int:
-        """Until then nobody else can own what is given."""
+        """Until this time no other consumer can own the partitions of this session."""
         ...
 
 
@@ -65,7 +65,7 @@ class StreamLedger:
             for tp, offset in offsets.items():
                 self._claims[tp] = Claim(tp, offset)
 
-    def take_away(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def revoke(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Takes the stream's partitions away. Returns those that it had, with the consumed offsets
         that are known."""
         with self._lock:
@@ -84,7 +84,7 @@ class StreamLedger:
             }
 
     def close(self, error: HeadraceError | None = None) -> None:
-        """Hand out nothing more; `error` is what the reader hears."""
+        """Returns no more messages; the reader gets `error`."""
         with self._lock:
             self._closed = True
             self._error = self._error or error
@@ -138,7 +138,7 @@ class StreamLedger:
 
     @property
     def may_hand_out(self) -> bool:
-        """Nobody else can own what is this stream's."""
+        """Whether it is certain that no other consumer owns the stream's partitions."""
         return monotonic_with_sleep_ms() < self._session.lease_end_monotonic_ms
 
     def hand_out(self, claim: Claim, next_offset: int, *, consumes: bool = False) -> bool:

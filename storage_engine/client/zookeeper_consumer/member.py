@@ -67,11 +67,11 @@ class MemberListener(Protocol):
     def take(self, taken: Sequence[TakenPartition]) -> None: ...
 
     def release(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Hand out nothing of these any more. Returns the offsets to store."""
+        """Stops returning messages of these partitions, and returns the offsets to store."""
         ...
 
     def lose(self, partitions: Sequence[TopicPartition]) -> None:
-        """Hand out nothing of these any more: they may be another's by now."""
+        """Stops returning messages of these partitions: another consumer may own them already."""
         ...
 
     def fail(self, error: HeadraceError) -> None:
@@ -144,8 +144,8 @@ class ZooKeeperGroupMember:
         self._planned_at = 0
         self._held: dict[TopicPartition, _Claim] = {}
         self._claimed: dict[TopicPartition, int] = {}
-        """All partitions that this session has ever asked for, with their streams: it may own them,
-        even if the answer was lost or the plan is another by now."""
+        """All partitions that this session has ever claimed, with their streams: it may own them
+        even if the answer was lost or the plan has changed."""
         self._writing: set[str] = set()
         """Znodes of this consumer that are being made or set."""
         self._step_due = False
@@ -161,7 +161,7 @@ class ZooKeeperGroupMember:
         self._step_soon()
 
     def stop(self, on_stopped: Callable[[], None]) -> None:
-        """Let go of everything, then `on_stopped`. The consumer's own znode goes with its
+        """Releases everything, then calls `on_stopped`. The consumer's own znode goes with its
         session."""
         self._on_stopped = on_stopped
         self._step_soon()
@@ -329,7 +329,7 @@ class ZooKeeperGroupMember:
         self._step_soon()
 
     def _hand_over(self) -> None:
-        """All that comes together, at once."""
+        """Hands over all partitions that come together at once."""
         stages = {holding.stage for holding in self._held.values()}
         if self._writing or _Stage.STARTING in stages or _Stage.READY not in stages:
             return

@@ -101,8 +101,8 @@ class MessageStream:
         return frozenset(self._reading)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume`, or until they have come anew. They stay the
-        stream's, as all do while nothing is asked for."""
+        """Returns no messages of these partitions until `resume`, or until they are assigned again.
+        They stay the stream's."""
         self._set_paused(partitions, paused=True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -172,7 +172,7 @@ class MessageStream:
         self._positions.assign(self._reading)
 
     def close(self) -> None:
-        """Give back the connections; nothing is read any more."""
+        """Releases the connections; nothing is read any more."""
         if self._positions is not None:
             self._positions.close()
         self._positions, self._piece, self._reading = None, None, {}

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from storage_engine.core.ids import (
-    NO_LEADER,
     NO_TAIL_LOST,
     BrokerEpoch,
     BrokerId,
@@ -46,10 +45,6 @@ class PartitionState:
     joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
     """By member of the ISR the incarnation of it that was last known to hold all that is committed;
     a member that nobody has vouched for has no entry."""
-
-    @property
-    def has_leader(self) -> bool:
-        return self.leader != NO_LEADER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,11 @@ from storage_engine.core.coordinator_log import Answer, Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
     NO_MEMBER,
+    CheckDeletedTopics,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
     GroupLog,
-    LookForTopics,
     OffsetsDeleted,
     OffsetsRead,
     ReadOffsets,
@@ -107,10 +107,10 @@ class Commits:
         every = event.partitions is None
         known = {*committed, *unstable, *unreadable}
         wanted = known if every else set(event.partitions or ())
-        told = wanted - unstable
+        stable = wanted - unstable
         answer = OffsetsRead(
             request=event.request,
-            offsets={tp: each for tp, each in committed.items() if tp in told},
+            offsets={tp: each for tp, each in committed.items() if tp in stable},
             unstable=frozenset(wanted & unstable),
             unreadable=frozenset(wanted & (unreadable - unstable)),
         )
@@ -175,13 +175,13 @@ class Commits:
             if group.state is GroupState.EMPTY and not group.offsets and not group.promised:
                 self._forget(group)
 
-    def look_for_topics(self) -> None:
+    def check_deleted_topics(self) -> None:
         """Have the driver check which topics with offsets are gone."""
         topics = frozenset(
             tp.topic for group in self._groups.values() for tp in group.offsets.partitions()
         )
         if topics:
-            self._log.emit(LookForTopics(topics=topics))
+            self._log.emit(CheckDeletedTopics(topics=topics))
 
     def _expired(self, group: Group, wall_ms: int) -> list[TopicPartition]:
         retention_ms = self._settings.retention_ms

@@ -6,8 +6,9 @@ that the next coordinator would not find in the log.
     what it has committed  commits.py                KIP-98, KIP-211, KIP-496
     what waits for which record   core/state_log.py
 
-The driver appends the records in order, tells when they are replicated, sends CheckDeadlines when
-it was asked to, and drops the coordinator when an append fails or the partition is led elsewhere.
+The driver appends the records in order, reports when they are replicated, sends CheckDeadlines when
+it was asked to, and drops the coordinator when an append fails or another broker leads the
+partition.
 """
 
 from typing import assert_never
@@ -69,7 +70,7 @@ class GroupCoordinator:
             self.groups[group_id] = Group.of_record(group_id, record, at.now_ms)
             self._plan(self.groups[group_id])
         self._commits.restore(content)
-        self._commits.look_for_topics()
+        self._commits.check_deleted_topics()
         return self._effects()
 
     def step(self, event: Event) -> list[Effect]:
@@ -107,7 +108,7 @@ class GroupCoordinator:
                 self._commits.end_transaction(event.producer_id, commits=event.commits)
             case ExpireOffsets():
                 self._commits.expire(event.at)
-                self._commits.look_for_topics()
+                self._commits.check_deleted_topics()
             case TopicsDeleted():
                 self._commits.forget_topics(event.topics)
             case _:
@@ -241,7 +242,7 @@ class GroupCoordinator:
         return self._log.take_effects()
 
 
-def _fits(told: str | None, known: str | None) -> bool:
+def _fits(given: str | None, known: str | None) -> bool:
     """Return True when a client names the same value as the group has, or none, as old versions
     do."""
-    return told is None or told == known
+    return given is None or given == known

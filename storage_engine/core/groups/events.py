@@ -210,7 +210,7 @@ class WakeAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookForTopics:
+class CheckDeletedTopics:
     """Have the driver check which of these topics, for which there are offsets, are gone, and send
     TopicsDeleted: a coordinator that was not leading when a topic was deleted has not heard of
     it."""
@@ -218,7 +218,7 @@ class LookForTopics:
     topics: frozenset[str]
 
 
-GroupEffect = WakeAt | LookForTopics
+GroupEffect = WakeAt | CheckDeletedTopics
 Effect = AppendRecord[GroupEntry] | CountAppended | Answer | GroupEffect
 GroupLog = StateLog[GroupEntry, Answer | GroupEffect]
 

@@ -4,7 +4,7 @@ later counts, and one in a transaction counts only once that is committed.
 Source: KIP-98, KIP-211, KIP-447.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.groups.records import (
@@ -79,9 +79,6 @@ class CommittedOffsets:
     def partitions(self) -> set[TopicPartition]:
         """Return all partitions with an offset, committed or pending."""
         return {*self._committed, *(tp for pending in self._pending.values() for tp in pending)}
-
-    def pending_of(self, producer_id: int) -> Iterable[TopicPartition]:
-        return self._pending.get(producer_id, ())
 
     def unstable(self) -> set[TopicPartition]:
         """Return the partitions with an offset in an open transaction."""

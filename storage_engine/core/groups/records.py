@@ -1,12 +1,12 @@
-"""What a group coordinator keeps in its log: keys and records. Its one rule: the newest record of
-each key, and the offsets of open transactions, are all that a new coordinator needs.
+"""The keys and records in a group coordinator's log. Its one rule: the newest record of each key,
+and the offsets of open transactions, are all that a new coordinator needs.
 
     key         record         ends when
     GroupKey    GroupRecord    the group is empty and has no offsets left (tombstone)
     OffsetKey   OffsetRecord   it expires, its topic goes, or somebody deletes it (tombstone)
 
-An offset of a transaction counts once the transaction's marker says so; of two for one partition
-the one that was written later counts, however late the marker of the other comes. Source: KIP-98,
+An offset in a transaction counts once the transaction's marker commits it; of two for one partition
+the one that was written later counts, even if the marker of the other comes later. Source: KIP-98,
 KIP-211, KIP-345.
 """
 

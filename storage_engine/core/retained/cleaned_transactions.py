@@ -1,9 +1,9 @@
-"""Which batches of a log belong to aborted transactions, and which markers are still needed, while
-the log is gone through from its start. Its one rule: batches are shown to it in the order of their
-offsets, each once.
+"""The aborted transactions of a log, and the markers that are still needed, during one pass from
+the log's start. Its one rule: the pass reports the batches in the order of their offsets, each
+once.
 
-A marker is needed as long as the log has a batch of its transaction, be it only an empty one that
-tells its producer's sequence: without it the transaction would be open again. Source: KIP-98,
+A marker is needed as long as the log has a batch of its transaction, even an empty one that only
+keeps its producer's sequence: without it the transaction would be open again. Source: KIP-98,
 KIP-534.
 """
 

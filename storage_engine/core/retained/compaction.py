@@ -1,22 +1,22 @@
-"""What compaction cleans and what it keeps. Its one rule: a record goes only when a newer one of
-its key, which can no longer be lost, has taken its place.
+"""The rules of compaction. Its one rule: a record is removed only when a newer one of its key,
+which can no longer be lost, has replaced it.
 
     |<---------- clean ---------->|<------ dirty ------>|<-- not yet -->|<- active ->|
     log start          first dirty offset      first uncleanable offset        log end
 
-A pass learns the newest offset of every key between the first dirty offset and its own end, then
-goes through the log from its start and drops what is older. Not yet to be cleaned is what lies at
-or above the high watermark (it may be truncated), what is not on the medium, what is younger than
-`min.compaction.lag.ms`, and always the active segment.
+A pass collects the newest offset of every key between the first dirty offset and its own end, then
+reads the log from its start and drops older records. Records are not yet cleaned at or above the
+high watermark (they may be truncated), while they are not on the medium, while they are younger
+than `min.compaction.lag.ms`, and in the active segment.
 
-Not yet to be cleaned is also what lies at or above the last stable offset: its transaction may
-still end either way. Records of aborted transactions go, whatever their keys. The marker of a
+Records at or above the last stable offset are not yet cleaned either: their transactions may still
+end either way. Records of aborted transactions are removed, whatever their keys. The marker of a
 transaction stays until a pass finds no data of the transaction, and `delete.retention.ms` after
 that.
 
 A tombstone (a key without a value) stays until `delete.retention.ms` after the pass that first kept
-it, so that whoever reads from the start within that time learns of the deletion. Source: R-LOG10,
-KIP-58 (lags), KIP-98 (transactions), KIP-354 (maximum lag), KIP-534 (delete horizon).
+it, so that a consumer that reads from the start within that time learns of the deletion. Source:
+R-LOG10, KIP-58 (lags), KIP-98 (transactions), KIP-354 (maximum lag), KIP-534 (delete horizon).
 """
 
 from collections.abc import Sequence

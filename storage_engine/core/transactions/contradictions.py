@@ -1,9 +1,9 @@
-"""Records of the state log that can each be read, and can't be true together. Its one rule: they
-are treated as records that can't be read, so that what they are about is refused and all else goes
-on; a coordinator that took them up would fail, and so would the next one.
+"""Records of the state log that can each be decoded but contradict one another. Its one rule: they
+are treated as records that can't be decoded, so that requests about them are refused and all others
+are served; a coordinator that used them would fail, and so would the next one.
 
-A producer id ends in one place: under its transactional id, or once in the ledger that has swept
-it. With two places, its markers could not be told apart.
+A producer id ends in one record: that of its transactional id, or the ledger that carries its end.
+With two such records, its markers could not be told apart.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""The ledgers of all sinks of one coordinator, and what is asked of them: who has committed a
-batch, which run is the newest, how far the sources are copied. Its one rule: each question costs
-the same, whatever was committed before.
+"""The ledgers of all sinks of one coordinator, with their queries: who has committed a batch, which
+run is the newest, how far the sources are copied. Its one rule: each query costs the same, however
+many batches were committed before.
 
     ledger of              ends as
     streaming query        never; one that has only tried, after a time
@@ -53,7 +53,7 @@ MOST_FORGOTTEN = 200
 class SinkLedger:
     """One query's commits to one sink, with all records that were appended for it."""
 
-    __slots__ = ("left_alone_at", "members", "origins_stay", "record", "seen_at", "unmarked")
+    __slots__ = ("idle_since_ms", "members", "origins_stay", "record", "seen_at", "unmarked")
 
     def __init__(self, record: LedgerRecord, seen_at: int) -> None:
         self.record = record
@@ -64,7 +64,7 @@ class SinkLedger:
         marker."""
         self.members: set[int] = set()
         """The open members, by producer id."""
-        self.left_alone_at: int | None = None
+        self.idle_since_ms: int | None = None
         """The monotonic time since when this coordinator has seen no request, for a ledger without
         a commit."""
         self.origins_stay = False
@@ -161,9 +161,9 @@ class SinkLedgers:
         # The ledger has only the runs, if any, of a query that never committed.
         if record != LedgerRecord(runs=record.runs):
             return False
-        if ledger.left_alone_at is None:
-            ledger.left_alone_at = at.now_ms
-        return at.now_ms - ledger.left_alone_at >= expiration_ms
+        if ledger.idle_since_ms is None:
+            ledger.idle_since_ms = at.now_ms
+        return at.now_ms - ledger.idle_since_ms >= expiration_ms
 
     def can_forget(self, key: LedgerKey) -> bool:
         """Return True when the ledger's origins have a place in the record of NO_QUERY."""
@@ -228,7 +228,7 @@ class SinkLedgers:
         ledger = self.of(key)
         if is_replaced(ledger.record, event.run):
             return True, ledger.seen_at
-        ledger.left_alone_at = None
+        ledger.idle_since_ms = None
         record = with_run(ledger.record, event.run)
         if record is not ledger.record:
             self.write(key, ledger, record)

@@ -1,9 +1,9 @@
-"""Up to where the partitions of a source have been copied to a sink, by all its queries together.
-Its one rule: origins only advance, and each move has a number, the sink's clock.
+"""The offsets up to which the partitions of a source have been copied to a sink, by all its queries
+together. Its one rule: origins only advance, and each move has a number, the sink's clock.
 
-The clock tells a task attempt what it could not know when it joined: origins that have moved since.
-Both lie in the ledgers, so that they outlive a coordinator; here they are gathered by sink, so that
-a question costs the same whatever was committed before. Source: R-SPARK2, R-SPARK3.
+By the clock a task attempt recognises origins that have moved since it joined. Clock and origins
+are stored in the ledgers, so that they outlive a coordinator; here they are collected by sink, so
+that a query costs the same however many batches were committed before. Source: R-SPARK2, R-SPARK3.
 """
 
 from collections import Counter

@@ -85,7 +85,7 @@ class TransactionalIds:
         self._entries: dict[str, _Entry] = {}
         self._ending: dict[int, str] = {}
         """The transactional id by producer id, for markers under way."""
-        self._looked_ms = 0
+        self._checked_ms = 0
         """The monotonic time of the last check for transactions that have timed out."""
 
     def get(self, transactional_id: str) -> TransactionRecord | None:
@@ -98,7 +98,7 @@ class TransactionalIds:
 
     def begin(self, at: Moment) -> None:
         """Begin; called once, before anything else."""
-        self._looked_ms = at.now_ms
+        self._checked_ms = at.now_ms
 
     def restore(self, transactional_id: str, record: TransactionRecord, at: Moment) -> None:
         """Restore an id from the log, and continue what was under way.
@@ -232,7 +232,7 @@ class TransactionalIds:
                     self._fence(transactional_id, entry, at.wall_ms)
             elif at.wall_ms - record.last_update_ms >= self._expiration_ms:
                 gone.append(transactional_id)
-        self._looked_ms = at.now_ms
+        self._checked_ms = at.now_ms
         for transactional_id in gone:
             del self._entries[transactional_id]
             self._log.append((TransactionalIdKey(transactional_id), None))
@@ -242,7 +242,7 @@ class TransactionalIds:
         it can be right: a new transaction has begun since the last check."""
         if entry.open_ms is None:
             by_wall_ms = max(0, at.wall_ms - entry.record.start_ms)
-            entry.open_ms = at.now_ms - min(by_wall_ms, at.now_ms - self._looked_ms)
+            entry.open_ms = at.now_ms - min(by_wall_ms, at.now_ms - self._checked_ms)
         return at.now_ms - entry.open_ms
 
     # --- transitions ---

@@ -1,5 +1,5 @@
-"""One of the folders of `log.dirs`. Only one process uses it, which runs the broker whose id is in
-it and knows its format.
+"""One of the folders of `log.dirs`. Only one process uses it, a broker with the recorded id and of
+a release that supports its format.
 
     .lock               locked exclusively while a broker runs
     meta.properties     version=1, broker.id, cluster.id, gaps.below.recovery.points
@@ -9,8 +9,8 @@ it and knows its format.
                         with which the broker registered afterwards, -1 before it did
     <topic>-<partition>/
 
-The boot id tells a killed process (the page cache lives on, nothing is lost) from a machine that
-went down. Source: R-CTL4, R-LOG8.
+The boot id distinguishes a killed process (the page cache lives on, nothing is lost) from a machine
+that went down. Source: R-CTL4, R-LOG8.
 """
 
 import logging

@@ -52,8 +52,6 @@ class LogDirs:
         except StorageError:
             self.unlock()
             raise
-        self.are_new = all(log_dir.is_new for log_dir in self._all)
-        """True when none of them held a broker's data before."""
         self.were_shut_down_clean = all(log_dir.was_clean_shutdown for log_dir in self._all)
         """True when the last stop was clean on all of them; False when one is new."""
 

@@ -62,7 +62,7 @@ class FutureLog:
         self.was_completed = False
         """True when it was closed to replace the log, and that has to be tried again."""
 
-    def bring_in_line(self) -> None:
+    def follow_cuts(self) -> None:
         """Removes from the copy what the current log has lost at its end or its beginning.
         LogBusyError when the copy can't follow yet."""
         if self.was_completed or self.log.is_cut_short:

@@ -105,11 +105,9 @@ def read_epochs(disk: Disk, path: Path) -> list[EpochStart]:
         return []
 
 
-def write_epochs(disk: Disk, path: Path, entries: tuple[EpochStart, ...], *, sync: bool) -> None:
-    """Replaces the file. Without `sync` a crash of the machine may lose it, and the epochs are
-    learned from the log's batches.
-    """
-    _write_lines(disk, path, [f"{epoch} {start}" for epoch, start in entries], sync=sync)
+def write_epochs(disk: Disk, path: Path, entries: tuple[EpochStart, ...]) -> None:
+    """Replaces the file. A crash of the machine may lose it; the log's batches hold the same."""
+    _write_lines(disk, path, [f"{epoch} {start}" for epoch, start in entries], sync=False)
 
 
 def _number(text: str, most: int) -> int:

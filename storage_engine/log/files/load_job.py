@@ -14,7 +14,7 @@ from storage_engine.core.errors import LogStorageError
 from storage_engine.log.files.disk import Disk
 from storage_engine.log.files.storage_errors import storage_error
 
-LOOK_BYTES = 16 << 10
+FIND_BYTES = 16 << 10
 """The bytes beyond a read that finding its end may read: two chunks of headers."""
 
 
@@ -60,5 +60,5 @@ class ColdBytesError(Exception):
     def load_job(self, read_bytes: int) -> LoadJob:
         """Return a job to run before the next try, which will read about `read_bytes` from that
         position."""
-        size = min(read_bytes + LOOK_BYTES, self._end - self._position)
+        size = min(read_bytes + FIND_BYTES, self._end - self._position)
         return self._file.load_job(self._position, size, self._end)

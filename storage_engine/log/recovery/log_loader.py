@@ -118,7 +118,7 @@ def _load(
         rebuild_epochs(segments, epochs)
     epochs.truncate_from_start(log_start_offset)
     if list(epochs.entries) != saved_epochs:
-        write_epochs(disk, epochs_path, epochs.entries, sync=False)
+        write_epochs(disk, epochs_path, epochs.entries)
     producers = load_producers(
         snapshots,
         tuple(segments),

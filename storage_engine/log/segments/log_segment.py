@@ -93,7 +93,6 @@ class LogSegment:
         index_max_bytes: int,
         created_ms: int,
         size: int = 0,
-        next_offset: int | None = None,
     ) -> None:
         self._disk = disk
         self.directory = directory
@@ -103,7 +102,7 @@ class LogSegment:
         self.wrote_ms: int | None = None
         """The time of this process's last write."""
         self.size = size
-        self.next_offset = base_offset if next_offset is None else next_offset
+        self.next_offset = base_offset
         self.max_timestamp: int | None = NO_TIMESTAMP if size == 0 else None
         """None for a segment from disk until `largest_timestamp` has read it."""
         self.max_timestamp_offset = base_offset

@@ -82,5 +82,5 @@ class LeaderEpochCheckpoint:
     def _save(self) -> None:
         self.unsynced = self.unsaved = True
         with storage_errors("write", self.path, unchanged=True):
-            write_epochs(self._disk, self.path, self.cache.entries, sync=False)
+            write_epochs(self._disk, self.path, self.cache.entries)
         self.unsaved = False

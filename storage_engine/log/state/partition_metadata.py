@@ -1,13 +1,13 @@
-"""Which topic a partition's folder belongs to. A folder is never used for another topic of the same
-name.
+"""The id of the topic that a partition's folder belongs to. A folder is never used for another
+topic of the same name.
 
     partition.metadata (one per partition; the format is Kafka's):
         version: 0
         topic_id: <22 characters of base64>
 
-A topic may be deleted and made anew while a broker is away; without the id its old records would
-pass for those of the new topic. A file that is missing or damaged means that the id is not known:
-the next one is believed. Source: KIP-516.
+A topic may be deleted and created again while a broker is away; without the id its old records
+would be served as those of the new topic. When the file is missing or damaged the id is not known,
+and the next id from the controller is accepted. Source: KIP-516.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What brokers answer to the orders of the controller about partitions: LeaderAndIsr, StopReplica.
+"""The answers of brokers to the controller's orders about partitions: LeaderAndIsr, StopReplica.
 
 Both have the same fields, under Kafka's api keys, version 0, not flexible:
 

@@ -324,9 +324,6 @@ class Writer:
     def uuid(self, value: UUID) -> None:
         self.data += value.bytes
 
-    def uvarint(self, value: int) -> None:
-        self.data += uvarint(value)
-
     def string(self, value: str) -> None:
         self.data += string(value, self.flexible)
 

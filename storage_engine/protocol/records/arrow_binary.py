@@ -50,11 +50,9 @@ class BinaryColumn:
         return binary_array(offsets, self.data.slice(first, last - first))
 
 
-def binary_array(offsets: npt.NDArray[np.int32], data: Any, validity: Any = None) -> Any:
+def binary_array(offsets: npt.NDArray[np.int32], data: Any) -> Any:
     """Return a pa.BinaryArray over `data`."""
-    return pa.Array.from_buffers(
-        pa.binary(), len(offsets) - 1, [validity, pa.py_buffer(offsets), data]
-    )
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), data])
 
 
 def binary_scalar(value: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Batches that one log has, as batches for another: same records, in the same order.
+"""The batches of one log as batches for another: same records, in the same order.
 
     batch of the source                           copied
     data, as its producer wrote it                byte for byte, but for the header
@@ -9,8 +9,8 @@
       such one                                      request for each
     control batches, empty ones                   left out
 
-Rule: what was damaged stays refused: a checksum is made anew only where the old one was right.
-Which offsets of the source are in a batch is told in spans. Source: R-CLI6; KIP-98.
+Rule: damaged batches stay refused: a checksum is computed anew only where the old one was right.
+Spans say which offsets of the source are in a batch. Source: R-CLI6; KIP-98.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

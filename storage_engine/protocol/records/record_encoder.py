@@ -51,7 +51,6 @@ from storage_engine.protocol.records.record_batch import (
     BatchHeader,
     Codec,
     advance_sequence,
-    patch_producer,
     seal,
 )
 from storage_engine.protocol.records.record_headers import HeaderColumn
@@ -98,19 +97,6 @@ class EncodedBatch:
 
     def __len__(self) -> int:
         return len(self.data)
-
-
-def set_producer(
-    batch: EncodedBatch, producer_id: int, producer_epoch: int, base_sequence: int
-) -> None:
-    """Set the producer of `batch`, in place."""
-    patch_producer(
-        batch.data,
-        0,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-    )
 
 
 def encode_batches(

@@ -27,7 +27,6 @@ from storage_engine.protocol.records.record_encoder import (
     EncodedBatch,
     encode_batches,
     iter_encoded,
-    set_producer,
 )
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 
@@ -54,5 +53,4 @@ __all__ = [
     "encode_batches",
     "iter_decoded",
     "iter_encoded",
-    "set_producer",
 ]

@@ -5,11 +5,11 @@ not.
 Batches of transactions wait for their markers. Keys of later versions are skipped. Source: KIP-98.
 """
 
-from collections.abc import Iterable
+from functools import partial
 
 from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.groups.records import GroupContent, GroupEntry, GroupKey, Record, RecordKey
+from storage_engine.core.groups.records import GroupContent, GroupKey, Record, RecordKey
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import BatchHeader, BytesLike, iter_headers
 from storage_engine.protocol.state.group_records import (
@@ -18,7 +18,7 @@ from storage_engine.protocol.state.group_records import (
     encode_key,
     encode_record,
 )
-from storage_engine.protocol.state.state_batches import encode_parts, readable
+from storage_engine.protocol.state.state_batches import encode_records, readable
 
 LOG = "log of group offsets"
 
@@ -28,16 +28,8 @@ def new_content() -> GroupContent:
     return GroupContent()
 
 
-def encode_entries(
-    entries: Iterable[GroupEntry], *, now_ms: int, part_bytes: int
-) -> list[tuple[int, memoryview]]:
-    """Encode entries as batches, in order, each with the number of its entries: one batch, unless
-    it would have more than `part_bytes`. All entries of a batch are appended or none; writable."""
-    raw = (
-        (encode_key(key), None if record is None else encode_record(record))
-        for key, record in entries
-    )
-    return encode_parts(raw, now_ms=now_ms, part_bytes=part_bytes)
+encode_entries = partial(encode_records, encode_key, encode_record)
+"""Entries as batches, in order, each with the number of its entries: see `encode_parts`."""
 
 
 def replay(batches: BytesLike, content: GroupContent) -> list[str]:

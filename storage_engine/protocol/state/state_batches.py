@@ -7,7 +7,8 @@ A tombstone is a null value. The formats of keys and values are those of each ki
 `transaction_records`, `group_records`. Source: KIP-98.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -27,6 +28,9 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_decoder import iter_decoded
 from storage_engine.protocol.records.record_encoder import LARGEST_BATCH_BYTES, encode_batches
+
+KeyT = TypeVar("KeyT")
+RecordT = TypeVar("RecordT")
 
 RawEntry = tuple[bytes, bytes | None]
 """A key and its value; None: a tombstone."""
@@ -55,6 +59,22 @@ def encode_raw(entries: Iterable[RawEntry], *, now_ms: int) -> memoryview:
         batch_bytes=LARGEST_BATCH_BYTES,
     )
     return batch.data
+
+
+def encode_records(
+    encode_key: Callable[[KeyT], bytes],
+    encode_record: Callable[[RecordT], bytes],
+    entries: Iterable[tuple[KeyT, RecordT | None]],
+    *,
+    now_ms: int,
+    part_bytes: int,
+) -> list[tuple[int, memoryview]]:
+    """As `encode_parts`; None stands for a tombstone."""
+    raw = (
+        (encode_key(key), None if record is None else encode_record(record))
+        for key, record in entries
+    )
+    return encode_parts(raw, now_ms=now_ms, part_bytes=part_bytes)
 
 
 def encode_parts(

@@ -5,13 +5,13 @@ compaction has been there or not.
 Keys of later versions are skipped. Source: KIP-98.
 """
 
-from collections.abc import Iterable
+from functools import partial
 
 from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.transactions.transaction_state import StateContent, StateEntry
+from storage_engine.core.transactions.transaction_state import StateContent
 from storage_engine.protocol.records.record_batch import BytesLike
-from storage_engine.protocol.state.state_batches import encode_parts, readable
+from storage_engine.protocol.state.state_batches import encode_records, readable
 from storage_engine.protocol.state.transaction_records import (
     decode_key,
     decode_record,
@@ -27,16 +27,8 @@ def new_content() -> StateContent:
     return {}
 
 
-def encode_entries(
-    entries: Iterable[StateEntry], *, now_ms: int, part_bytes: int
-) -> list[tuple[int, memoryview]]:
-    """Encode entries as batches, in order, each with the number of its entries: one batch, unless
-    it would have more than `part_bytes`. All entries of a batch are appended or none; writable."""
-    raw = (
-        (encode_key(key), None if record is None else encode_record(record))
-        for key, record in entries
-    )
-    return encode_parts(raw, now_ms=now_ms, part_bytes=part_bytes)
+encode_entries = partial(encode_records, encode_key, encode_record)
+"""Entries as batches, in order, each with the number of its entries: see `encode_parts`."""
 
 
 def replay(batches: BytesLike, content: StateContent) -> list[str]:

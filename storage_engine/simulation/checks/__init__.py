@@ -1,1 +1,1 @@
-"""What must stay true, and what must come once the faults are over."""
+"""Checks of a run: invariants after each event, and convergence after the faults."""

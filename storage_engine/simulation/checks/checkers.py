@@ -1,9 +1,9 @@
-"""The promises, looked at after every event.
+"""The checks of invariants after every event.
 
-Rule: cheap and incremental. After an event only the broker in which it happened is looked at, and
-of it only the partitions whose end, high watermark, epoch or role has changed; a write to ZooKeeper
-is looked at when it is made. `check_everything` reads all logs again, at intervals and at the end,
-to be sure that nothing changed unseen.
+Rule: cheap and incremental. After an event only the broker in which it happened is checked, and of
+it only the partitions whose end, high watermark, epoch or role has changed; a write to ZooKeeper is
+checked when it is made. `check_everything` reads all logs again, at intervals and at the end, to be
+sure that nothing changed unnoticed.
 """
 
 from collections.abc import Callable
@@ -32,11 +32,12 @@ from storage_engine.zookeeper.znodes import (
 DELETIONS_PATH = "/admin/delete_topics"
 
 _STATE_PARTS = 7
-"""Of "/brokers/topics/<topic>/partitions/<partition>/state", split at slashes."""
+"""The number of parts of "/brokers/topics/<topic>/partitions/<partition>/state", split at
+slashes."""
 
 
 class _Seen:
-    """What a replica was like when it was last looked at."""
+    """The state of a replica at its last check."""
 
     __slots__ = ("end_offset", "high_watermark", "leader_epoch", "leading", "log", "session")
 
@@ -47,29 +48,30 @@ class _Seen:
         self.leader_epoch = -1
         self.leading = False
         self.session = 0
-        """In which it took up its present leader epoch."""
+        """The session in which it began its present leader epoch."""
 
 
 class _Life:
-    """What is known of one life of a broker's process."""
+    """The checker's view of one life of a broker's process."""
 
-    __slots__ = ("broker", "brokers_known", "logs", "replicas", "saved", "told")
+    __slots__ = ("announced_epochs", "broker", "brokers_known", "logs", "replicas", "saved")
 
     def __init__(self, broker: SimulatedBroker) -> None:
         self.broker = broker
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        """What it had when it was last looked at, hosted or not."""
+        """The logs at the last check, hosted or not."""
         self.replicas: dict[TopicPartition, _Seen] = {}
         self.brokers_known: object = None
-        """The metadata's brokers, made anew with each UpdateMetadata."""
-        self.told: dict[tuple[str, int], int] = {}
-        """The leader epoch that the broker tells clients, by partition."""
+        """The metadata's brokers, an object that each UpdateMetadata replaces."""
+        self.announced_epochs: dict[tuple[str, int], int] = {}
+        """The leader epoch in the broker's answers to clients, by partition."""
         self.saved: dict[TopicPartition, int] = {}
-        """High watermarks on the disk at the start."""
+        """The high watermarks on the disk at the start."""
 
 
 class Checker:
-    """Watches one cluster. Topics are told to it before they are made."""
+    """Watches one cluster. Topics have to be announced by `expect_topic` before they are
+    created."""
 
     def __init__(self, cluster: SimulatedCluster, trace: Trace) -> None:
         self._cluster = cluster
@@ -79,19 +81,20 @@ class Checker:
         self._durable: set[str] = set()
         self._compacted: set[str] = set()
         self._registered_since: dict[int, int] = {}
-        """Of brokers that lost their power and have registered since: the incarnation that they say
-        was the first."""
-        self._knows_itself: set[int] = set()
-        """Those of them that have heard of a registration, and so have kept its number."""
+        """For brokers that lost their power and have registered since, the incarnation that they
+        give as the first since then."""
+        self._knows_registration: set[int] = set()
+        """The brokers among these that have received their registration, and so have kept its
+        number."""
         self._lives: dict[ProcessLoop, _Life] = {}
         self._controller_epoch = 0
         self._lost_power: set[int] = set()
-        """Brokers whose logs may be shorter than they were."""
+        """The brokers whose logs may be shorter than they were."""
         self.on_committed: Callable[[TopicPartition, BatchNote, int], None] | None = None
-        """Hears of each committed batch, partition by partition in order, and of the broker whose
-        log has it in that event; set before there is any."""
+        """Called with each committed batch, partition by partition in order, and the broker whose
+        log has it in that event; set before the first batch."""
         self.on_leader: Callable[[HostedPartition], None] | None = None
-        """Hears of leaders whose logs, high watermarks or epochs have changed."""
+        """Called with leaders whose logs, high watermarks or epochs have changed."""
 
     def expect_topic(
         self,
@@ -102,7 +105,8 @@ class Checker:
         durable: bool = False,
         compacted: bool = False,
     ) -> None:
-        """A topic of this name may come to be; `durable`: it loses nothing with the power."""
+        """Announce a topic that may be created; `durable`: it loses nothing when the power is
+        lost."""
         self._topics[topic] = (unclean, min_in_sync)
         if compacted:
             self._compacted.add(topic)
@@ -121,7 +125,8 @@ class Checker:
             )
             record.on_committed = self.on_committed
             if tp.topic not in self._durable:
-                # Made while their old sessions live: in its ISR they are who lost the power.
+                # The partition was created while their old sessions live: they are in its ISR
+                # though they lost the power.
                 record.cut = self._lost_power - self._registered_since.keys()
             self.records[tp] = record
         return record
@@ -129,22 +134,22 @@ class Checker:
     # --- lives ---
 
     def lost_power(self, broker: SimulatedBroker) -> None:
-        """Its logs may end earlier from now on."""
+        """Record that the broker's logs may end earlier from now on."""
         self._lost_power.add(broker.id)
         self._registered_since.pop(broker.id, None)
-        self._knows_itself.discard(broker.id)
+        self._knows_registration.discard(broker.id)
         for record in self.records.values():
             if record.partition.topic not in self._durable:
                 record.lose_power(broker.id)
 
     def started(self, broker: SimulatedBroker) -> None:
-        """A new life begins."""
+        """Record the beginning of a new life."""
         life = _Life(broker)
         for folder in broker.config.log_dirs:
             if broker.disk.exists(folder):
                 saved = read_offsets(broker.disk, folder / HIGH_WATERMARKS_FILE).offsets
                 if broker.id in self._lost_power and broker.id not in self._registered_since:
-                    # What was not flushed may be what a cut had removed.
+                    # Unflushed bytes may be ones that a truncation had removed.
                     points = folder / RECOVERY_POINTS_FILE
                     flushed = read_offsets(broker.disk, points).offsets
                     saved = {tp: min(known, flushed.get(tp, 0)) for tp, known in saved.items()}
@@ -155,13 +160,13 @@ class Checker:
     # --- replicas ---
 
     def after_event(self, process: ProcessLoop | None) -> None:
-        """Look at what the event may have changed."""
+        """Check what the event may have changed."""
         life = self._lives.get(process) if process is not None else None
         if life is None or not life.broker.serving:
             return
         broker = life.broker
         if broker.id in self._registered_since and broker.broker_epoch >= 0:
-            self._knows_itself.add(broker.id)
+            self._knows_registration.add(broker.id)
         brokers = broker.metadata.brokers
         if brokers is not life.brokers_known:
             life.brokers_known = brokers
@@ -186,8 +191,8 @@ class Checker:
                 seen.end_offset = log.log_end_offset
 
     def _check_deletions(self, life: _Life, logs: dict[TopicPartition, PartitionLog]) -> None:
-        """Only what is no replica in sync is deleted, but for whole topics. What is there may have
-        been made anew in the same event."""
+        """Check that no replica in sync is deleted, except with its topic. A log that exists may
+        have been created anew in the same event."""
         broker, before = life.broker, life.logs
         life.logs = dict(logs)
         for tp, record in self.records.items():
@@ -199,18 +204,19 @@ class Checker:
                     record.check_in_sync()
 
     def _check_metadata(self, life: _Life) -> None:
-        """R-CTL1: no order of a replaced controller is taken after one of a newer."""
+        """Check R-CTL1: no order of a replaced controller is accepted after one of a newer
+        controller."""
         metadata = life.broker.metadata
         for topic in metadata.topics():
             for number, item in (metadata.partitions(topic) or {}).items():
-                before = life.told.get((topic, number), -1)
+                before = life.announced_epochs.get((topic, number), -1)
                 if item.leader_epoch < before:
                     raise InvariantViolation(
                         "what brokers tell clients of leaders never goes back",
                         f"{topic}-{number} on broker {life.broker.id}: epoch {item.leader_epoch},"
                         f" after {before}",
                     )
-                life.told[topic, number] = item.leader_epoch
+                life.announced_epochs[topic, number] = item.leader_epoch
 
     def _changed(self, life: _Life, partition: HostedPartition, seen: _Seen) -> None:
         record = self.record(partition.topic_partition)
@@ -244,7 +250,7 @@ class Checker:
     def _check_restart(
         self, life: _Life, partition: HostedPartition, record: PartitionRecord
     ) -> None:
-        """A log that was opened anew: a killed process loses nothing, nor its high watermark
+        """Check a log that was opened anew: a killed process loses no records and no high watermark
         (R-REP10)."""
         broker, tp = life.broker, partition.topic_partition
         before = record.copies.pop(broker.id, None)
@@ -267,7 +273,7 @@ class Checker:
     def _follow_log(
         self, broker: SimulatedBroker, partition: HostedPartition, record: PartitionRecord
     ) -> bool:
-        """Whether something was appended."""
+        """Bring the notes up to the log; return True when something was appended."""
         copy = record.copy(broker.id)
         last_epoch = copy.notes[-1].leader_epoch if copy.notes else -1
         cut, added = copy.follow(partition.log, record.history())
@@ -309,8 +315,8 @@ class Checker:
         partition: HostedPartition,
         seen: _Seen,
     ) -> None:
-        """R-REP11: nothing is taken once the session has gone, nor in a later session under the
-        epoch of that one."""
+        """Check R-REP11: nothing is appended once the session has ended, nor in a later session
+        under the epoch of the ended one."""
         session = broker.session.session_id
         if session not in self._cluster.zookeeper.live or session != seen.session:
             raise InvariantViolation(
@@ -371,16 +377,20 @@ class Checker:
         if broker in self._lost_power and self._lives_in(broker, node.owner):
             epoch = BrokerIdZNode.decode(broker, data).tail_lost_epoch
             is_first = epoch == TAIL_LOST_NOW
-            if is_first and broker in self._registered_since and broker not in self._knows_itself:
-                # It was killed before it heard of that registration: it has held nothing since.
+            if (
+                is_first
+                and broker in self._registered_since
+                and broker not in self._knows_registration
+            ):
+                # It was killed before it received that registration: it has held nothing since.
                 for record in self.records.values():
                     if broker in record.assigned and record.partition.topic not in self._durable:
                         record.cut.add(broker)
             self._registered_since[broker] = node.czxid if is_first else epoch
 
     def _lives_in(self, broker: int, session: int) -> bool:
-        """Whether a session is that of the broker as it is now: a write that was on its way when
-        the power was lost arrives all the same."""
+        """Return True when a session belongs to the broker's present life: a write that was under
+        way when the power was lost arrives all the same."""
         lives = (life.broker for life in self._lives.values())
         return any(b.id == broker and b.up and b.session.session_id == session for b in lives)
 
@@ -458,5 +468,5 @@ class Checker:
 
 
 def _is_known(record: PartitionRecord) -> bool:
-    """Whether it is known what a log was before compaction."""
+    """Return True when the content of a log before compaction is known."""
     return not (record.is_compacted and record.unclean)

@@ -1,7 +1,6 @@
-"""What a cluster must come to once its faults are over: liveness.
+"""The check of liveness: the state that a cluster must reach once its faults are over.
 
-Rule: every promise here is one that the cluster keeps by itself, without help, within the time that
-`run` gives it.
+Rule: the cluster reaches it by itself, without help, within the time that `run` gives it.
 """
 
 from storage_engine.core.ids import TopicPartition
@@ -12,7 +11,7 @@ from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
 
 
 def open_ends(cluster: SimulatedCluster, checker: Checker) -> list[str]:
-    """What is still to be done; nothing when the cluster has converged."""
+    """Return what is still missing; nothing when the cluster has converged."""
     found = _controllers(cluster)
     found += [f"broker {b.id} is fenced or not registered" for b in _absent(cluster)]
     topics = cluster.zookeeper.children(TopicZNode.PARENT)

@@ -1,8 +1,8 @@
-"""What the checkers remember of logs: a note per batch, chained, so that two logs that agree in
-one note agree in all before it.
+"""The checkers' copies of logs: a note per batch, chained, so that two logs that agree in one note
+agree in all before it.
 
 Rule: a note's chain stands for everything up to and including its batch. A compacted log is noted
-as it was before: what it lacks, or has less of, was committed, and is known from when it was.
+as it was before: the records that it lacks were committed, and are known from that time.
 """
 
 from typing import NamedTuple
@@ -22,10 +22,11 @@ class BatchNote(NamedTuple):
     leader_epoch: int
     crc: int
     producer: tuple[int, int, int]
-    """Producer id, producer epoch, first sequence."""
+    """The producer id, producer epoch and first sequence."""
     is_transactional: bool
     marker_commits: bool | None
-    """Of a marker: how it ends the transaction; None of all other batches."""
+    """True for a marker that commits its transaction, False for one that aborts it; None for all
+    other batches."""
     chain: int
 
     def __str__(self) -> str:
@@ -38,7 +39,7 @@ class NotedLog:
     def __init__(self) -> None:
         self.notes: list[BatchNote] = []
         self.place_of_end: dict[int, int] = {0: -1}
-        """End offset -> index of the note that ends there."""
+        """The index of the note that ends at an offset, by that end offset."""
 
     @property
     def end_offset(self) -> int:
@@ -49,7 +50,7 @@ class NotedLog:
         self.notes.append(note)
 
     def cut_to(self, end_offset: int) -> list[BatchNote]:
-        """Drop what ends above; what was dropped."""
+        """Drop and return the notes that end above `end_offset`."""
         dropped = []
         while self.notes and self.notes[-1].end_offset > end_offset:
             note = self.notes.pop()
@@ -58,12 +59,13 @@ class NotedLog:
         return dropped
 
     def has(self, note: BatchNote) -> bool:
-        """Whether it holds a batch, and all before it as the log that the note is of."""
+        """Return True when it has the batch and all batches before it, as the log of the note
+        has."""
         place = self.place_of_end.get(note.end_offset)
         return place is not None and self.notes[place].chain == note.chain
 
     def holds(self, other: "NotedLog") -> bool:
-        """Whether it begins with all of the other."""
+        """Return True when it begins with all of the other."""
         count = len(other.notes)
         if not count:
             return True
@@ -72,8 +74,9 @@ class NotedLog:
     def follow(
         self, log: PartitionLog, committed: "NotedLog | None" = None
     ) -> tuple[list[BatchNote], list[BatchNote]]:
-        """Bring the notes up to a log that has either grown or been cut since; (cut, added).
-        `committed`: of a log that may be compacted, what was ever committed in its partition."""
+        """Bring the notes up to a log that has either grown or been truncated since; return (cut,
+        added). `committed`: for a log that may be compacted, everything that was ever committed in
+        its partition."""
         end_offset = log.log_end_offset
         cut = self.cut_to(end_offset) if end_offset < self.end_offset else []
         if end_offset == self.end_offset:
@@ -99,19 +102,19 @@ class NotedLog:
         if committed is not None and self.end_offset < end_offset:
             self._fill(committed, end_offset, None)
         if self.end_offset < end_offset:
-            # Compaction has left nothing there, and nobody knows what it was.
+            # Compaction has removed everything there, and its content is unknown.
             self.add(_GAP._replace(base_offset=self.end_offset, end_offset=end_offset))
 
     def _fill(self, committed: "NotedLog", end_offset: int, header: BatchHeader | None) -> bool:
-        """Note what was committed up to there, as it was before it was compacted; whether that is
-        the batch with the header."""
+        """Note what was committed up to there, as it was before compaction; return True when that
+        ends with the batch of the header."""
         place = committed.place_of_end.get(end_offset)
         known = None if place is None or place < 0 else committed.notes[place]
         is_there = known is not None and (
             header is None or known.leader_epoch == header.partition_leader_epoch
         )
         if not is_there:
-            # A batch that is not committed, and perhaps a gap of what was before it.
+            # This is a batch that is not committed, perhaps after a gap of committed ones.
             place = None if header is None else committed.place_of_end.get(header.base_offset)
         first = committed.place_of_end.get(self.end_offset)
         if place is not None and first is not None:
@@ -121,7 +124,7 @@ class NotedLog:
 
 
 def noted(log: PartitionLog, committed: NotedLog | None = None) -> NotedLog:
-    """Notes of a whole log."""
+    """Return the notes of a whole log."""
     notes = NotedLog()
     notes.follow(log, committed)
     return notes

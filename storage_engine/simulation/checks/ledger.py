@@ -1,5 +1,5 @@
-"""What must stay true, as far as it is known by now: which batches are committed, who led when, and
-what ZooKeeper says.
+"""The knowledge behind the invariants: the committed batches, the leaders of each epoch, and the
+states in ZooKeeper.
 
 Rule: it only grows. A batch is committed once some leader's high watermark has passed it; with
 unclean election off it stays so for ever, and every member of the true ISR holds it (StrongIsr).
@@ -15,79 +15,80 @@ from storage_engine.zookeeper.znodes import PartitionStateZNode
 
 
 class InvariantViolation(Exception):
-    """The cluster broke a promise."""
+    """The cluster violated an invariant."""
 
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(f"{rule}: {what}")
         self.rule = rule
-        """The same for all violations of one promise."""
+        """The name of the invariant, the same for all of its violations."""
 
 
 @dataclass(slots=True)
 class PartitionRecord:
-    """Everything known of one partition."""
+    """All knowledge about one partition."""
 
     partition: TopicPartition
     unclean: bool
-    """Committed batches may be lost: its topic allows unclean election, or all of an ISR lost their
-    power."""
+    """True when committed batches may be lost: the topic allows unclean election, or all of an ISR
+    lost their power."""
     min_in_sync: int
     is_compacted: bool = False
     state: PartitionStateZNode | None = None
-    """As it is in ZooKeeper."""
+    """The state in ZooKeeper."""
     assigned: tuple[int, ...] = ()
     move: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    """(original, target) of the reassignment under way."""
+    """The (original, target) of the reassignment under way."""
     caught_up: bool = False
-    """Whether all that it waits for have been in the ISR since it began."""
+    """True when all replicas that it waits for have been in the ISR since it began."""
     committed: NotedLog = field(default_factory=NotedLog)
     copies: dict[int, NotedLog] = field(default_factory=dict)
-    """Broker -> its log; of a dead one as it was last seen."""
+    """The log of each broker; for a dead one, as it was last seen."""
     cut: set[int] = field(default_factory=set)
-    """Brokers whose logs may lack what is committed, since they lost their power; until a state
-    says that they joined the ISR later."""
+    """Brokers whose logs may lack committed records, since they lost their power; until a state
+    names a later incarnation that joined the ISR."""
     before_cut: dict[int, list[NotedLog]] = field(default_factory=dict)
-    """Of brokers in `cut`: their logs as they were when the power was lost."""
+    """For brokers in `cut`, their logs as they were when the power was lost."""
     leaders: dict[int, int] = field(default_factory=dict)
-    """Leader epoch -> the broker that has led under it."""
+    """The broker that has led under each leader epoch."""
     chains: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(base offset, leader epoch) -> chain: equal in all logs that have such a batch."""
+    """(base offset, leader epoch) -> chain, which is equal in all logs that have such a batch."""
     next_sequences: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(producer id, producer epoch) -> the sequence that its next committed batch begins with."""
+    """(producer id, producer epoch) -> the first sequence of the producer's next committed
+    batch."""
     on_committed: Callable[[TopicPartition, BatchNote, int], None] | None = None
-    """Hears of each committed batch, in order, and of the broker that leads."""
+    """Called with each committed batch, in order, and the broker that leads."""
 
     def history(self) -> NotedLog | None:
-        """What was ever committed, where replicas may lack some of it: they are compacted. None
-        also where nobody knows that any more."""
+        """Everything that was ever committed, where replicas may lack some of it because they are
+        compacted. None also where that is unknown."""
         return self.committed if self.is_compacted and not self.unclean else None
 
     def copy(self, broker: int) -> NotedLog:
         return self.copies.setdefault(broker, NotedLog())
 
     def lose_power(self, broker: int) -> None:
-        """Its log may be shorter from now on, or gone."""
+        """Record that the broker's log may be shorter from now on, or gone."""
         self.cut.add(broker)
         if broker in self.copies:
             self.before_cut.setdefault(broker, []).append(self.copies[broker])
 
     def holders(self, note: BatchNote) -> int:
-        """How many replicas have a batch, or had it and lost it with their power: nobody could know
-        that of them when the batch was acknowledged."""
+        """Return how many replicas have a batch, or had it and lost it with their power: the latter
+        could not be known when the batch was acknowledged."""
         logs = {broker: [copy] for broker, copy in self.copies.items()}
         for broker, before in self.before_cut.items():
             logs.setdefault(broker, []).extend(before)
         return sum(any(copy.has(note) for copy in copies) for copies in logs.values())
 
     def committed_at(self, offset: int) -> BatchNote | None:
-        """The committed batch that begins at an offset."""
+        """Return the committed batch that begins at an offset."""
         place = self.committed.place_of_end.get(offset)
         if place is None or place + 1 >= len(self.committed.notes):
             return None
         return self.committed.notes[place + 1]
 
     def lead(self, leader_epoch: int, broker: int) -> None:
-        """Somebody leads, or is to lead, under an epoch."""
+        """Check that one broker at most leads, or is to lead, under an epoch."""
         other = self.leaders.setdefault(leader_epoch, broker)
         if other != broker:
             raise InvariantViolation(
@@ -96,9 +97,9 @@ class PartitionRecord:
             )
 
     def note_chain(self, broker: int, note: BatchNote) -> None:
-        """A batch was appended somewhere."""
+        """Record a batch that was appended to some log."""
         if self.unclean and self.is_compacted:
-            # Nobody knows any more what it was before.
+            # The content of the batch before compaction is unknown.
             return
         key = note.base_offset, note.leader_epoch
         if self.chains.setdefault(key, note.chain) != note.chain:
@@ -108,7 +109,7 @@ class PartitionRecord:
             )
 
     def check_replica(self, broker: int, high_watermark: int) -> None:
-        """Below its high watermark a replica has what is committed."""
+        """Check that a replica has all committed batches below its high watermark."""
         place = self.committed.place_of_end.get(high_watermark)
         notes = self.copy(broker).notes
         if place == -1:
@@ -125,7 +126,7 @@ class PartitionRecord:
             )
 
     def commit(self, broker: int, high_watermark: int) -> None:
-        """A leader's high watermark is where none was before."""
+        """Record a leader's new high watermark."""
         copy = self.copy(broker)
         if not copy.holds(self.committed):
             raise InvariantViolation(
@@ -152,8 +153,8 @@ class PartitionRecord:
     def assign(
         self, assigned: tuple[int, ...], move: tuple[tuple[int, ...], tuple[int, ...]] | None
     ) -> None:
-        """ZooKeeper has other replicas. A reassignment ends when its targets have all been in sync
-        (R-CTL8), one that is taken back when one of them has."""
+        """Record other replicas in ZooKeeper. A reassignment ends when its targets have all been in
+        sync (R-CTL8), one that is being cancelled when one of them has."""
         if self.move is not None and move is None and not self.caught_up:
             raise InvariantViolation(
                 "a reassignment ends when its targets have been in sync",
@@ -166,7 +167,7 @@ class PartitionRecord:
             self.note_isr(self.state.isr)
 
     def note_isr(self, isr: tuple[int, ...]) -> None:
-        """The ISR in ZooKeeper is this one now."""
+        """Record the ISR in ZooKeeper."""
         if not isr or not {*isr} <= {*self.assigned}:
             raise InvariantViolation(
                 "the ISR is a part of the replicas, never empty",
@@ -178,7 +179,7 @@ class PartitionRecord:
             self.caught_up |= bool(needed) and needed <= {*isr}
 
     def check_in_sync(self) -> None:
-        """StrongIsr: whoever may be elected holds all that is committed."""
+        """Check StrongIsr: every broker that may be elected holds all committed batches."""
         if self.state is None or self.unclean:
             return
         for broker in self.state.isr:
@@ -193,8 +194,8 @@ class PartitionRecord:
                 )
 
     def vouch(self, broker: int, old: PartitionStateZNode | None, new: PartitionStateZNode) -> None:
-        """A state says that a member of its ISR holds what is committed, though it had lost its
-        power: it has joined since, or it leads from now on."""
+        """Record a state that names a member of its ISR as holding all committed batches, though it
+        had lost its power: it has joined since, or it leads from now on."""
         if broker == new.leader and old is not None and not self.unclean:
             better = set(old.isr) - self.cut
             if better:
@@ -208,7 +209,8 @@ class PartitionRecord:
         self.before_cut.pop(broker, None)
 
     def _check_sequence(self, note: BatchNote) -> None:
-        """No batch of an idempotent producer is committed twice or out of order (R-CLI7)."""
+        """Check that no batch of an idempotent producer is committed twice or out of order
+        (R-CLI7)."""
         producer_id, producer_epoch, sequence = note.producer
         if producer_id < 0 or note.marker_commits is not None:
             return

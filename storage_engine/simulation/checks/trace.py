@@ -1,4 +1,4 @@
-"""What happened in a run, line by line, for people."""
+"""The events of a run, line by line, for people."""
 
 from collections import deque
 
@@ -8,7 +8,7 @@ KEPT_LINES = 2000
 
 
 class Trace:
-    """The newest lines; older ones are dropped."""
+    """Keeps the newest lines; older ones are dropped."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop

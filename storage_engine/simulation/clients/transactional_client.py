@@ -1,6 +1,6 @@
-"""A transactional producer in simulated time, that retries as Kafka's clients do.
+"""A transactional producer in simulated time, with the retries of Kafka's clients.
 
-Rule: a retriable error is asked again, of whoever the coordinator or leader is by then; a final one
+Rule: after a retriable error the request goes to the present coordinator or leader; a final error
 is raised.
 """
 
@@ -26,7 +26,7 @@ PAUSE_MS = 50
 TRIES = 600
 TRANSACTION = 1
 EPOCH_BUMP = 5
-"""From this version of EndTxn on."""
+"""The first version of EndTxn that bumps the epoch."""
 
 _Topic = add_partitions_to_txn.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
@@ -95,7 +95,7 @@ class SimulatedProducer:
         )
 
     def write(self, tp: TopicPartition, payload: bytes) -> int:
-        """A batch of one record; its offset."""
+        """Write a batch of one record; return its offset."""
         sequence = self.sequences.get(tp, 0)
         for _ in range(TRIES):
             answer = self.answered(self.send(tp, payload, sequence))
@@ -111,7 +111,7 @@ class SimulatedProducer:
         raise AssertionError(f"never written to {tp}")
 
     def send(self, tp: TopicPartition, payload: bytes, sequence: int) -> list[Any]:
-        """As `write`, once; the answer will be in the list."""
+        """Write as `write` does, without retries; the answer will be in the list."""
         batch = make_batch(
             payload=payload,
             producer=(self.producer_id, self.epoch, sequence),
@@ -125,7 +125,7 @@ class SimulatedProducer:
         return self.cluster.ask(leader, PRODUCE, version, request) if leader != -1 else []
 
     def coordinator(self) -> int:
-        """The broker that coordinates the transactional id, by the word of any broker."""
+        """Return the broker that coordinates the transactional id, according to any broker."""
         request = find_coordinator.FindCoordinatorRequest(
             key=self.transactional_id, key_type=TRANSACTION
         )
@@ -155,7 +155,7 @@ class SimulatedProducer:
         raise AssertionError(f"{spec.name} of {self.transactional_id} never succeeded")
 
     def answered(self, answers: list[Any]) -> Any | None:
-        """None when there was none."""
+        """Return the answer; None when there was none."""
         self.cluster.loop.run_until(lambda: bool(answers), limit_ms=200_000)
         return None if isinstance(answers[0], TransportError) else answers[0]
 

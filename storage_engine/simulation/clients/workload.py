@@ -1,7 +1,7 @@
-"""Clients of the simulated cluster: producers of each kind, and consumers that forget nothing.
+"""Clients of the simulated cluster: producers of each kind, and consumers that remember everything.
 
-Rule: a client sends to whoever says that it leads, an old leader too; what it was told must be
-true for ever. Source: R-REP3, R-REP5, R-REP6, R-CLI7.
+Rule: a client sends to any broker that claims to lead, a former leader too; what it was answered
+must stay true. Source: R-REP3, R-REP5, R-REP6, R-CLI7.
 """
 
 import random
@@ -26,9 +26,9 @@ BROKER_TIMEOUT_MS = 2000
 CLIENT_TIMEOUT_MS = 3000
 RETRY_MS = 150
 MAX_RECORDS = 3
-"""Of a batch."""
+"""The most records of a batch."""
 FIRST_PRODUCER_ID = 1 << 40
-"""Of those that nobody has given out: brokers count from 0."""
+"""The first of the producer ids that no broker has given out: brokers count from 0."""
 
 _SEQUENCE_BROKEN = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH}
@@ -36,7 +36,7 @@ _SEQUENCE_BROKEN = frozenset(
 
 
 class WorkloadClient:
-    """What producers and consumers have in common."""
+    """The common part of producers and consumers."""
 
     def __init__(
         self, cluster: SimulatedCluster, checker: Checker, choose: random.Random, name: str
@@ -48,7 +48,7 @@ class WorkloadClient:
         self._transport = SimulatedTransport(cluster.network, CLIENT)
 
     def leader(self, tp: TopicPartition) -> int | None:
-        """Mostly the newest of those who say that they lead; sometimes any of them."""
+        """Return mostly the newest of the brokers that claim to lead; sometimes any of them."""
         found = []
         for broker in self.cluster.brokers:
             if broker.serving:
@@ -62,7 +62,7 @@ class WorkloadClient:
         return max(found)[1]
 
     def epoch_of(self, broker: int, tp: TopicPartition) -> int:
-        """The leader epoch under which a broker leads, -1 when it does not."""
+        """Return the leader epoch under which a broker leads, -1 when it does not."""
         if not self.cluster[broker].serving:
             return -1
         partition = self.cluster[broker].replicas.get(tp)
@@ -78,7 +78,7 @@ class WorkloadClient:
         *,
         channel: str = "",
     ) -> None:
-        """`channel`: of another connection than the one that the client mostly uses."""
+        """Send a request; `channel` names another connection than the usual one."""
         endpoint = Endpoint(broker_id=broker, host="simulated", port=BASE_PORT + broker)
         self._transport.request(
             endpoint,
@@ -92,7 +92,8 @@ class WorkloadClient:
 
 
 def check_acknowledged(record: PartitionRecord, offset: int, crc: int, name: str) -> None:
-    """A batch that was acknowledged by all is committed at that offset, on enough replicas."""
+    """Check that a batch that was acknowledged by all is committed at that offset, on enough
+    replicas."""
     if record.unclean:
         return
     note = record.committed_at(offset)
@@ -189,7 +190,8 @@ class WorkloadProducer(WorkloadClient):
         (answer,) = reply.partitions
         if answer.error_code:
             code = ErrorCode.of(answer.error_code)
-            # One that has been replaced, and has not heard of it, need not know the newest batches.
+            # A leader that has been replaced, without being aware of it, may not have the newest
+            # batches.
             record = self.checker.record(self.partition)
             state = record.state
             leads = (
@@ -215,7 +217,8 @@ class WorkloadProducer(WorkloadClient):
         self._go_on()
 
     def _check_acknowledged(self, offset: int) -> None:
-        """Acknowledged by all: committed, with this content, on enough replicas."""
+        """Check that a batch acknowledged by all is committed, with this content, on enough
+        replicas."""
         assert self._batch is not None
         record = self.checker.record(self.partition)
         check_acknowledged(record, offset, read_header(self._batch).crc, self.name)
@@ -226,8 +229,8 @@ class WorkloadProducer(WorkloadClient):
         self._later(int(self.choose.expovariate(1 / self._pause_ms)))
 
     def _begin_anew(self) -> None:
-        """What it had been acknowledged was lost, as it may be: under its next epoch it begins with
-        sequence 0 (KIP-360)."""
+        """Begin again after acknowledged batches were lost, as they may be: the next epoch begins
+        with sequence 0 (KIP-360)."""
         self._producer_epoch += 1
         self._sequence = 0
         self._batch = None
@@ -259,7 +262,7 @@ class WorkloadConsumer(WorkloadClient):
         self._partitions = partitions
         self._positions = dict.fromkeys(partitions, 0)
         self._high_watermarks: dict[tuple[TopicPartition, int, int], int] = {}
-        """By partition, broker and leader epoch: what it has told."""
+        """The high watermark in the last answer, by partition, broker and leader epoch."""
         self._pause_ms = pause_ms
         self.batches = 0
 
@@ -301,8 +304,8 @@ class WorkloadConsumer(WorkloadClient):
             self.batches += 1
 
     def _out_of_range(self, tp: TopicPartition, leader: int, epoch: int, offset: int) -> None:
-        """A leader that was elected cleanly has all that any consumer has seen; one that has been
-        replaced need not."""
+        """Check that the leader may say so: one that was elected cleanly has all that any consumer
+        has seen; one that has been replaced need not."""
         record = self.checker.record(tp)
         if record.unclean:
             self._positions[tp] = 0

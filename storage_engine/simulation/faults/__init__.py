@@ -1,1 +1,1 @@
-"""What goes wrong: schedules, scripts, and those who carry them out."""
+"""Faults: their schedules, compound ones as scripts, and their injection."""

@@ -1,7 +1,7 @@
-"""Somebody who runs the cluster, and asks things of it while it is in trouble: topics to be made,
-grown and deleted, replicas to be moved, preferred leaders.
+"""An administrator, who asks a cluster in trouble to create, grow and delete topics, to move
+replicas, and to elect preferred leaders.
 
-Rule: nobody is asked but a controller; a wish that can't be had now is dropped.
+Rule: requests go to the controller only; one that is impossible now is dropped.
 """
 
 import random
@@ -16,7 +16,7 @@ from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.requests import create_topic_request, delete_topic_request
 
 GROWN_PARTITIONS = 4
-"""More are never asked for."""
+"""The most partitions that are requested."""
 
 WISHES = (
     FaultKind.CREATE_TOPIC,
@@ -29,7 +29,7 @@ WISHES = (
 
 
 class Administrator:
-    """Of one run."""
+    """The administrator of one run."""
 
     def __init__(
         self,
@@ -40,18 +40,18 @@ class Administrator:
         growing_topic: str,
         partitions: Sequence[TopicPartition],
     ) -> None:
-        """`partitions` are those that elections and reassignments are about."""
+        """`partitions` are those for elections and reassignments."""
         self._cluster = cluster
         self._checker = checker
         self._trace = trace
         self._growing_topic = growing_topic
         self._about = partitions
         self._topics: list[str] = []
-        """Made here, and not deleted."""
+        """The topics that it has created and not deleted."""
         self._partitions = 1
 
-    def wish(self, fault: Fault) -> bool:
-        """Whether it could be asked for."""
+    def request(self, fault: Fault) -> bool:
+        """Make the request of a fault; return False when it is impossible now."""
         controller = self._cluster.controller
         if controller is None:
             return False

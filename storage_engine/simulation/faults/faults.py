@@ -1,7 +1,7 @@
-"""What goes wrong in a run, as data: a schedule that follows from the seed alone.
+"""The faults of a run, as data: a schedule that follows from the seed alone.
 
-Rule: each fault says when it begins, whom it befalls and how long it lasts, and ends by itself. So
-any part of a schedule is a schedule, which is what makes a failing one shrink.
+Rule: each fault says when it begins, which brokers it affects and how long it lasts, and ends by
+itself. So any part of a schedule is a schedule, and a failing one can be shrunk.
 """
 
 import enum
@@ -10,62 +10,64 @@ from dataclasses import dataclass
 
 
 class FaultKind(enum.Enum):
-    """Names as they are printed."""
+    """The kinds of faults, with their names in output."""
 
     KILL = "kill"
     """SIGKILL: the page cache is kept, the session lives until its timeout."""
     QUICK_RESTART = "quick restart"
-    """SIGKILL and start: the new incarnation ends the session of the old one."""
+    """SIGKILL and a restart at once: the new incarnation ends the session of the old one."""
     POWER_LOSS = "power loss"
-    """What was not flushed may be lost."""
+    """Unflushed bytes may be lost."""
     POWER_LOSS_OF_ALL = "power loss of all"
     POWER_LOSS_OF_ALL_BUT_ONE = "power loss of all but one"
-    """One is killed only, and starts after the others."""
+    """One broker is killed only, and starts after the others."""
     LEAVE = "controlled shutdown"
     PAUSE = "pause"
     """SIGSTOP and SIGCONT."""
     SLOW_DISK = "slow disk"
-    """Background work (flushes, deletions) begins only at the end of it."""
+    """Background work (flushes, deletions) begins only at the end of the fault."""
     CUT = "cut"
-    """Connections between two break, and none can be made."""
+    """The connections between two brokers break, and none can be opened."""
     RESET = "reset"
-    """Connections between two break."""
+    """The connections between two brokers break."""
     GIVE_UP = "give up"
-    """One takes its connections to the other for broken; what it sent still arrives."""
+    """One broker gives up its connections to the other; what it has sent still arrives."""
     PARTITION = "partition"
-    """Nothing gets through between two; what is sent arrives afterwards."""
+    """Nothing gets through between two brokers; what is sent arrives afterwards."""
     ONE_WAY_PARTITION = "one-way partition"
     SLOW_NETWORK = "slow network"
     SESSION_CUT = "session cut"
-    """No connection to ZooKeeper; longer than the timeout it costs the session."""
+    """The broker has no connection to ZooKeeper; if that lasts longer than the timeout, it loses
+    the session."""
     LOST_ANSWERS = "lost answers"
-    """ZooKeeper does some writes, and their answers are lost."""
+    """ZooKeeper carries out some writes, and their answers are lost."""
     SLOW_ZOOKEEPER = "slow zookeeper"
     SLOW_SESSION = "slow session"
-    """One broker's messages to and from ZooKeeper take long."""
+    """One broker's messages to and from ZooKeeper are slow."""
     CONTROLLER_CHANGE = "controller change"
-    """Somebody removes /controller; the old one hears of it in its own time."""
+    """/controller is removed by hand; the controller hears of it later."""
     STALE_ORDERS = "stale orders"
-    """What the controller orders one broker is held up, while another broker restarts twice, the
-    controller gives its connection up, and perhaps is replaced; then old orders arrive with new."""
+    """The controller's orders to one broker are held up, while another broker restarts twice, the
+    controller gives its connection up, and perhaps is replaced; then old orders arrive together
+    with new ones."""
     STALE_FETCHES = "stale fetches"
-    """This and the next three are told in `scripts`."""
+    """This fault and the next three are scripts, see `scripts`."""
     MISSED_LEADERSHIP = "missed leadership"
     STALE_ANSWERS = "stale answers"
     UNNOTICED_RESTART = "unnoticed restart"
     LATE_MARKERS = "late markers"
-    """What a transaction coordinator's broker sends as markers takes long; it gives these
-    connections up and sends it again, and the old markers arrive after the new ones. This and the
-    next two only with transactions."""
+    """The markers of a transaction coordinator's broker are slow; it gives these connections up and
+    sends them again, and the old markers arrive after the new ones. This fault and the next two are
+    scheduled only with transactions."""
     LOST_MARKERS = "lost markers"
-    """Markers take long, and the coordinator's broker is restarted meanwhile."""
+    """Markers are slow, and the coordinator's broker is restarted meanwhile."""
     SLOW_LOAD = "slow load"
-    """A coordinator's broker is restarted, and all background work takes long for a while: so does
-    the load of whoever coordinates next."""
+    """A coordinator's broker is restarted, and all background work is slow for a while, including
+    the load of the next coordinator."""
     ELECT_PREFERRED = "elect preferred"
-    """Somebody asks for it."""
+    """An administrator asks for it."""
     REASSIGN = "reassign"
-    """To other brokers, or elsewhere while a reassignment is under way."""
+    """Replicas move to other brokers, or elsewhere while a reassignment is under way."""
     CANCEL_REASSIGNMENT = "cancel reassignment"
     CREATE_TOPIC = "create topic"
     DELETE_TOPIC = "delete topic"
@@ -81,10 +83,10 @@ class Fault:
     kind: FaultKind
     broker: int = 0
     other: int = 0
-    """The second of two; 0 is the clients."""
+    """The second broker of two; 0 stands for the clients."""
     for_ms: int = 0
     seed: int = 0
-    """Of what else is chosen in it."""
+    """The seed of further choices within the fault."""
 
     def __str__(self) -> str:
         who = f" broker {self.broker}" if self.broker else ""
@@ -103,16 +105,16 @@ BETWEEN_TWO = frozenset(
     }
 )
 
-STORIES = (
+SCRIPT_KINDS = (
     FaultKind.STALE_FETCHES,
     FaultKind.MISSED_LEADERSHIP,
     FaultKind.STALE_ANSWERS,
     FaultKind.UNNOTICED_RESTART,
 )
-"""Those that are told in `scripts`."""
-SCRIPTED = frozenset(STORIES)
-STORY_AT_MS = 1000
-"""When the only one of a seed begins."""
+"""The kinds that are scripts."""
+SCRIPTED = frozenset(SCRIPT_KINDS)
+SCRIPT_AT_MS = 1000
+"""When a script begins that is the only fault of its seed."""
 
 _WEIGHTS = {
     FaultKind.KILL: 10,
@@ -149,10 +151,11 @@ _LOSSY_POWER_WEIGHTS = {
     FaultKind.POWER_LOSS_OF_ALL: 1,
     FaultKind.POWER_LOSS_OF_ALL_BUT_ONE: 12,
 }
-"""Without `flush.before.ack`: once all have lost their power little is promised any more."""
+"""The weights without `flush.before.ack`: once all have lost their power little is promised any
+more."""
 
 OF_TRANSACTIONS = (FaultKind.LATE_MARKERS, FaultKind.LOST_MARKERS, FaultKind.SLOW_LOAD)
-"""Only with transactions."""
+"""The kinds that are scheduled only with transactions."""
 
 _AT_ONCE = frozenset(
     {
@@ -171,27 +174,27 @@ _AT_ONCE = frozenset(
 )
 
 MEAN_PAUSE_MS = (150, 300, 300, 600)
-"""Between two faults; a seed has one of these."""
+"""The mean pauses between two faults, of which each seed has one."""
 LONGEST_MS = 5000
-"""More than twice the session timeout: whoever is away so long has been replaced."""
+"""More than twice the session timeout: a broker that is away so long has been replaced."""
 SESSION_MS = 2000
 """zookeeper.session.timeout.ms."""
 MARKERS_PAUSE_MS = 1200
-"""Between two of `OF_TRANSACTIONS`, on average."""
+"""The mean pause between two of `OF_TRANSACTIONS`."""
 FIRST_OF_TRANSACTIONS = 1001
-"""The number of the first of them: the others have the numbers that they have without."""
+"""The number of the first of them, so that the other faults keep their numbers."""
 SCRIPT_MS = 6000
-"""What a script has for its whole story."""
+"""The time for a whole script."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What a seed chooses for the whole run."""
+    """The properties that a seed chooses for the whole run."""
 
     brokers: int
     min_insync_replicas: int
     durable: bool
-    """`flush.before.ack`."""
+    """The setting `flush.before.ack`."""
     network_delay_max_ms: int
     zookeeper_delay_max_ms: int
     power_fails: bool
@@ -208,7 +211,7 @@ class Profile:
 def profile_of(seed: int) -> Profile:
     choose = random.Random(f"profile {seed}")
     if seed < 0:
-        # One more than the story is about: somebody else is the controller.
+        # This is one more than the script needs: another broker is the controller.
         return Profile(
             brokers=4,
             min_insync_replicas=choose.choice((1, 2)),
@@ -228,21 +231,28 @@ def profile_of(seed: int) -> Profile:
 
 
 def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
-    """The faults of a seed's run, by time; those of a longer run begin with those of a shorter.
-    A seed below 0 tells one compound fault, each in its turn, with nothing else in its way."""
+    """Return the faults of a seed's run, by time; those of a longer run begin with those of a
+    shorter one. Each seed below 0 has one script alone, a different one in turn."""
     profile = profile_of(seed)
     choose = random.Random(f"faults {seed}")
     if seed < 0:
-        kind = STORIES[-seed % len(STORIES)]
-        told = choose.getrandbits(32)
+        kind = SCRIPT_KINDS[-seed % len(SCRIPT_KINDS)]
+        script_seed = choose.getrandbits(32)
         return [
-            Fault(number=1, at_ms=STORY_AT_MS, kind=kind, broker=1, for_ms=SCRIPT_MS, seed=told)
+            Fault(
+                number=1,
+                at_ms=SCRIPT_AT_MS,
+                kind=kind,
+                broker=1,
+                for_ms=SCRIPT_MS,
+                seed=script_seed,
+            )
         ]
     weights = dict(_WEIGHTS)
     if profile.power_fails:
         weights |= _POWER_WEIGHTS if profile.durable else _LOSSY_POWER_WEIGHTS
     kinds = list(weights)
-    # Each seed has its own favourites, so that some have many of one kind and none of another.
+    # Each seed has its own weights, so that some have many faults of one kind and none of another.
     likely = [weights[kind] * choose.choice((0, 0.3, 1, 1, 3)) for kind in kinds]
     if not any(likely):
         likely = [1.0] * len(kinds)
@@ -271,8 +281,8 @@ def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
 
 
 def marker_faults_of(seed: int, *, seconds: int) -> list[Fault]:
-    """What comes to the schedule with transactions: from a generator of its own, so that the
-    schedule itself is the same with them and without."""
+    """Return the faults that are added with transactions, from a generator of its own, so that the
+    rest of the schedule is the same without."""
     choose = random.Random(f"marker faults {seed}")
     faults: list[Fault] = []
     at_ms = 0
@@ -291,13 +301,13 @@ def marker_faults_of(seed: int, *, seconds: int) -> list[Fault]:
 
 
 def _duration_ms(kind: FaultKind, choose: random.Random) -> int:
-    """Mostly short; some longer than a session lives."""
+    """Return a duration: mostly a short one, sometimes longer than a session lives."""
     if kind in _AT_ONCE:
         return 0
     if kind in SCRIPTED:
         return SCRIPT_MS
     duration_ms = min(LONGEST_MS, 5 + int(choose.lognormvariate(5.8, 1.3)))
     if kind is FaultKind.SESSION_CUT and duration_ms % 2:
-        # Half of them cost the session.
+        # Half of them are long enough to lose the session.
         duration_ms += SESSION_MS
     return duration_ms

@@ -1,7 +1,7 @@
 """Carries out the faults of a schedule on a cluster.
 
-Rule: a fault that can't befall its broker just then (it is down already, say) does nothing; what
-one fault began only that fault ends, or `heal`, which ends all.
+Rule: a fault that is impossible just then (its broker is down already, say) does nothing; what one
+fault began only that fault ends, or `heal`, which ends all.
 """
 
 import random
@@ -24,19 +24,20 @@ from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.zookeeper.znodes import ControllerZNode, PartitionStateZNode
 
 RESTART_PAUSE_MS = 30
-"""How soon a supervisor starts a broker again."""
+"""The delay after which a supervisor starts a broker again."""
 SLOW_NETWORK_MAX_MS = 200
 SLOW_ZOOKEEPER_MAX_MS = 600
 RESEND_MAX_MS = 100
 LATE_MAX_MS = 3000
-"""How long after the others a broker starts that kept its power; its session may have ended."""
+"""The longest delay after which a broker that kept its power starts, after the others; its session
+may have ended."""
 LEAVE_MS = 1500
-"""How long a leaving broker waits for its leaders to move."""
+"""How long a broker in controlled shutdown waits for its leaders to move."""
 
 End = Callable[[], None]
 
 POLL_MS = 5
-"""How often a script looks whether it can go on."""
+"""The interval at which a script's conditions are checked."""
 
 
 class Injector:
@@ -53,7 +54,7 @@ class Injector:
         growing_topic: str,
         partitions: Sequence[TopicPartition],
     ) -> None:
-        """`partitions` are those that scripts and reassignments are about."""
+        """`partitions` are those for scripts and reassignments."""
         self._cluster = cluster
         self._checker = checker
         self._trace = trace
@@ -61,7 +62,7 @@ class Injector:
         self._choose = choose
         self._about = partitions
         self._scripts: list[Script] = []
-        """Those under way."""
+        """The scripts under way."""
         self._slow_network = 0
         self._slow_zookeeper = 0
         self._healed = False
@@ -88,7 +89,7 @@ class Injector:
             FaultKind.SLOW_LOAD: self._slow_load,
             FaultKind.SLOW_NETWORK: self._slow_down_network,
             FaultKind.SLOW_ZOOKEEPER: self._slow_down_zookeeper,
-            **dict.fromkeys(WISHES, self._wish),
+            **dict.fromkeys(WISHES, self._request),
             **dict.fromkeys(SCRIPTS, self._run_script),
             **dict.fromkeys(BETWEEN_TWO, self._between_two),
         }
@@ -103,7 +104,7 @@ class Injector:
             self._later(fault.at_ms, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
 
     def heal(self) -> None:
-        """No more faults; what is down is started, what is cut off connected."""
+        """End all faults: start what is down, and connect what is cut off."""
         self._healed = True
         self._slow_network = self._slow_zookeeper = 0
         self._cluster.loop.work_ms = 1
@@ -157,12 +158,12 @@ class Injector:
             self._later(fault.for_ms, over)
 
     def _carry_out(self, fault: Fault, broker: SimulatedBroker) -> End | None:
-        """Begin a fault; how it ends, None when it can't be."""
+        """Begin a fault; return what ends it, None when it is impossible."""
         if fault.kind in _OF_RUNNING and (not broker.serving or broker.loop.paused):
             return None
         return self._ways[fault.kind](fault, broker)
 
-    # --- of one broker ---
+    # --- faults of one broker ---
 
     def _restart_quickly(self, _fault: Fault, broker: SimulatedBroker) -> End:
         broker.kill(session_ends_at_once=True)
@@ -209,7 +210,8 @@ class Injector:
         self._checker.started(broker)
 
     def _leave(self, _fault: Fault, broker: SimulatedBroker) -> End | None:
-        """A controlled shutdown, done or not after a while, then the end in order."""
+        """Begin a controlled shutdown; after a while the broker stops in order, whether that is
+        done or not."""
         controller = self._cluster.controller
         if controller is None:
             return None
@@ -288,7 +290,7 @@ class Injector:
 
         return end
 
-    # --- of the controller ---
+    # --- faults of the controller ---
 
     def _change_controller(self, _fault: Fault, _broker: SimulatedBroker) -> End | None:
         if self._cluster.zookeeper.data(ControllerZNode.PATH) is None:
@@ -301,13 +303,13 @@ class Injector:
         others = [b for b in self._cluster.brokers if b is not controller]
         if controller is None or len(others) < 2:
             return None
-        told, restarted = random.Random(fault.seed).sample(others, 2)
-        direction = (controller.id, told.id)
+        receiver, restarted = random.Random(fault.seed).sample(others, 2)
+        direction = (controller.id, receiver.id)
         network, zookeeper = self._cluster.network, self._cluster.zookeeper
         network.held_up.add(direction)
         self._trace.note(
-            f"orders from broker {controller.id} to {told.id} are held up, broker {restarted.id}"
-            " restarts twice"
+            f"orders from broker {controller.id} to {receiver.id} are held up,"
+            f" broker {restarted.id} restarts twice"
         )
 
         def restart() -> None:
@@ -321,7 +323,8 @@ class Injector:
 
         restart()
         step_ms = max(1, fault.for_ms // 4)
-        # Before the connection is given up: what is sent anew tells of another leader epoch.
+        # This comes before the connection is given up: orders that are sent anew have another
+        # leader epoch.
         self._later(step_ms, restart)
         self._later(2 * step_ms, lambda: network.give_up(*direction))
         if fault.seed % 2:
@@ -333,11 +336,11 @@ class Injector:
 
         return end
 
-    # --- of a transaction coordinator ---
+    # --- faults of a transaction coordinator ---
 
     def _delay_markers(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
-        """Late: they are sent again when the first ones are still on their way. Lost: with their
-        sender."""
+        """Delay markers. Late ones are sent again when the first ones are still under way; lost
+        ones are lost with their sender."""
         broker = self._coordinator(fault, TRANSACTION_STATE_TOPIC)
         if broker is None or not broker.serving or broker.loop.paused:
             return None
@@ -361,7 +364,7 @@ class Injector:
         if broker is None or not broker.serving or broker.loop.paused:
             return None
         loop = self._cluster.loop
-        # A load has three pieces of work, one after another.
+        # A load consists of three pieces of work, one after another.
         loop.work_ms = max(loop.work_ms, fault.for_ms // 3)
         self._restart_quickly(fault, broker)
 
@@ -371,7 +374,7 @@ class Injector:
         return end
 
     def _coordinator(self, fault: Fault, topic: str) -> SimulatedBroker | None:
-        """Whom ZooKeeper has as the leader of a partition of coordinators' state."""
+        """Return the leader of a coordinators' partition, according to ZooKeeper."""
         logs = [tp for tp in self._about if tp.topic == topic]
         tp = logs[fault.seed % len(logs)]
         data = self._cluster.zookeeper.data(PartitionStateZNode.path(tp.topic, tp.partition))
@@ -380,7 +383,7 @@ class Injector:
         leader = PartitionStateZNode.decode(tp.topic, tp.partition, data).leader
         return self._cluster[leader] if leader != -1 else None
 
-    # --- of many ---
+    # --- faults of several brokers ---
 
     def _slow_down_network(self, _fault: Fault, _broker: SimulatedBroker) -> End:
         self._slow_network += 1
@@ -422,10 +425,10 @@ class Injector:
                 return heal
         return _nothing
 
-    # --- what is no fault, but comes at a bad moment ---
+    # --- requests at bad moments, which are no faults ---
 
-    def _wish(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
-        return _nothing if self._administrator.wish(fault) else None
+    def _request(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+        return _nothing if self._administrator.request(fault) else None
 
     # --- scripts ---
 
@@ -460,9 +463,7 @@ class Injector:
             while condition():
                 step = next(script, None)
                 if step is None:
-                    self._trace.note(
-                        f"fault {fault.number} ({fault.kind.value}) is told to its end"
-                    )
+                    self._trace.note(f"fault {fault.number} ({fault.kind.value}) is at its end")
                     self._scripts.remove(script)
                     return
                 condition = step
@@ -477,7 +478,7 @@ def _at_once() -> bool:
 
 
 def _nothing() -> None:
-    """It has no end."""
+    """Do nothing: the fault has no end."""
 
 
 _OF_RUNNING = frozenset(

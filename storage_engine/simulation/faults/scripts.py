@@ -1,9 +1,9 @@
-"""Compound faults: what several faults do at just the wrong moments, one after another.
+"""Compound faults: several faults at just the wrong moments, one after another.
 
 Rule: a script is a generator; each condition that it yields is waited for, and it ends, wherever it
-is, when the fault's time is over. What it holds up it lets go in the end. Each is the story behind
-one rule that single faults at random times hardly ever touch: old fetches, old answers of
-ZooKeeper, leaderships that a leader missed, restarts that the controller must notice.
+is, when the fault's time is over. What it holds up it releases in the end. Each script tests one
+rule that single faults at random times hardly ever reach: old fetches, old answers of ZooKeeper,
+leaderships that a leader missed, restarts that the controller must notice.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -21,11 +21,11 @@ Condition = Callable[[], bool]
 Script = Generator[Condition, None, None]
 
 SETTLE_MS = 60
-"""For what is under way to arrive."""
+"""The time for messages under way to arrive."""
 NOTICED_MS = 300
-"""For the controller to be notified of another ISR and to read it."""
+"""The time for the controller to be notified of another ISR and to read it."""
 UNNOTICED_MS = 400
-"""Longer than a restarted broker takes to register again."""
+"""A time longer than a restarted broker takes to register again."""
 
 
 class Cast(NamedTuple):
@@ -33,12 +33,12 @@ class Cast(NamedTuple):
 
     preferred: int
     leader: int
-    """The next in line, who leads at the beginning."""
+    """The first leader."""
     other: int
 
 
 class Scene:
-    """What scripts do."""
+    """The conditions and actions of scripts."""
 
     def __init__(
         self,
@@ -47,17 +47,17 @@ class Scene:
         restart: Callable[[SimulatedBroker], None],
         order: Callable[[], None],
     ) -> None:
-        """`restart` kills a broker and starts it again at once; `order` makes the controller tell
-        all brokers something."""
+        """`restart` kills a broker and starts it again at once; `order` makes the controller send
+        an order to all brokers."""
         self.cluster = cluster
         self.tp = tp
         self._restart = restart
         self.order = order
         self._path = PartitionStateZNode.path(tp.topic, tp.partition)
         self._read: tuple[bytes, PartitionStateZNode] | None = None
-        """The state as it was read last: conditions look again and again at the same."""
+        """The state that was read last, since conditions are checked again and again."""
 
-    # --- what there is ---
+    # --- state and conditions ---
 
     def state(self) -> PartitionStateZNode | None:
         data = self.cluster.zookeeper.data(self._path)
@@ -69,7 +69,7 @@ class Scene:
         return self._read[1]
 
     def cast(self) -> Cast | None:
-        """None: there are not three replicas."""
+        """Return the roles; None when there are not three replicas."""
         data = self.cluster.zookeeper.data(TopicZNode.path(self.tp.topic))
         if data is None:
             return None
@@ -77,18 +77,18 @@ class Scene:
         return Cast(*replicas[:3]) if len(replicas) >= 3 else None
 
     def leads(self, leader: int, *in_sync: int) -> Condition:
-        """According to ZooKeeper."""
+        """Return the condition that ZooKeeper names this leader and ISR."""
 
-        def look() -> bool:
+        def check() -> bool:
             state = self.state()
             return state is not None and state.leader == leader and {*in_sync} <= {*state.isr}
 
-        return look
+        return check
 
-    def knows(self, broker: int) -> Condition:
-        """The broker has heard of the newest leadership."""
+    def has_leadership(self, broker: int) -> Condition:
+        """Return the condition that the broker has received the newest leadership."""
 
-        def look() -> bool:
+        def check() -> bool:
             state, partition = self.state(), self._hosted(broker)
             return (
                 state is not None
@@ -96,10 +96,10 @@ class Scene:
                 and partition.leader_epoch == state.leader_epoch
             )
 
-        return look
+        return check
 
     def end(self, broker: int) -> int:
-        """Of its log; -1 when it has none now."""
+        """Return the end of the broker's log; -1 when it has none now."""
         partition = self._hosted(broker)
         return -1 if partition is None else partition.log.log_end_offset
 
@@ -111,7 +111,7 @@ class Scene:
         due_ms = self.cluster.loop.now_ms + ms
         return lambda: self.cluster.loop.now_ms >= due_ms
 
-    # --- what is done ---
+    # --- actions ---
 
     def restart(self, broker: int) -> None:
         running = self.cluster[broker]
@@ -123,13 +123,13 @@ class Scene:
             self.cluster.elect_preferred(self.tp)
 
     def acts(self, *brokers: int) -> bool:
-        """One of them is the controller."""
+        """Return True when one of them is the controller."""
         controller = self.cluster.controller
         return controller is None or controller.id in brokers
 
     @contextmanager
     def held_up(self, *directions: tuple[int, int]) -> Iterator[None]:
-        """Messages wait, in order."""
+        """Hold messages up, in order, within a `with` block."""
         network = self.cluster.network
         network.held_up |= {*directions}
         try:
@@ -139,34 +139,35 @@ class Scene:
             network.release()
 
     def waits(self, direction: tuple[int, int]) -> Condition:
-        """Something is held up."""
+        """Return the condition that a message is held up."""
         network = self.cluster.network
         return lambda: any(pipe.direction == direction for pipe in network.waiting)
 
     def begin(self, cast: Cast) -> Script:
-        """The second replica leads, all three are in sync, and the first one is preferred."""
+        """Reach the beginning of a script: the second replica leads, all three are in sync, and the
+        first one is preferred."""
         if not self.leads(cast.leader)():
             if not self.leads(cast.preferred)():
                 self.elect_preferred()
                 yield self.leads(cast.preferred, *cast)
             self.restart(cast.preferred)
         yield self.leads(cast.leader, *cast)
-        yield self.knows(cast.leader)
+        yield self.has_leadership(cast.leader)
 
     def leave_control(self, *brokers: int) -> Script:
-        """Another is the controller: these hear too late that the node has gone."""
+        """Have another broker become the controller: these hear too late that the node has gone."""
         if not self.acts(*brokers):
             return
         with ExitStack() as late:
             for broker in brokers:
-                late.enter_context(self.heard_late(broker, NOTICED_MS))
+                late.enter_context(self.delayed_watches(broker, NOTICED_MS))
             if self.cluster.zookeeper.data(ControllerZNode.PATH) is not None:
                 self.cluster.zookeeper.drop(ControllerZNode.PATH)
             yield lambda: not self.acts(*brokers)
 
     @contextmanager
-    def heard_late(self, broker: int, delay_ms: int) -> Iterator[None]:
-        """What ZooKeeper says to the broker from now on comes so much later."""
+    def delayed_watches(self, broker: int, delay_ms: int) -> Iterator[None]:
+        """Delay what ZooKeeper sends to the broker from now on, within a `with` block."""
         session = self.cluster[broker].session
         usual = session.hear_delay_ms
         session.hear_delay_ms = lambda: delay_ms
@@ -177,31 +178,31 @@ class Scene:
 
 
 def stale_fetches(scene: Scene, cast: Cast) -> Script:
-    """The leader changes twice while a follower's fetch is under way, and the follower, who still
+    """The leader changes twice while a follower's fetch is under way, and the follower, which still
     has a record that its leader lacks by now, is counted as in sync."""
     preferred, leader, other = cast
     yield from scene.begin(cast)
     with scene.held_up((preferred, leader)):
         yield scene.waits((preferred, leader))
-        # The other has a record that the preferred one lacks.
+        # The other broker has a record that the preferred one lacks.
         yield lambda: scene.end(other) > scene.end(preferred) >= 0
         with scene.held_up((other, leader), (other, preferred)):
             yield scene.waits((other, leader))
             claimed = scene.end(other)
             scene.elect_preferred()
             yield scene.leads(preferred)
-            yield scene.knows(leader)
+            yield scene.has_leadership(leader)
             yield scene.after(SETTLE_MS)
             scene.restart(preferred)
             yield scene.leads(leader)
-            yield scene.knows(leader)
+            yield scene.has_leadership(leader)
             yield lambda: scene.end(leader) >= claimed
     yield scene.after(SETTLE_MS)
 
 
 def missed_leadership(scene: Scene, cast: Cast) -> Script:
-    """The leader hears nothing of the leadership of another between two of its own, in which a
-    follower cuts what it had."""
+    """The leader misses the leadership of another between two of its own, in which a follower
+    truncates its log."""
     preferred, leader, other = cast
     yield from scene.begin(cast)
     yield lambda: not scene.acts(preferred)
@@ -216,7 +217,7 @@ def missed_leadership(scene: Scene, cast: Cast) -> Script:
             yield scene.waits((controller.id, leader))
             scene.elect_preferred()
             yield scene.leads(preferred)
-            yield scene.knows(other)
+            yield scene.has_leadership(other)
             yield scene.after(SETTLE_MS)
             scene.restart(preferred)
             yield scene.leads(leader)
@@ -225,16 +226,16 @@ def missed_leadership(scene: Scene, cast: Cast) -> Script:
 
 
 def stale_answers(scene: Scene, cast: Cast) -> Script:
-    """ZooKeeper's answer to a leader that takes a follower out of the ISR comes when another has
-    led, has admitted the follower again, and has handed the leadership back."""
+    """ZooKeeper's answer to a leader that removes a follower from the ISR comes after another
+    broker has led, has admitted the follower again, and has handed the leadership back."""
     preferred, leader, other = cast
     yield from scene.begin(cast)
-    # Orders of any of them would wait as well.
+    # Orders to any of them would wait as well.
     yield from scene.leave_control(*cast)
     session = scene.cluster[leader].session
     with scene.held_up((other, leader)):
-        # Long, but not so long that the session ends.
-        with scene.heard_late(leader, session.timeout_ms * 3 // 4):
+        # The delay is long, but not so long that the session ends.
+        with scene.delayed_watches(leader, session.timeout_ms * 3 // 4):
             yield lambda: not scene.leads(leader, other)()
             if not scene.leads(leader)():
                 return
@@ -242,26 +243,26 @@ def stale_answers(scene: Scene, cast: Cast) -> Script:
         yield scene.leads(preferred, other)
         scene.restart(preferred)
         yield scene.leads(leader, other)
-        yield scene.knows(leader)
+        yield scene.has_leadership(leader)
         yield scene.after(session.timeout_ms)
 
 
 def unnoticed_restart(scene: Scene, cast: Cast) -> Script:
-    """The leader restarts when it has just admitted a follower and has told nobody. The controller
-    hears of it when the leader is back, and the follower can't fetch."""
+    """The leader restarts when it has just admitted a follower, before any other broker knows. The
+    controller hears of the restart when the leader is back, and the follower can't fetch."""
     _, leader, other = cast
     yield from scene.begin(cast)
     yield from scene.leave_control(leader, other)
     with scene.held_up((other, leader)):
         yield lambda: not scene.leads(leader, other)()
-        # Time for the controller to read it.
+        # This is the time for the controller to read it.
         yield scene.after(NOTICED_MS)
     yield scene.leads(leader, other)
     controller = scene.cluster.controller
     if controller is None or controller.id in (leader, other):
         return
     with scene.held_up((other, leader)):
-        with scene.heard_late(controller.id, UNNOTICED_MS):
+        with scene.delayed_watches(controller.id, UNNOTICED_MS):
             scene.restart(leader)
             yield scene.after(UNNOTICED_MS)
         yield scene.after(SESSION_TIMEOUT_MS // 4)

@@ -1,21 +1,21 @@
-"""Finds a small part of a failing schedule that still breaks the same promise (delta debugging).
+"""Finds a small part of a failing schedule that still violates the same invariant (delta
+debugging).
 
-Rule: what is kept must break the same rule, else another failure would take the place of the one
-that was looked for. Source: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
-Input" (2002).
+Rule: the remaining faults must violate the same rule, else another failure would take its place.
+Source: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002).
 """
 
 from collections.abc import Callable, Sequence
 
 Fails = Callable[[Sequence[int]], bool]
-"""Whether the run with just these faults still fails in the same way."""
+"""Returns True when the run with just these faults still fails in the same way."""
 
 MOST_RUNS = 300
-"""Runs that a search may take: it ends with what it has then."""
+"""The most runs of a search, which then ends with its best result so far."""
 
 
 def shrink(numbers: Sequence[int], fails: Fails) -> list[int]:
-    """A part of `numbers` of which no single one can be left out (within MOST_RUNS)."""
+    """Return a part of `numbers` of which no single one can be left out (within MOST_RUNS)."""
     kept = list(numbers)
     runs = 0
     pieces = 2

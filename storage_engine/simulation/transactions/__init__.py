@@ -1,1 +1,2 @@
-"""Clients that write in transactions and read committed ones, and what their readers may see."""
+"""Clients that write in transactions and read committed ones, and the checks of what their readers
+see."""

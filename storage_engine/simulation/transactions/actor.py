@@ -1,5 +1,5 @@
-"""Who writes in a transaction: enlists partitions with its coordinator, and sends batches to their
-leaders until the answer is final.
+"""A client that writes in a transaction: it enlists partitions with its coordinator, and sends
+batches to their leaders until the answer is final.
 
 Source: KIP-98, KIP-890, R-SPARK2.
 """
@@ -21,7 +21,7 @@ from storage_engine.simulation.transactions.state_log import state_partition_of
 from storage_engine.simulation.world.requests import make_batch, produce_request
 
 MOST_BATCHES = 2
-"""Of a transaction in one partition."""
+"""The most batches of a transaction in one partition."""
 
 Then = Callable[[ErrorCode], None]
 
@@ -29,15 +29,15 @@ _Topic = add_partitions_to_txn.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
 
 def way_to(transactional_id: str) -> Way:
-    """To the coordinator of a transactional id."""
+    """Return the way to the coordinator of a transactional id."""
     return Way(transactional_id, TRANSACTION_KEY, state_partition_of(transactional_id))
 
 
 class Actor(Asker):
-    """With a transactional id, a producer id and an epoch."""
+    """A client with a transactional id, a producer id and an epoch."""
 
     produce_version = 8
-    """Of a client that enlists partitions by itself; from 12 on leaders do it."""
+    """The version of a client that enlists partitions itself; from 12 on leaders do it."""
 
     def __init__(self, world: World, transactional_id: str, name: str) -> None:
         super().__init__(world, name)
@@ -84,10 +84,12 @@ class Actor(Asker):
     def write(
         self, transaction: ObservedTransaction, partitions: Sequence[TopicPartition], then: Then
     ) -> None:
-        """A batch or two to each; `then` hears the worst, once all are answered."""
+        """Write a batch or two to each partition; `then` gets the worst code, once all are
+        answered."""
         left = len(partitions)
         worst = ErrorCode.NONE
-        # Those of now: it may be in its next transaction when it sends the last of these.
+        # These are the present values: it may be in its next transaction when it sends the last
+        # batches.
         writes = _Writes(self, transaction)
 
         def settle(code: ErrorCode) -> None:
@@ -101,7 +103,7 @@ class Actor(Asker):
             self._write(writes, tp, self.choose.randint(1, MOST_BATCHES), settle)
 
     def _write(self, writes: "_Writes", tp: TopicPartition, count: int, then: Then) -> None:
-        """So many batches, one after another."""
+        """Write `count` batches, one after another."""
         world, transaction = self.world, writes.transaction
         batch = writes.next_batch(tp)
         crc = read_header(batch).crc
@@ -148,7 +150,7 @@ class Actor(Asker):
 
 
 class _Writes:
-    """What is written in one transaction, under the producer's id and epoch of then."""
+    """The batches of one transaction, with the producer's id and epoch at the time."""
 
     def __init__(self, actor: Actor, transaction: ObservedTransaction) -> None:
         self.transaction = transaction

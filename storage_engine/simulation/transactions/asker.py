@@ -1,8 +1,8 @@
-"""Who asks coordinators, in callbacks, until the answer is final: what is retriable is asked again,
-of whoever the coordinator is by then.
+"""A client of coordinators that repeats requests, in callbacks, until the answer is final: after a
+retriable error it asks the present coordinator.
 
-Rule: now and then a request is sent a second time, on another connection, and arrives when nobody
-expects it any more. Source: KIP-98, R-SPARK2.
+Rule: now and then a request is sent a second time, on another connection, and arrives when it is
+not expected any more. Source: KIP-98, R-SPARK2.
 """
 
 import random
@@ -17,26 +17,27 @@ from storage_engine.simulation.checks.checkers import Checker
 from storage_engine.simulation.checks.trace import Trace
 from storage_engine.simulation.clients.workload import WorkloadClient
 from storage_engine.simulation.transactions.group_ledger import GroupLedger
-from storage_engine.simulation.transactions.ledger import TransactionLedger, Word
+from storage_engine.simulation.transactions.ledger import AnswerTimes, TransactionLedger
 from storage_engine.simulation.transactions.state_log import CommittedDecisions
 from storage_engine.simulation.world.cluster import SimulatedCluster
 
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
-"""key_type of FindCoordinator."""
+"""The key_type of FindCoordinator."""
 RETRY_MS = (20, 250)
 ECHO_MS = (1, 3000)
-"""How long after a request its echo is sent."""
+"""The delays between a request and its echo."""
 ECHOES = 0.1
-"""Of the requests have one."""
+"""The share of requests with an echo."""
 ASKED_AGAIN = (ErrorCode.OPERATION_NOT_ATTEMPTED,)
-"""Beside what is retriable: another partition of the request was refused for a reason that is."""
+"""The code, not retriable itself, after which a request is repeated: another partition of it was
+refused for a retriable reason."""
 
 Codes = Callable[[Any], Sequence[int]]
 
 
 class World(Protocol):
-    """What all of one run share."""
+    """The objects that all clients of one run share."""
 
     cluster: SimulatedCluster
     checker: Checker
@@ -48,40 +49,40 @@ class World(Protocol):
     partitions: Sequence[TopicPartition]
     over: bool
     hurries: bool
-    """Every transaction commits offsets, and nobody waits long for that."""
+    """True when every transaction commits offsets, and no client waits long for that."""
     waiting: set[str]
-    """Who has asked for something, and has no answer yet."""
+    """The clients that wait for an answer."""
 
     def number(self) -> int:
-        """Another one each time."""
+        """Return a number that was not returned before."""
         ...
 
     def later(self, act: Callable[[], None], *, within_ms: tuple[int, int] = RETRY_MS) -> None:
-        """Do it after a random time."""
+        """Call `act` after a random time."""
         ...
 
 
 class Way:
-    """To the coordinator of a name, whose state lies in that partition."""
+    """The way to the coordinator of a name, whose state lies in that partition."""
 
     def __init__(self, key: str, key_type: int, state: TopicPartition) -> None:
         self.key = key
         self.key_type = key_type
         self.state = state
         self.broker: int | None = None
-        """Of whom it was heard last."""
+        """The broker that was named last."""
 
 
 class Asker(WorkloadClient):
-    """Asks one coordinator or another."""
+    """A client that asks coordinators."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world.cluster, world.checker, world.choose, f"{name} {world.number()}")
         self.world = world
         self.is_doubtful = False
-        """Something that it has sent may arrive late."""
-        self.word = Word(0, 0, False)
-        """Of the newest answer."""
+        """True while something that it has sent may arrive late."""
+        self.answer_times = AnswerTimes(0, 0, False)
+        """The details of the newest answer."""
 
     def ask(
         self,
@@ -95,14 +96,15 @@ class Asker(WorkloadClient):
         is_wanted: Callable[[], bool] = lambda: True,
         has_echo: bool = True,
     ) -> None:
-        """`then` gets the answer and the worst of its codes, once that is final; nothing, and
-        nobody is asked again, once `is_wanted` says no. `has_echo`: it may arrive twice."""
+        """Send a request until its answer is final; `then` gets that and the worst of its codes.
+        Once `is_wanted` returns False nothing is sent or called any more. `has_echo`: it may arrive
+        twice."""
         world = self.world
         token = f"{self.name}: {spec.name} {world.number()}"
         world.waiting.add(token)
 
         def again() -> None:
-            """After a moment, having asked who the coordinator is."""
+            """Repeat the request after a moment, with a new search for the coordinator."""
             way.broker = None
             world.later(send)
 
@@ -129,7 +131,7 @@ class Asker(WorkloadClient):
                 world.waiting.discard(token)
                 if is_wanted():
                     leads = self._has_led(broker, way.state, epoch)
-                    self.word = Word(sent_ms, self.cluster.loop.now_ms, leads)
+                    self.answer_times = AnswerTimes(sent_ms, self.cluster.loop.now_ms, leads)
                     then(answer, final[0] if final else ErrorCode.NONE)
 
             self.request(broker, spec, version, request, on_reply)
@@ -138,7 +140,8 @@ class Asker(WorkloadClient):
         send()
 
     def _has_led(self, broker: int, tp: TopicPartition, epoch: int) -> bool:
-        """Whether the broker led under that epoch, and does still by the word of ZooKeeper."""
+        """Return True when the broker led under that epoch, and still does according to
+        ZooKeeper."""
         state = self.checker.record(tp).state
         return (
             epoch >= 0

@@ -1,9 +1,9 @@
-"""Which records of the source a sink has, where its queries copy from one source (`idempotentKey`):
-none twice, none left out.
+"""The records of the source that a sink has, where its queries copy from one source
+(`idempotentKey`): none twice, none left out.
 
-Rule: a row counts from when its micro-batch is known to be committed, and is in a micro-batch only
-as its task attempt has written it. Nothing is promised once the coordinator's log lost
-the power of all its replicas. Source: R-SPARK3.
+Rule: a row counts once its micro-batch is known to be committed, and is in a micro-batch only as
+its task attempt has written it. Nothing is promised once all replicas of the coordinator's log lost
+their power. Source: R-SPARK3.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,13 +19,13 @@ Ranges = dict[TopicPartition, range]
 
 
 class CopiedRows:
-    """Of one sink."""
+    """The copied rows of one sink."""
 
     def __init__(self, is_void: Callable[[], bool]) -> None:
         self._is_void = is_void
         self._written: dict[ObservedTransaction, Ranges] = {}
         self._writers: dict[tuple[TopicPartition, int], ObservedTransaction] = {}
-        """By source partition and offset: who has written a row that is committed."""
+        """The transaction of each committed row, by source partition and offset."""
         self._claims: list[tuple[str, dict[TopicPartition, int]]] = []
 
     @property
@@ -33,11 +33,11 @@ class CopiedRows:
         return len(self._writers)
 
     def writes(self, transaction: ObservedTransaction, rows: Ranges) -> None:
-        """A task attempt leaves out what the sink has, and writes these."""
+        """Record the rows of a task attempt, which leaves out those that the sink has."""
         self._written[transaction] = rows
 
     def on_won(self, batch: MicroBatch, members: Iterable[ObservedTransaction]) -> None:
-        """Somebody tells for the first time that these are the micro-batch."""
+        """Record the members of a micro-batch, when they are first known."""
         if self._is_void():
             return
         for member in sorted(members, key=lambda each: each.name):
@@ -52,12 +52,13 @@ class CopiedRows:
                         )
 
     def claims(self, query: str, until: dict[TopicPartition, int]) -> None:
-        """A query's checkpoint says that everything below these offsets is committed."""
+        """Record a query's checkpoint, which says that everything below these offsets is
+        committed."""
         self._claims.append((query, until))
 
     def check_end(self, *, is_complete: bool) -> None:
-        """All transactions have ended. `is_complete`: the sink's partitions have kept all that was
-        committed there, and so what it was part of is known."""
+        """Check the rows after all transactions have ended. `is_complete`: the sink's partitions
+        have kept all that was committed there, so that all members are known."""
         if self._is_void() or not is_complete:
             return
         for query, until in self._claims:

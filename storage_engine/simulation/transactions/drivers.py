@@ -1,10 +1,10 @@
 """Micro-batches of an exactly-once sink: a driver, its tasks and their attempts, with losers,
 drivers that die, replays with other rows and parallelism, and zombie drivers.
 
-Rule: a driver goes by what it is told, as the connector does: OK and ALREADY_COMMITTED are success,
-a lost member or a task that fails ends it, and the next one replays what follows the last batch
-that is known to be committed. In half of the runs the queries copy one source, from where each of
-them is, and a replay has the same records of it. Source: R-SPARK2, R-SPARK3.
+Rule: a driver follows its answers, as the connector does: OK and ALREADY_COMMITTED are success, a
+lost member or a task that fails ends it, and the next one replays what follows the last batch that
+is known to be committed. In half of the runs the queries copy one source, each from its own
+position, and a replay has the same records of it. Source: R-SPARK2, R-SPARK3.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,31 +23,33 @@ from storage_engine.simulation.transactions.sink_requests import BatchName, Sink
 PAUSE_MS = (50, 700)
 MOST_TASKS = 3
 LOSERS = 0.25
-"""Of the tasks have a second attempt, which nobody names."""
+"""The share of tasks with a second attempt, which the commit does not name."""
 EMPTY = 0.1
-"""Of the tasks have no rows."""
+"""The share of tasks without rows."""
 ZOMBIES = 0.2
-"""Of the batches have a second driver."""
+"""The share of batches with a second driver."""
 OVERSLEPT = 0.08
-"""Of the drivers commit when the attempts may have timed out, or another driver was there."""
+"""The share of drivers that commit when the attempts may have timed out, or another driver was
+there."""
 DIES_BEFORE = 0.06
 DIES_AFTER = 0.1
-"""Of the drivers die before they commit, or before they hear what came of it."""
+"""The share of drivers that die before they commit, or before they get the answer."""
 GIVES_UP = 0.06
-"""Of the drivers give their members up before they commit."""
+"""The share of drivers that give their members up before they commit."""
 COMMITS_YET = 0.3
-"""Of those that have given their members up commit them all the same."""
+"""The share of those drivers that commit them all the same."""
 ABORTS = 0.7
-"""Of the drivers that fail give up all members that they know."""
+"""The share of failing drivers that give up all members that they know."""
 KEPT_ALIVE = 0.6
-"""Of the drivers send heartbeats as long as they live."""
+"""The share of drivers that send heartbeats as long as they live."""
 HEARTBEAT_MS = (TIMEOUT_MS // 4, TIMEOUT_MS // 3)
 BEGINS_ANEW = 0.04
-"""Of the batches of a query that copies are followed by another query, from the first record on."""
+"""The share of batches of a copying query after which another query begins, from the first record
+on."""
 RECORDS_A_SECOND = 100
-"""Come to each partition of the source."""
+"""The records that come to each partition of the source."""
 MOST_RECORDS = 400
-"""Of a source partition in one batch."""
+"""The most records of a source partition in one batch."""
 
 
 class Query:
@@ -58,19 +60,19 @@ class Query:
         self.name = name
         self.copied = copied
         self.last = -1
-        """In the checkpoint: a driver was told that it is committed."""
+        """The last batch in the checkpoint: a driver knows that it is committed."""
         self._copies = copies
         self._first_name = name
         self._ends: list[dict[TopicPartition, int]] = []
-        """By batch: up to where it copies each source partition, exclusive."""
+        """By batch, the exclusive end of each source partition."""
 
     def run(self) -> None:
-        """Start a driver that goes on behind the checkpoint."""
+        """Start a driver for the batch after the checkpoint."""
         if not self.world.over:
             Driver(self, self.last + 1).run()
 
     def rows(self, number: int) -> Ranges:
-        """What a batch copies; the same for all its drivers."""
+        """Return what a batch copies; the same for all its drivers."""
         if not self._copies:
             return {}
         choose = self.world.choose
@@ -86,7 +88,7 @@ class Query:
         return {source: range(begin[source], self._ends[number][source]) for source in SOURCES}
 
     def committed(self, number: int) -> None:
-        """A driver was told so."""
+        """Record that a driver knows that the batch is committed."""
         self.last = max(self.last, number)
         if not self._copies:
             return
@@ -98,7 +100,8 @@ class Query:
 
 
 class Driver(Asker):
-    """Of one micro-batch; `is_zombie`: beside another one, which knows nothing of it."""
+    """The driver of one micro-batch; `is_zombie`: it runs beside another one without being aware of
+    that."""
 
     def __init__(self, query: Query, number: int, *, is_zombie: bool = False) -> None:
         self._number = query.world.number()
@@ -109,7 +112,7 @@ class Driver(Asker):
         self._way = way_to(member_transactional_id(SINK))
         self._is_zombie = is_zombie
         self._is_over = False
-        """It has died, or its batch has ended one way or another."""
+        """True when it has died, or its batch has ended one way or another."""
         self._outcomes: list[ErrorCode] = []
         self._winners: list[Attempt] = []
         self._losers: list[Attempt] = []
@@ -137,7 +140,7 @@ class Driver(Asker):
             world.later(zombie.run, within_ms=(1, 1500))
 
     def _split(self, tasks: int) -> list[Ranges]:
-        """Each task has a part of each source partition, or nothing of it."""
+        """Give each task a part of each source partition, or nothing of it."""
         found: list[Ranges] = [{} for _ in range(tasks)]
         for source, offsets in self._rows.items():
             cuts = sorted(self.choose.randint(0, len(offsets)) for _ in range(tasks - 1))
@@ -172,13 +175,13 @@ class Driver(Asker):
 
         def on_answer(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
-                self._batch.touched(self.word)
+                self._batch.touched(self.answer_times)
             self.world.later(self._keep_alive, within_ms=HEARTBEAT_MS)
 
         self._asks(sink_requests.heartbeat(self._name), on_answer)
 
     def _done(self, code: ErrorCode) -> None:
-        """A task has ended."""
+        """Record the end of a task."""
         self._outcomes.append(code)
         if len(self._outcomes) < len(self._winners):
             return
@@ -220,17 +223,21 @@ class Driver(Asker):
             if code is ErrorCode.NONE:
                 if was_known:
                     world.ledger.check_replay(self._winners[0].transaction, "CommitBatch")
-                world.ledger.batch_told(batch, members)
+                world.ledger.record_batch_answer(batch, members)
             is_committed = code in (ErrorCode.NONE, ErrorCode.ALREADY_COMMITTED)
             if is_committed:
                 world.ledger.note_known(self._winners[0].transaction)
                 world.decisions.check_batch(SINK, batch.query, batch.number)
             elif code is ErrorCode.MEMBER_LOST:
                 world.ledger.check_loss(
-                    batch, members, self.word, timeout_ms=TIMEOUT_MS, has_origins=bool(origins)
+                    batch,
+                    members,
+                    self.answer_times,
+                    timeout_ms=TIMEOUT_MS,
+                    has_origins=bool(origins),
                 )
             if not dies:
-                self._heard(is_committed=is_committed)
+                self._end_batch(is_committed=is_committed)
 
         request = sink_requests.commit(
             self._name,
@@ -240,7 +247,7 @@ class Driver(Asker):
         )
         self._asks(request, on_answer)
 
-    def _heard(self, *, is_committed: bool) -> None:
+    def _end_batch(self, *, is_committed: bool) -> None:
         if not is_committed:
             self._fail()
             return
@@ -251,7 +258,7 @@ class Driver(Asker):
             self.world.later(self._query.run, within_ms=PAUSE_MS)
 
     def _fail(self) -> None:
-        """Another driver replays it, with other tasks and rows."""
+        """Have another driver replay the batch, with other tasks and rows."""
         if self.choose.random() < ABORTS:
             self._abort(lambda _: None)
         self._die()
@@ -271,10 +278,10 @@ class Driver(Asker):
 
         def on_answer(code: ErrorCode) -> None:
             self.world.trace.note(f"members of driver {self._number} given up: {code.name}")
-            if code is ErrorCode.NONE and self.word.is_of_leader:
+            if code is ErrorCode.NONE and self.answer_times.is_of_leader:
                 for transaction in not_asked:
                     if not transaction.asked:
-                        self.world.ledger.told(transaction, commits=False)
+                        self.world.ledger.record_answer(transaction, commits=False)
             then(code)
 
         request = sink_requests.abort(self._name, frozenset(each.member for each in named))
@@ -288,7 +295,7 @@ class Driver(Asker):
 
 
 def _highest(attempts: Iterable[Attempt]) -> dict[TopicPartition, int]:
-    """By source partition, what they have written of it, inclusive."""
+    """Return the last offset that they have written of each source partition, inclusive."""
     origins: dict[TopicPartition, int] = {}
     for attempt in attempts:
         for source, offset in attempt.highest.items():

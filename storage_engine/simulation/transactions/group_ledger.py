@@ -1,9 +1,10 @@
-"""What a group has committed, by its coordinator's log, and whether that is what its readers get.
+"""The offsets that a group has committed, by its coordinator's log, and the check that its readers
+get them.
 
 Rule: each commit of offsets names itself in the metadata. Of two offsets of a partition the one
 that was written later counts, one of a transaction only once the transaction's marker is committed;
 so what was read in an aborted transaction's time is never an offset of it. Nothing is promised once
-the log lost the power of all its replicas. Source: KIP-98, KIP-447.
+all replicas of the log lost their power. Source: KIP-98, KIP-447.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -32,10 +33,10 @@ class OffsetCommit:
     name: str
     offsets: Mapping[TopicPartition, int]
     transaction: ObservedTransaction | None
-    is_told: bool = False
+    is_answered: bool = False
     is_logged: bool = False
     places: dict[TopicPartition, int] = field(default_factory=dict)
-    """By partition: where in the log it counts, for it was not part of a transaction, or of one
+    """By partition its place in the log, if it counts: it was not part of a transaction, or of one
     that is committed."""
 
     @property
@@ -45,23 +46,23 @@ class OffsetCommit:
 
 @dataclass(slots=True)
 class _Offset:
-    """What counts for a partition."""
+    """The offset that counts for a partition."""
 
     place: int = NOWHERE
-    """In the log."""
+    """Its place in the log."""
     commit: OffsetCommit | None = None
 
 
 @dataclass(slots=True)
 class GroupLedger:
-    """Of one run."""
+    """The offsets of one run's group."""
 
     record: Callable[[TopicPartition], PartitionRecord]
     _commits: dict[str, OffsetCommit] = field(default_factory=dict)
     _pending: dict[int, list[tuple[int, TopicPartition, OffsetCommit]]] = field(
         default_factory=dict
     )
-    """By producer id, of transactions without a marker."""
+    """The commits in transactions without a marker, by producer id."""
     _offsets: dict[TopicPartition, _Offset] = field(default_factory=dict)
 
     @property
@@ -70,28 +71,28 @@ class GroupLedger:
 
     @property
     def committed(self) -> int:
-        """Commits that were part of a transaction, and count."""
+        """The number of commits that were part of a transaction, and count."""
         return sum(each.counts and each.transaction is not None for each in self._commits.values())
 
-    # --- what clients do ---
+    # --- requests of clients ---
 
     def sends(self, commit: OffsetCommit) -> None:
-        """It is about to be sent for the first time."""
+        """Record a commit that is about to be sent for the first time."""
         self._commits[commit.name] = commit
 
-    def told(self, commit: OffsetCommit) -> None:
-        """Its client was told that it is done."""
-        commit.is_told = True
+    def record_answer(self, commit: OffsetCommit) -> None:
+        """Record that its client got a successful answer."""
+        commit.is_answered = True
         if not self.is_void and not commit.is_logged:
             raise InvariantViolation(
                 "what a coordinator acknowledges is committed",
                 f"the offsets of {commit.name} are acknowledged, and not in {GROUP_STATE}",
             )
 
-    # --- what the log says ---
+    # --- the log ---
 
     def on_data(self, note: BatchNote, batch: bytes) -> ObservedTransaction | None:
-        """A batch is committed; the transaction that it is part of."""
+        """Record a committed batch; return the transaction that it is part of."""
         found: ObservedTransaction | None = None
         for _, raw_key, raw in iter_raw(batch, LOG):
             key = decode_key(raw_key)
@@ -119,7 +120,7 @@ class GroupLedger:
         return found
 
     def on_marker(self, note: BatchNote) -> None:
-        """A marker is committed."""
+        """Record a committed marker."""
         for place, tp, commit in self._pending.pop(note.producer[0], ()):
             if note.marker_commits:
                 self._count(place, tp, commit)
@@ -130,17 +131,17 @@ class GroupLedger:
         if known.place < place:
             known.place, known.commit = place, commit
 
-    # --- what readers get ---
+    # --- answers to readers ---
 
     def places(self) -> dict[TopicPartition, int]:
-        """Where in the log the offsets lie that count now."""
+        """Return the places in the log of the offsets that count now."""
         return {tp: known.place for tp, known in self._offsets.items()}
 
     def check_read(
         self, tp: TopicPartition, offset: int, name: str, at_least: int, *, is_fresh: bool
     ) -> None:
-        """Somebody was told an offset. `at_least`: the place of what counted when it asked;
-        `is_fresh`: it asked whoever led all the time."""
+        """Check an offset that a reader got. `at_least`: the place of the offset that counted when
+        it asked; `is_fresh`: the broker that it asked led all the time."""
         if self.is_void:
             return
         commit = self._commits.get(name)
@@ -162,7 +163,7 @@ class GroupLedger:
     def check_stable(
         self, places: Mapping[TopicPartition, int], read: Container[TopicPartition]
     ) -> None:
-        """What somebody has read who waits for offsets to be stable; `places` as they were when it
+        """Check the offsets of a reader that waits for stable ones; `places` are those when it
         asked."""
         left = [str(tp) for tp in places if tp not in read]
         if left and not self.is_void:
@@ -171,12 +172,13 @@ class GroupLedger:
             )
 
     def check_end(self, is_void: Callable[[ObservedTransaction], bool]) -> None:
-        """All transactions have ended; `is_void`: of which of them nothing is promised."""
+        """Check the offsets after all transactions have ended; `is_void` says for which nothing is
+        promised."""
         if self.is_void:
             return
         for commit in self._commits.values():
             transaction = commit.transaction
-            if transaction is None or not commit.is_told or transaction.outcome is None:
+            if transaction is None or not commit.is_answered or transaction.outcome is None:
                 continue
             if is_void(transaction):
                 continue

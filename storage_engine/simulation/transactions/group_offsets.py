@@ -1,7 +1,7 @@
-"""Who commits a group's offsets, in transactions and without, and who reads them.
+"""Clients that commit a group's offsets, in transactions and without, and a client that reads them.
 
-Rule: the metadata of a commit is its name; a reader asks with and without waiting for what is
-unstable. Source: KIP-98, KIP-447, KIP-890.
+Rule: the metadata of a commit is its name; a reader asks with and without waiting for unstable
+offsets. Source: KIP-98, KIP-447, KIP-890.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ from storage_engine.simulation.transactions.ledger import ObservedTransaction
 
 PAUSE_MS = (100, 700)
 ALONE = 0.25
-"""Of what the reader of offsets does is a commit without a transaction."""
+"""The share of the reader's requests that commit offsets without a transaction."""
 ENLISTING_VERSION = 5
-"""Of TxnOffsetCommit: the group's coordinator enlists its partition."""
+"""The version of TxnOffsetCommit from which on the group's coordinator enlists its partition."""
 
 _TxnTopic = txn_offset_commit.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 _Topic = offset_commit.OffsetCommitRequest.OffsetCommitRequestTopic
@@ -36,7 +36,7 @@ def way_to_group() -> Way:
 
 
 def _some_offsets(world: World) -> dict[TopicPartition, int]:
-    """Each commit has others."""
+    """Return offsets that differ in each commit."""
     some = world.choose.sample(world.partitions, world.choose.randint(1, len(world.partitions)))
     return {tp: world.number() for tp in some}
 
@@ -54,7 +54,7 @@ class OffsetSender:
         self._waiting: ObservedTransaction | None = None
 
     def is_waiting(self, transaction: ObservedTransaction) -> bool:
-        """Whether the group's coordinator was asked, and has not answered."""
+        """Return True while the group's coordinator has not answered."""
         return self._waiting is transaction
 
     def commit(
@@ -65,7 +65,7 @@ class OffsetSender:
         is_wanted: Callable[[], bool],
         then: Then,
     ) -> None:
-        """`enlists`: the producer does that by itself."""
+        """Commit offsets; `enlists`: the producer enlists the group's partition itself."""
         actor = self._actor
         if not enlists:
             self._commit(transaction, ENLISTING_VERSION, is_wanted, then)
@@ -92,7 +92,7 @@ class OffsetSender:
             on_enlisted,
             is_wanted=is_wanted,
             # It would begin another transaction under the same epoch, which an echo of the commit,
-            # without a sequence number, would then be part of (as in Kafka; KIP-890 ends that).
+            # without a sequence number, would then join (as in Kafka; KIP-890 ends that).
             has_echo=False,
         )
 
@@ -119,7 +119,7 @@ class OffsetSender:
         def on_answer(_answer: Any, code: ErrorCode) -> None:
             self._waiting = None
             if code is ErrorCode.NONE:
-                world.groups.told(commit)
+                world.groups.record_answer(commit)
             then(code)
 
         actor.ask(
@@ -140,7 +140,7 @@ class OffsetReader(Asker):
         super().__init__(world, "offset reader")
         self._way = way_to_group()
         self.has_ended = False
-        """It has read all offsets, stable, after the end of everything else."""
+        """True when it has read all offsets, stable, after the end of everything else."""
         self._is_last = False
 
     def run(self) -> None:
@@ -152,7 +152,7 @@ class OffsetReader(Asker):
             self._read(require_stable=self.choose.random() < 0.5)
 
     def read_last(self) -> None:
-        """Read what is stable, waiting for it."""
+        """Read the stable offsets, and wait for them."""
         if not self._is_last:
             self._is_last = True
             self._read(require_stable=True)
@@ -171,7 +171,7 @@ class OffsetReader(Asker):
 
         def on_answer(_answer: Any, code: ErrorCode) -> None:
             assert code is ErrorCode.NONE, "nobody is in the group"
-            world.groups.told(commit)
+            world.groups.record_answer(commit)
             self._later()
 
         self.ask(self._way, offset_commit.API, 8, request, _codes, on_answer)
@@ -186,7 +186,7 @@ class OffsetReader(Asker):
 
         def codes(answer: Any) -> list[int]:
             (group,) = answer.groups
-            # What is unstable may be so for long: then the rest is looked at.
+            # Offsets may be unstable for long: the stable ones are checked then.
             rows = [row for topic in group.topics for row in topic.partitions] if is_last else []
             return [group.error_code, *(row.error_code for row in rows)]
 
@@ -205,7 +205,7 @@ class OffsetReader(Asker):
                     row.committed_offset,
                     row.metadata or "",
                     places.get(tp, -1),
-                    is_fresh=self.word.is_of_leader,
+                    is_fresh=self.answer_times.is_of_leader,
                 )
             if is_last:
                 world.groups.check_stable(places, found)

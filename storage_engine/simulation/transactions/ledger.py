@@ -1,10 +1,10 @@
-"""What became of every transaction, by what is committed in the logs of its partitions, and whether
-that is what its client was told and what readers get.
+"""The outcome of every transaction, by what is committed in the logs of its partitions, and the
+check that its client and readers agree with it.
 
-Rule: a transaction has one outcome, from the first that tells it: the answer to its client, or a
-marker in any partition. All others have to agree. Nothing is promised of what lay in a partition
-whose replicas all lost their power, nor of a transaction whose coordinator's log did. Source:
-KIP-98, KIP-890, R-SPARK2.
+Rule: a transaction has one outcome, that of the first evidence: the answer to its client, or a
+marker in any partition. All later evidence has to agree. Nothing is promised of records in a
+partition whose replicas all lost their power, nor of a transaction whose coordinator's log did.
+Source: KIP-98, KIP-890, R-SPARK2.
 """
 
 from bisect import bisect_right, insort
@@ -19,15 +19,16 @@ from storage_engine.simulation.checks.copies import BatchNote
 from storage_engine.simulation.checks.ledger import InvariantViolation, PartitionRecord
 
 Key = tuple[int, int, int, int]
-"""Producer id, epoch, first sequence and checksum of a batch: no two batches of a run share it."""
+"""The producer id, epoch, first sequence and checksum of a batch: no two batches of a run share
+them."""
 
 
 OnWon = Callable[["MicroBatch", "frozenset[ObservedTransaction]"], None]
 
 
-class Word(NamedTuple):
-    """When a request was sent that was answered, and answered, and whether by a broker that led
-    the coordinator's partition all the time."""
+class AnswerTimes(NamedTuple):
+    """The times of a request and of its answer, and whether the answering broker led the
+    coordinator's partition all the time."""
 
     sent_ms: int
     answered_ms: int
@@ -43,18 +44,18 @@ class MicroBatch:
     winners: "frozenset[ObservedTransaction] | None" = None
     """The members that were named together in the request that committed it."""
     is_known: bool = False
-    """Somebody was told that it is committed."""
+    """True when a client knows that it is committed."""
     requests: "list[frozenset[ObservedTransaction]]" = field(default_factory=list)
     touches: list[tuple[int, int]] = field(default_factory=list)
-    """When somebody asked for something that keeps its members alive, and had the answer of the
-    coordinator that counts."""
+    """The times of requests, and of their answers from the valid coordinator, that keep its members
+    alive."""
 
-    def touched(self, word: Word) -> None:
-        if word.is_of_leader:
-            self.touches.append((word.sent_ms, word.answered_ms))
+    def touched(self, times: AnswerTimes) -> None:
+        if times.is_of_leader:
+            self.touches.append((times.sent_ms, times.answered_ms))
 
     def alive_until(self, since_ms: int, timeout_ms: int) -> int:
-        """The time before which a member, alive then, can't have timed out."""
+        """Return the time before which a member, alive then, can't have timed out."""
         end_ms = since_ms + timeout_ms
         while later := [s for s, answered in self.touches if answered < end_ms < s + timeout_ms]:
             end_ms = max(later) + timeout_ms
@@ -66,25 +67,25 @@ class MicroBatch:
 
 @dataclass(slots=True, eq=False)
 class ObservedTransaction:
-    """One transaction, as its client knows it."""
+    """One transaction, from its client's point of view."""
 
     name: str
     state_partition: TopicPartition
-    """Of its coordinator."""
+    """The partition of its coordinator."""
     batch: MicroBatch | None = None
-    """Of a task attempt."""
+    """The micro-batch of a task attempt."""
     sent: dict[TopicPartition, list[Key]] = field(default_factory=dict)
-    """In the order of their sequences."""
+    """The batches in the order of their sequences."""
     asked: bool = False
-    """Whether a commit was asked for."""
+    """True when a commit was requested."""
     is_given_up: bool = False
-    """Whether somebody asked to abort it as a member."""
+    """True when an abort of it as a member was requested."""
     joined_ms: int = -1
-    """When a member asked to join, and did."""
+    """The time of the request with which a member joined."""
     outcome: bool | None = None
     told_by: str = ""
     ended: set[TopicPartition] = field(default_factory=set)
-    """Where its marker is committed, and it has data."""
+    """The partitions where it has data and its marker is committed."""
 
     def note_sent(self, tp: TopicPartition, batch: memoryview) -> Key:
         header = read_header(batch)
@@ -95,7 +96,7 @@ class ObservedTransaction:
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """What a transaction has in one partition."""
+    """The data of a transaction in one partition."""
 
     transaction: ObservedTransaction
     first: int
@@ -105,25 +106,25 @@ class _Part:
 
 
 class _View:
-    """One partition, as far as it is committed."""
+    """The committed content of one partition."""
 
     def __init__(self) -> None:
         self.open: dict[int, _Part] = {}
-        """By producer id."""
+        """The open transactions by producer id."""
         self.parts: dict[int, _Part] = {}
-        """By the base offset of each batch."""
+        """The transactions by the base offset of each batch."""
         self.fences: dict[int, int] = {}
-        """Producer id -> epoch of its newest marker."""
+        """The epoch of each producer id's newest marker."""
         self.spans: dict[MicroBatch, tuple[int, int]] = {}
-        """First and last offset of what is committed of a micro-batch."""
+        """The first and last committed offset of each micro-batch."""
         self.stable: list[int] = []
         """All last stable offsets that a leader had, ascending."""
 
     def check_appears_whole(
         self, tp: TopicPartition, batch: MicroBatch, span: tuple[int, int], stable: list[int]
     ) -> None:
-        """No reader could see a part of it, unless the transaction of somebody else was open from
-        there on."""
+        """Check that no reader could see a part of it, unless the transaction of another client was
+        open from there on."""
         first, last = span
         for offset in stable[bisect_right(stable, first) : bisect_right(stable, last)]:
             there = self.parts.get(offset)
@@ -135,22 +136,22 @@ class _View:
 
 
 class TransactionLedger:
-    """Of one run."""
+    """The transactions of one run."""
 
     def __init__(self, record: Callable[[TopicPartition], PartitionRecord]) -> None:
         self._record = record
         self.on_won: OnWon | None = None
-        """Hears, once for each micro-batch, which members make it up."""
+        """Called once for each micro-batch, with its members."""
         self._views: dict[TopicPartition, _View] = {}
         self._by_key: dict[tuple[TopicPartition, Key], ObservedTransaction] = {}
         self._stable: dict[tuple[str, TopicPartition, int], int] = {}
-        """The last stable offset by who looked at it, partition and leader epoch."""
+        """The last stable offset by observer, partition and leader epoch."""
         self.transactions: list[ObservedTransaction] = []
         self.batches: dict[tuple[str, int], MicroBatch] = {}
         self._moving: dict[str, list[MicroBatch]] = {}
-        """By query: the batches whose commits move origins, or may."""
+        """By query, the batches whose commits move origins, or may do so."""
 
-    # --- what clients do ---
+    # --- requests of clients ---
 
     def begin(
         self, name: str, state_partition: TopicPartition, batch: MicroBatch | None = None
@@ -165,30 +166,30 @@ class TransactionLedger:
     def sends(
         self, transaction: ObservedTransaction, tp: TopicPartition, batch: memoryview
     ) -> None:
-        """It is about to send a batch for the first time."""
+        """Record a batch that is about to be sent for the first time."""
         self._by_key[tp, transaction.note_sent(tp, batch)] = transaction
 
     def sends_offsets(
         self, transaction: ObservedTransaction, tp: TopicPartition, note: BatchNote
     ) -> None:
-        """The group's coordinator has made that batch of what the transaction commits."""
+        """Record the batch that the group's coordinator has made of the transaction's offsets."""
         self._by_key[tp, (*note.producer, note.crc)] = transaction
 
     def note_moving(self, batch: MicroBatch) -> None:
-        """A driver asks to commit it, with origins."""
+        """Record a driver's request to commit the batch, with origins."""
         self._moving.setdefault(batch.query, []).append(batch)
 
     def is_void(self, transaction: ObservedTransaction) -> bool:
-        """Its coordinator's log may have lost what was committed there."""
+        """Return True when its coordinator's log may have lost committed records."""
         return self._record(transaction.state_partition).unclean
 
-    def told(self, transaction: ObservedTransaction, *, commits: bool) -> None:
-        """Its client was told how it has ended."""
+    def record_answer(self, transaction: ObservedTransaction, *, commits: bool) -> None:
+        """Record the outcome that its client was answered."""
         self._decide(transaction, commits, "its producer was told so")
 
     def check_replay(self, transaction: ObservedTransaction, api: str) -> None:
-        """A request about a batch was answered with OK, though somebody knew, when it was sent,
-        that the batch is committed."""
+        """Check a request about a batch that was answered with OK: no client may have known, when
+        it was sent, that the batch is committed."""
         if not self.is_void(transaction):
             raise InvariantViolation(
                 "a replay is told that its batch is committed",
@@ -199,33 +200,36 @@ class TransactionLedger:
         self,
         batch: MicroBatch,
         members: frozenset[ObservedTransaction],
-        word: Word,
+        times: AnswerTimes,
         *,
         timeout_ms: int,
         has_origins: bool,
     ) -> None:
-        """A driver was told that a member is lost. It may be, if its time was over, if somebody
-        gave it up, or if another query may have copied what it has copied."""
-        if not word.is_of_leader or any(self.is_void(each) for each in members):
+        """Check a driver's answer that a member is lost. It may be, if it has timed out, if it was
+        given up, or if another query may have copied the same rows."""
+        if not times.is_of_leader or any(self.is_void(each) for each in members):
             return
         if any(each.is_given_up for each in members):
             return
         if has_origins and any(query != batch.query for query in self._moving):
             return
         until_ms = min(batch.alive_until(each.joined_ms, timeout_ms) for each in members)
-        if word.answered_ms < until_ms:
+        if times.answered_ms < until_ms:
             raise InvariantViolation(
                 "a member is lost to its timeout, or because somebody gives it up",
-                f"{batch} by {_names(members)}: lost at {word.answered_ms}, alive until {until_ms}",
+                f"{batch} by {_names(members)}: lost at {times.answered_ms},"
+                f" alive until {until_ms}",
             )
 
     def note_known(self, transaction: ObservedTransaction) -> None:
-        """A member's driver, or the member, was told that its batch is committed."""
+        """Record that a member or its driver knows that its batch is committed."""
         if transaction.batch is not None and not self.is_void(transaction):
             transaction.batch.is_known = True
 
-    def batch_told(self, batch: MicroBatch, members: frozenset[ObservedTransaction]) -> None:
-        """A driver was told that these members are committed as this batch."""
+    def record_batch_answer(
+        self, batch: MicroBatch, members: frozenset[ObservedTransaction]
+    ) -> None:
+        """Record a driver's answer that these members are committed as this batch."""
         if any(self.is_void(member) for member in members):
             return
         self._win(batch, members)
@@ -255,10 +259,10 @@ class TransactionLedger:
                 f" {_done(commits)} ({told_by})",
             )
 
-    # --- what logs say ---
+    # --- logs ---
 
     def on_committed(self, tp: TopicPartition, note: BatchNote) -> None:
-        """A batch is committed, and all before it are."""
+        """Record a committed batch, after all before it."""
         if not note.is_transactional:
             return
         view = self._views.setdefault(tp, _View())
@@ -349,13 +353,13 @@ class TransactionLedger:
                     f"{tp}: {batch} at {span}, {other} at {there}",
                 )
 
-    # --- what leaders and readers see ---
+    # --- leaders and readers ---
 
     def is_stable(
         self, who: str, tp: TopicPartition, leader_epoch: int, stable: int, high_watermark: int
     ) -> None:
-        """The last stable offset of a leader, while it leads under that epoch; `who` looks at it
-        again and again."""
+        """Check the last stable offset of a leader, while it leads under that epoch; `who` does
+        that again and again."""
         if self._record(tp).unclean:
             return
         if stable > high_watermark:
@@ -385,7 +389,7 @@ class TransactionLedger:
                 view.check_appears_whole(tp, batch, span, [stable])
 
     def check_read(self, tp: TopicPartition, offset: int, *, delivered: bool) -> None:
-        """A reader of committed transactions was given a batch, and takes it or skips it."""
+        """Check a batch that a reader of committed transactions got, and delivered or skipped."""
         part = self._views.setdefault(tp, _View()).parts.get(offset)
         if part is None or self.is_void(part.transaction) or delivered is part.outcome:
             return
@@ -399,7 +403,7 @@ class TransactionLedger:
     # --- the end ---
 
     def open_parts(self) -> list[str]:
-        """Transactions that have not ended everywhere."""
+        """Return the transactions that have not ended everywhere."""
         return [
             f"{part.transaction.name} is open in {tp} from {part.first} on"
             for tp, view in self._views.items()
@@ -409,11 +413,12 @@ class TransactionLedger:
         ]
 
     def is_readable(self, tp: TopicPartition) -> bool:
-        """Whether all of it will be below the last stable offset."""
+        """Return True when all of it will be below the last stable offset."""
         return not self._record(tp).unclean and not self._views.setdefault(tp, _View()).open
 
     def check_end(self) -> None:
-        """Nothing is open any more: what has committed is there, in all of its partitions."""
+        """Check that no transaction is open any more, and that each committed one is there in all
+        of its partitions."""
         for batch in self.batches.values():
             if batch.is_known and batch.winners is None and self._should_have(batch):
                 raise InvariantViolation(
@@ -431,7 +436,8 @@ class TransactionLedger:
                         )
 
     def _should_have(self, batch: MicroBatch) -> bool:
-        """Whether all that could have committed it wrote to partitions that keep what they have."""
+        """Return True when all members that could be in its commit wrote to one partition at least
+        that keeps its records."""
         return all(
             not self.is_void(member) and any(not self._record(tp).unclean for tp in member.sent)
             for members in batch.requests

@@ -22,7 +22,7 @@ TIMEOUT_MS = 3000
 
 
 class Attempt(Actor):
-    """Of one task of one driver."""
+    """One attempt of one task of one driver."""
 
     def __init__(
         self, world: World, batch: MicroBatch, name: str, copied: CopiedRows, rows: Ranges
@@ -50,11 +50,11 @@ class Attempt(Actor):
 
     @property
     def highest(self) -> dict[TopicPartition, int]:
-        """By source partition the last offset that it writes, inclusive."""
+        """Return the last offset that it writes of each source partition, inclusive."""
         return {source: offsets[-1] for source, offsets in self._rows.items()}
 
     def work(self, partitions: list[TopicPartition], then: Then) -> None:
-        """Join, enlist and write; `then` hears how far it came."""
+        """Join, enlist and write; `then` gets the outcome."""
 
         def joined(code: ErrorCode) -> None:
             if code or not partitions:
@@ -66,7 +66,7 @@ class Attempt(Actor):
             if code:
                 then(code)
                 return
-            self._batch.touched(self.word)
+            self._batch.touched(self.answer_times)
             self.write(self.transaction, partitions, then)
 
         self._join(joined)
@@ -92,8 +92,8 @@ class Attempt(Actor):
     def _joined(self, answer: Any, *, was_known: bool) -> None:
         if was_known:
             self.world.ledger.check_replay(self.transaction, "JoinBatch")
-        self.transaction.joined_ms = self.word.sent_ms
-        self._batch.touched(self.word)
+        self.transaction.joined_ms = self.answer_times.sent_ms
+        self._batch.touched(self.answer_times)
         fresh = {
             source: range(max(offsets.start, answer.origins.get(source, -1) + 1), offsets.stop)
             for source, offsets in self._rows.items()

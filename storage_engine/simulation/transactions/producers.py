@@ -1,11 +1,11 @@
 """Transactional producers: they commit and abort, die and come back, go on though they have been
-replaced, and let the time of a transaction pass.
+replaced, and let transactions time out.
 
-Rule: whoever enlists by itself asks for its next epoch before it goes on where something about its
-last transaction may still arrive, its own request or a marker: that would end or open the next one
-(KIP-360), and no broker can tell. It aborts without asking for that first, though what it gave up
-may arrive behind the marker: brokers can tell that. Whoever has an epoch for each transaction need
-not (KIP-890).
+Rule: a producer that enlists partitions itself asks for its next epoch before it continues where
+something of its last transaction may still arrive, its own request or a marker: that would end or
+open the next one (KIP-360), and no broker can know. It aborts without asking for that first, though
+what it gave up may arrive behind the marker: brokers can recognise that. A producer with an epoch
+for each transaction need not ask (KIP-890).
 """
 
 from typing import Any
@@ -20,29 +20,32 @@ from storage_engine.simulation.transactions.state_log import state_partition_of
 
 TIMEOUT_MS = 4000
 LAST_MS = (1, 600)
-"""Between the last batch of a transaction and its end."""
+"""The times between the last batch of a transaction and its end."""
 PAUSE_MS = (50, 600)
 REPLACED = 0.1
-"""Of the transactions are begun while somebody starts another producer of the same name."""
+"""The share of transactions that begin while another producer with the same name starts."""
 OVERSLEPT = 0.1
-"""End when the coordinator has given them up, or a producer that came since."""
+"""The share of transactions that end after the coordinator, or a later producer, has aborted
+them."""
 DROPPED = 0.08
-"""Are never ended: their producer dies, and another one comes."""
+"""The share of transactions that never end: their producer dies, and another one comes."""
 COMMITTED = 0.7
 LINGERS_MS = 12_000
-"""What a broker sent on a connection that it gave up has arrived by then."""
+"""The time after which everything has arrived that a broker sent on a connection that it gave
+up."""
 IMPATIENT = 0.3
-"""Of those with an epoch of their own are aborted while their batches are under way, some."""
+"""The share of transactions, with an epoch of their own, that are aborted while some of their
+batches are under way."""
 WITH_OFFSETS = 0.6
-"""Of the transactions commit offsets of a group."""
+"""The share of transactions that commit offsets of a group."""
 LEFT_WAITING = 0.6
-"""Of the commits of offsets are given up, and their transaction aborted, unless they are answered
-soon."""
+"""The share of commits of offsets that are given up, and their transaction aborted, unless they are
+answered soon."""
 WAITS_MS = (50, 1000)
 
 
 class TransactionalProducer(Actor):
-    """One that enlists partitions by itself."""
+    """A producer that enlists partitions itself."""
 
     end_version = 4
 
@@ -50,11 +53,11 @@ class TransactionalProducer(Actor):
         super().__init__(world, transactional_id, transactional_id)
         self._is_replaced = False
         self._open: ObservedTransaction | None = None
-        """Not asked to end yet."""
+        """The transaction that it has not yet asked to end."""
         self._offsets = OffsetSender(self)
 
     def run(self) -> None:
-        """Get an id and an epoch, which fences others of the name."""
+        """Get an id and an epoch, which fences other producers of the name."""
         self._init(-1, -1)
 
     def _init(self, producer_id: int, epoch: int) -> None:
@@ -87,7 +90,7 @@ class TransactionalProducer(Actor):
             self._begin()
 
     def _may_be_overtaken(self) -> bool:
-        """Whether something about its last transaction may still arrive, a marker too."""
+        """Return True when something of its last transaction may still arrive, a marker too."""
         given_up_ms = self.cluster.network.given_up_ms
         is_recent = self.cluster.loop.now_ms - given_up_ms < LINGERS_MS
         return self.is_doubtful or (given_up_ms >= 0 and is_recent)
@@ -145,8 +148,8 @@ class TransactionalProducer(Actor):
 
     def _enlist(self, _transaction: ObservedTransaction, partitions: Any, then: Any) -> None:
         if partitions:
-            # An echo would begin another transaction under the same epoch, which takes in what this
-            # one has left under way (as in Kafka; KIP-890 ends that).
+            # An echo would begin another transaction under the same epoch, which what this one has
+            # left under way would join (as in Kafka; KIP-890 ends that).
             self.enlist(partitions, then, has_echo=False)
         else:
             then(ErrorCode.NONE)
@@ -162,7 +165,8 @@ class TransactionalProducer(Actor):
             self.world.trace.note(f"{self.name} dies in {transaction.name}")
             self._give_up()
         elif fate < DROPPED + OVERSLEPT:
-            # Its time may be over by then, or another one may have taken its place.
+            # The transaction may have timed out by then, or another producer may have taken its
+            # place.
             self._replace()
             late = 500, TIMEOUT_MS * 2
             self.world.later(lambda: self._end(transaction, commits=True), within_ms=late)
@@ -196,12 +200,12 @@ class TransactionalProducer(Actor):
     def _ended(self, transaction: ObservedTransaction, _answer: Any, *, commits: bool) -> None:
         world = self.world
         world.trace.note(f"{transaction.name} was told: {'committed' if commits else 'aborted'}")
-        world.ledger.told(transaction, commits=commits)
+        world.ledger.record_answer(transaction, commits=commits)
         if commits:
             world.decisions.check_commit(self.transactional_id)
 
     def _give_up(self) -> None:
-        """After a final error, or for no reason: somebody starts another one."""
+        """Start another producer, after a final error or for no reason."""
         if not self._is_replaced:
             self._replace()
 
@@ -212,7 +216,7 @@ class TransactionalProducer(Actor):
 
 
 class WritingProducer(TransactionalProducer):
-    """One that leaves it to the leaders to enlist, and has an epoch for each transaction."""
+    """A producer that leaves enlisting to the leaders, and has an epoch for each transaction."""
 
     produce_version = 12
     end_version = 5

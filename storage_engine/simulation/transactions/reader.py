@@ -1,7 +1,7 @@
-"""A reader of committed transactions: it leaves out what is aborted, as Kafka's clients do, by the
+"""A reader of committed transactions: it leaves out aborted ones, as Kafka's clients do, by the
 list that comes with the records and by the markers among them.
 
-Rule: it is given nothing beyond the last stable offset, and in the end everything below. Source:
+Rule: it gets nothing beyond the last stable offset, and in the end everything below. Source:
 KIP-98.
 """
 
@@ -43,7 +43,7 @@ class CommittedReader(WorkloadClient):
         self._partitions = partitions
         self.positions = dict.fromkeys(partitions, 0)
         self.stays = False
-        """It goes on where it is from now on."""
+        """True when it stays at its position from now on."""
 
     def run(self) -> None:
         tp = self.choose.choice(self._partitions)

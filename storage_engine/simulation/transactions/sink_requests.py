@@ -1,5 +1,5 @@
-"""The requests of the exactly-once sink, as simulated tasks and drivers send them: the one place
-that knows how they look.
+"""The requests of the exactly-once sink, as simulated tasks and drivers send them: the only module
+with their fields.
 
 Source: R-SPARK2.
 """
@@ -12,11 +12,11 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import abort_members, batch_heartbeat, commit_batch, join_batch
 
 MemberId = tuple[int, int]
-"""Producer id and epoch."""
+"""The producer id and epoch."""
 
 
 class BatchName(NamedTuple):
-    """Which micro-batch of which query on which sink."""
+    """A micro-batch of a query on a sink."""
 
     sink: str
     query: str
@@ -24,7 +24,7 @@ class BatchName(NamedTuple):
 
 
 class SinkRequest(NamedTuple):
-    """A request and how it is sent."""
+    """A request with its spec and version."""
 
     spec: Any
     version: int

@@ -1,5 +1,5 @@
 """Everything that was ever committed in the coordinators' logs, as it was before compaction; and
-whether compacted replicas still say the same.
+the check that compacted replicas still have the same meaning.
 
 Rule: a batch is copied in the event in which its leader commits it, when no pass can have touched
 it yet. A compacted log has to be replayed to the same state as all that was written, or the next
@@ -26,7 +26,7 @@ CODECS = {
 
 
 class StateHistory:
-    """Of one run."""
+    """The history of one run."""
 
     def __init__(
         self, cluster: SimulatedCluster, checker: Checker, partitions: Sequence[TopicPartition]
@@ -35,15 +35,16 @@ class StateHistory:
         self._checker = checker
         self._partitions = partitions
         self._unread: dict[TopicPartition, list[bytes]] = {tp: [] for tp in partitions}
-        """By partition: what is not in `_content` yet."""
+        """By partition the batches that are not in `_content` yet."""
         self._content = {tp: self._codec(tp).new_content() for tp in partitions}
         self._clean: dict[tuple[int, TopicPartition], int] = {}
-        """By broker: up to where the replica was compacted when it was last compared."""
+        """By broker and partition the offset up to which the replica was compacted at the last
+        comparison."""
         self.passes = 0
-        """Of compaction, that were seen to have changed a replica."""
+        """The number of compaction passes that have visibly changed a replica."""
 
     def note(self, tp: TopicPartition, note: BatchNote, broker: int) -> bytes:
-        """A batch is committed now, on the broker that leads."""
+        """Record a batch that is committed now, and return its bytes from the broker that leads."""
         partition = self._cluster[broker].replicas.get(tp)
         assert partition is not None, "it leads"
         piece = partition.log.reads.read(
@@ -55,7 +56,7 @@ class StateHistory:
         return batch
 
     def content(self, tp: TopicPartition) -> Any:
-        """What all that was committed says."""
+        """Return the content of all that was committed."""
         unread = self._unread[tp]
         if unread:
             self._codec(tp).replay(b"".join(unread), self._content[tp])
@@ -91,11 +92,11 @@ class StateHistory:
             codec.replay(bytes(piece.view()), found)
             offset = piece.end_offset
         wanted = self.content(tp)
-        if _said(found) != _said(wanted):
+        if _state_of(found) != _state_of(wanted):
             raise InvariantViolation(
                 "a compacted log says what was written",
                 f"{tp} on broker {broker}, clean up to {log.cleaning.first_dirty_offset}, says"
-                f" up to {end}: {_difference(_said(found), _said(wanted))}",
+                f" up to {end}: {_difference(_state_of(found), _state_of(wanted))}",
             )
 
     @staticmethod
@@ -103,8 +104,8 @@ class StateHistory:
         return importlib.import_module(CODECS[tp.topic])
 
 
-def _said(content: Any) -> dict[Any, Any]:
-    """What a coordinator would begin with. The place of an offset among others is not told: records
+def _state_of(content: Any) -> dict[Any, Any]:
+    """Return the state with which a coordinator would begin, without the places of offsets: records
     that are gone have none."""
     if isinstance(content, dict):
         return content

@@ -1,5 +1,5 @@
-"""What the transaction coordinators have decided, by their log, as far as it is committed: what an
-acknowledgement has to be backed by.
+"""The decisions of the transaction coordinators, by the committed part of their log: each
+acknowledgement has to be backed by them.
 
 Rule: it is read in order, once, as it was written. Source: R-SPARK2 (an answer that leaves before
 its record is replicated is a batch that a failover loses).
@@ -29,43 +29,44 @@ PARTITIONS = 2
 
 
 def state_partition_of(transactional_id: str) -> TopicPartition:
-    """Where the coordinator of a transactional id keeps its state."""
+    """Return the partition with the state of a transactional id."""
     number = state_partition(coordinated_name(transactional_id), PARTITIONS)
     return TopicPartition(TRANSACTION_STATE_TOPIC, number)
 
 
 class CommittedDecisions:
-    """Of one run."""
+    """The decisions of one run."""
 
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
         self._unread: list[bytes] = []
         self._commits: Counter[str] = Counter()
-        """Transactions that a coordinator has decided to commit, by transactional id."""
-        self._told: Counter[str] = Counter()
-        """Those of which a producer was told."""
+        """The number of transactions that a coordinator has decided to commit, by transactional
+        id."""
+        self._answered: Counter[str] = Counter()
+        """The number of them that a producer was answered."""
         self._last: dict[LedgerKey, int] = {}
 
     def on_committed(self, batch: bytes) -> None:
-        """A batch of the log is committed."""
+        """Record a committed batch of the log."""
         self._unread.append(batch)
 
     def check_commit(self, transactional_id: str) -> None:
-        """A producer was told for the first time that a transaction of its is committed."""
-        self._told[transactional_id] += 1
+        """Check the first answer to a producer that one of its transactions is committed."""
+        self._answered[transactional_id] += 1
         if self._checker.record(state_partition_of(transactional_id)).unclean:
             return
         self._read()
         decided = self._commits[transactional_id]
-        if self._told[transactional_id] > decided:
+        if self._answered[transactional_id] > decided:
             raise InvariantViolation(
                 "what a coordinator acknowledges is committed",
-                f"{transactional_id} was told of {self._told[transactional_id]} commits, the log"
-                f" has {decided}",
+                f"{transactional_id} was told of {self._answered[transactional_id]} commits,"
+                f" the log has {decided}",
             )
 
     def check_batch(self, sink: str, query: str, number: int) -> None:
-        """Somebody was told that a micro-batch is committed."""
+        """Check an answer that a micro-batch is committed."""
         if self._checker.record(state_partition_of(sink)).unclean:
             return
         self._read()

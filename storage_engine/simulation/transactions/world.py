@@ -1,10 +1,10 @@
 """All that is transactional in one run: producers of both kinds, two queries of one sink, readers
-of records and of a group's offsets, and what is known of their transactions.
+of records and of a group's offsets, and the ledgers of their transactions.
 
 The logs of the coordinators have small segments and are compacted all the time.
 
-Rule: everything that they choose comes from generators of their own, so that the same seed without
-them is the run that it was before there were any.
+Rule: all choices here come from generators of their own, so that the same seed without transactions
+is the same run as before.
 """
 
 import random
@@ -43,22 +43,22 @@ STATE_PARTITIONS = [
 ]
 BEGIN_MS = (1, 500)
 COPYING = 0.5
-"""Of the runs have queries that copy one source."""
-LOOK_MS = 500
+"""The share of runs with queries that copy one source."""
+CHECK_MS = 500
 """How often compacted replicas are compared."""
 TOPIC_CONFIG = 2
-"""resource_type of IncrementalAlterConfigs."""
+"""The resource_type of IncrementalAlterConfigs."""
 COMPACTED = {
     TRANSACTION_STATE_TOPIC: {"segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.1"},
     GROUP_STATE.topic: {"segment.bytes": "1500", "min.cleanable.dirty.ratio": "0.1"},
 }
-"""Settings of the coordinators' topics. A broker makes them with larger segments, so they are
-altered once they are there. Tombstones stay: a replica that is away while they go keeps what they
-deleted, in Kafka too."""
+"""The settings of the coordinators' topics. A broker creates them with larger segments, so they are
+altered afterwards. Tombstones stay: a replica that is away while they go keeps what they deleted,
+in Kafka too."""
 
 
 def settings_of(profile: Profile) -> dict[str, str]:
-    """Of the brokers."""
+    """Return the settings of the brokers."""
     found = {
         "transaction.state.log.num.partitions": str(PARTITIONS),
         "transaction.state.log.min.isr": str(profile.min_insync_replicas),
@@ -73,7 +73,7 @@ def settings_of(profile: Profile) -> dict[str, str]:
 
 
 class TransactionalWorld:
-    """Of one run."""
+    """The transactional clients and ledgers of one run."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class TransactionalWorld:
             cluster, checker, random.Random(f"reader {seed}"), self.ledger, partitions
         )
         self._ends: dict[TopicPartition, int] | None = None
-        """What the reader has to come to, once all is decided."""
+        """The offsets that the reader has to reach, once all is decided."""
         checker.expect_topic(
             TRANSACTION_STATE_TOPIC,
             unclean=False,
@@ -130,15 +130,15 @@ class TransactionalWorld:
         self.later(self.offset_reader.run, within_ms=BEGIN_MS)
         for topic in COMPACTED:
             self.later(lambda topic=topic: self._make_segments_small(topic))  # type: ignore[misc]
-        self.cluster.loop.call_later(LOOK_MS, self._look)
+        self.cluster.loop.call_later(CHECK_MS, self._compare_replicas)
 
     def finish(self) -> None:
-        """Nothing new is begun; what nobody ends any more times out."""
+        """Begin nothing new; transactions without a living client time out."""
         self.over = True
         self.reader.stays = True
 
     def left(self) -> list[str]:
-        """What is still to come after that."""
+        """Return what is still to come after `finish`."""
         found = [f"{each} waits" for each in sorted(self.waiting)]
         found += self.ledger.open_parts()
         if found:
@@ -161,7 +161,7 @@ class TransactionalWorld:
         ]
 
     def check_end(self) -> None:
-        """Nothing is left."""
+        """Check the ledgers when nothing is left."""
         self.ledger.check_end()
         self.groups.check_end(self.ledger.is_void)
         self.copied.check_end(
@@ -170,7 +170,7 @@ class TransactionalWorld:
         self.history.check_compacted()
 
     def counts(self) -> dict[str, int]:
-        """What was done in the run."""
+        """Return the counts of what was done in the run."""
         return {
             "transactions": sum(bool(each.outcome) for each in self.ledger.transactions),
             "batches": sum(each.winners is not None for each in self.ledger.batches.values()),
@@ -179,7 +179,7 @@ class TransactionalWorld:
             "compactions": self.history.passes,
         }
 
-    # --- for those who act in it ---
+    # --- for the clients ---
 
     def number(self) -> int:
         self._numbers += 1
@@ -188,7 +188,7 @@ class TransactionalWorld:
     def later(self, act: Callable[[], None], *, within_ms: tuple[int, int] = RETRY_MS) -> None:
         self.cluster.loop.call_later(self.choose.randint(*within_ms), act)
 
-    # --- what happens ---
+    # --- events ---
 
     def _on_committed(self, tp: TopicPartition, note: BatchNote, broker: int) -> None:
         if tp in self.partitions:
@@ -218,7 +218,7 @@ class TransactionalWorld:
             )
 
     def _unstable(self) -> list[str]:
-        """Partitions whose last stable offset is not where their log ends."""
+        """Return the partitions whose last stable offset is not where their log ends."""
         found = []
         for tp in [*self.partitions, GROUP_STATE]:
             record = self.checker.record(tp)
@@ -232,12 +232,12 @@ class TransactionalWorld:
                     found.append(f"{tp} is stable up to {stable}, and ends at {end}")
         return found
 
-    def _look(self) -> None:
+    def _compare_replicas(self) -> None:
         self.history.check_compacted()
-        self.cluster.loop.call_later(LOOK_MS, self._look)
+        self.cluster.loop.call_later(CHECK_MS, self._compare_replicas)
 
     def _make_segments_small(self, topic: str) -> None:
-        """As an administrator does; again until it is done."""
+        """Alter the topic's settings, as an administrator does, with retries."""
         resource = incremental_alter_configs.IncrementalAlterConfigsRequest.AlterConfigsResource
         settings = [
             resource.AlterableConfig(name=name, config_operation=0, value=value)

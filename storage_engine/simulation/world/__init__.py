@@ -1,1 +1,1 @@
-"""What simulated brokers live in: time, network, disks and ZooKeeper; and the cluster itself."""
+"""The world of simulated brokers: time, network, disks and ZooKeeper; and the cluster itself."""

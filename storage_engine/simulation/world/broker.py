@@ -29,7 +29,7 @@ from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
 from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 
 SESSION_TIMEOUT_MS = 6000
-"""Unless the settings of a cluster say otherwise."""
+"""The default of a cluster's settings."""
 
 SETTINGS = {
     "zookeeper.connect": "simulated:2181",
@@ -39,7 +39,7 @@ SETTINGS = {
 
 
 class SimulatedBroker:
-    """`start`, `stop`, `kill`, `pause` and `resume`, as often as one likes."""
+    """`start`, `stop`, `kill`, `pause` and `resume` may be called any number of times."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class SimulatedBroker:
         self.up = False
         self.life = 0
         self.refused: list[Exception] = []
-        """Why the broker would have ended itself."""
+        """The errors with which the broker would have ended itself."""
         self.loop: ProcessLoop
         self.session: SimulatedSession
         self.transport: SimulatedTransport
@@ -160,7 +160,7 @@ class SimulatedBroker:
             connection.cut(f"broker {self.id} does not listen yet")
 
     def stop(self) -> None:
-        """In order, but without a controlled shutdown."""
+        """Stop in order, but without a controlled shutdown."""
         self.parts.close()
         self.session.close()
         self.loop.kill()

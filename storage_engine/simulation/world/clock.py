@@ -1,6 +1,7 @@
-"""Time that moves only when something is due: one loop for all, and one face of it per process.
+"""Simulated time: one loop for all processes, and a view of it for each. Time moves only to the
+next call that is due.
 
-Rule: calls that are due at one time run in the order in which they were asked for, so a run is a
+Rule: calls that are due at one time run in the order in which they were scheduled, so a run is a
 function of its seed. Implements core.ports' Clock, Scheduler and Background.
 """
 
@@ -13,32 +14,32 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.log.cleaning.cleaned_segment import CancelledError
 
 EPOCH_MS = 1_700_000_000_000
-"""Wall clock at the start."""
+"""The wall clock at the start."""
 BOOT_MS = 1_000_000
-"""Monotonic clock at the start: not 0, so that nobody takes an unset time for a real one."""
+"""The monotonic clock at the start: not 0, so that an unset time is not taken for a real one."""
 
 STEP_NS = 20_000
-"""What a step of long work is taken to cost: some hundred fit in a turn of the event loop."""
+"""The assumed cost of a step of long work: some hundred steps fit in a turn of the event loop."""
 
 OnEvent = Callable[["ProcessLoop | None"], None]
 
 
 class ScheduledCall:
-    """A timer."""
+    """A scheduled call."""
 
     __slots__ = ("callback", "owner")
 
     def __init__(self, callback: Callable[[], None], owner: "ProcessLoop | None") -> None:
         self.callback: Callable[[], None] | None = callback
         self.owner = owner
-        """The process that it dies and stands still with; None: the world outside."""
+        """The process with which it dies or pauses; None: it belongs to no process."""
 
     def cancel(self) -> None:
         self.callback = None
 
 
 class SimulatedLoop:
-    """All that is still to happen, in order."""
+    """All future calls, in order."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -49,7 +50,7 @@ class SimulatedLoop:
         self.work_ms = 1
         """How long background work takes."""
         self.after_event: OnEvent | None = None
-        """Called after every event with the process that it happened in."""
+        """Called after every event with the process in which it happened."""
 
     def wall_ms(self) -> int:
         return EPOCH_MS + self.now_ms
@@ -77,7 +78,7 @@ class SimulatedLoop:
         on_error: Callable[[Exception], None],
         owner: "ProcessLoop | None" = None,
     ) -> None:
-        """Work of a background thread: done after `work_ms`, its callback with it."""
+        """Do the work of a background thread after `work_ms`, with its callback."""
 
         def run() -> None:
             try:
@@ -97,8 +98,8 @@ class SimulatedLoop:
         self.now_ms = end_ms
 
     def run_until(self, condition: Callable[[], bool], *, limit_ms: int = 60_000) -> None:
-        """Run until `condition` holds; it is looked at after every event. AssertionError when it
-        does not within `limit_ms`."""
+        """Run until `condition` holds; it is checked after every event. AssertionError when it does
+        not within `limit_ms`."""
         end_ms = self.now_ms + limit_ms
         while not condition():
             assert self._calls, "nothing is left to happen"
@@ -119,28 +120,28 @@ class SimulatedLoop:
             self.after_event(self._touched)
 
     def touch(self, process: "ProcessLoop") -> None:
-        """The event under way happens in this process."""
+        """Record that the event under way happens in this process."""
         self._touched = process
 
 
 class ProcessLoop:
-    """The loop of one process's life: what it has scheduled dies with it, and stands still while
-    the process is stopped (SIGSTOP), to happen all at once afterwards."""
+    """The loop of one process's life: its calls are dropped when it ends; while the process is
+    stopped (SIGSTOP) they wait, to run all at once afterwards."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
         self._dead = False
         self._standing: list[ScheduledCall] | None = None
-        """While the process is stopped: what became due."""
+        """The calls that became due while the process is stopped."""
         self._behind = 0
-        """How much of that has not had its turn since: what arrives now comes after it."""
+        """The number of these that have not run since: what arrives now comes after them."""
         self.held: list[Callable[[], None]] | None = None
-        """With a list, background work begins only when `release` is called."""
+        """The held background work; with a list, work begins only when `release` is called."""
         self._looked = 0
         self.wall_ms = loop.wall_ms
         self.monotonic_ms = loop.monotonic_ms
 
-    # --- what befalls the process ---
+    # --- signals to the process ---
 
     def kill(self) -> None:
         self._dead = True
@@ -168,7 +169,7 @@ class ProcessLoop:
         self._behind -= 1
 
     def work_ns(self) -> int:
-        """Work takes no simulated time: each look at this clock stands for a step's work."""
+        """Work takes no simulated time: each call of this clock stands for a step's work."""
         self._looked += STEP_NS
         return self._looked
 
@@ -179,7 +180,7 @@ class ProcessLoop:
             begin()
 
     def admit(self, call: ScheduledCall) -> bool:
-        """Whether a call that is due may run now; one of a stopped process is kept."""
+        """Return True when a call that is due may run now; that of a stopped process is kept."""
         if self._dead:
             return False
         if self._standing is not None:
@@ -188,7 +189,7 @@ class ProcessLoop:
         return True
 
     def enter(self, callback: Callable[[], None]) -> None:
-        """Something arrives from outside: now, or when the process runs again."""
+        """Run a callback from outside: now, or when the process runs again."""
         if self._dead:
             return
         if self._standing is not None:

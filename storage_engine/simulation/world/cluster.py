@@ -1,6 +1,6 @@
 """A whole cluster in one process and in simulated time, and a client that waits for its answers.
 
-Rule: nothing happens but in `loop`; whoever waits runs it.
+Rule: everything happens in `loop`; a caller that waits runs it.
 """
 
 from collections.abc import Callable, Sequence
@@ -80,7 +80,7 @@ class SimulatedCluster:
 
     @property
     def controller(self) -> SimulatedBroker | None:
-        """Who acts as one and has loaded everything."""
+        """Return the broker that acts as controller and has loaded everything."""
         for broker in self.brokers:
             if broker.serving:
                 acting = broker.parts.cluster.controller.acting
@@ -94,7 +94,7 @@ class SimulatedCluster:
                 broker.kill()
 
     def state(self, tp: TopicPartition) -> PartitionStateZNode:
-        """What ZooKeeper has of a partition that is there."""
+        """Return the state in ZooKeeper of an existing partition."""
         data = self.zookeeper.data(PartitionStateZNode.path(tp.topic, tp.partition))
         assert data is not None
         return PartitionStateZNode.decode(tp.topic, tp.partition, data)
@@ -102,7 +102,7 @@ class SimulatedCluster:
     # --- a client ---
 
     def ask(self, broker: int, spec: Any, version: int, message: Any) -> list[Any]:
-        """A request of a client; its answer will be in the list."""
+        """Send a client's request; its answer will be in the list."""
         answers: list[Any] = []
         self.network.send(
             CLIENT,
@@ -125,7 +125,8 @@ class SimulatedCluster:
         return self.ask(self.controller.id, spec, version, request)
 
     def create_topic(self, topic: str, partitions: int = 1, **config: str) -> Any:
-        """The result of one topic, from the controller; `config` with underscores for dots."""
+        """Create a topic and return the controller's result for it; `config` has underscores for
+        dots."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
         request = create_topic_request(topic, partitions, settings)
         return self.answer(self.ask_controller(create_topics.API, 5, request)).topics[0]
@@ -140,7 +141,7 @@ class SimulatedCluster:
         return self.ask_controller(elect_leaders.API, 2, request)
 
     def reassign(self, tp: TopicPartition, target: Sequence[int] | None) -> list[Any]:
-        """Have other replicas; None takes it back."""
+        """Move the partition to other replicas; None cancels the move."""
         request = reassign_request(tp.topic, tp.partition, target)
         return self.ask_controller(alter_partition_reassignments.API, 0, request)
 
@@ -166,7 +167,7 @@ class SimulatedCluster:
         )
 
     def produced(self, tp: TopicPartition, payload: bytes) -> int:
-        """Produce with acks=all, as often as it takes; the offset acknowledged."""
+        """Produce with acks=all and retries; return the offset acknowledged."""
         for _ in range(PRODUCE_TRIES):
             leader = self.state(tp).leader
             if leader != -1 and self[leader].up:
@@ -177,7 +178,7 @@ class SimulatedCluster:
         raise AssertionError("never acknowledged")
 
     def produced_when_there(self, tp: TopicPartition, payload: bytes) -> int:
-        """`produced`, to a topic whose partitions are still to be given leaders."""
+        """Do as `produced`, for a topic whose partitions have no leaders yet."""
         path = PartitionStateZNode.path(tp.topic, tp.partition)
         self.loop.run_until(lambda: path in self.zookeeper.nodes)
         return self.produced(tp, payload)

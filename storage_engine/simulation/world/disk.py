@@ -1,9 +1,9 @@
-"""A disk in memory that crashes where it is told to. Its one rule: after a crash there is what its
+"""A disk in memory that crashes at a chosen change. Its one rule: after a crash there is what its
 fault model leaves, decided by a seed.
 
-It implements `log.disk.Disk` and runs under the real log code. `crash_after` picks the change at
-which the process dies; from then on every change fails with `CrashError`, so that nothing
-that runs while it unwinds reaches the files. Then one of
+It implements `log.disk.Disk` and runs under the real log code. `crash_after` selects the change at
+which the process dies; from then on every change fails with `CrashError`, so that nothing that runs
+while it unwinds reaches the files. Then the test calls one of
 
     kill_process()       the page cache lives on: nothing is lost
     lose_power(choose)   what was not synced may be; see memory_files
@@ -27,41 +27,42 @@ FREE_BYTES = 1 << 40
 
 
 class CrashError(BaseException):
-    """The process died here. Not an Exception: nothing in the log may take it for a failed call."""
+    """The process died here. It is no Exception, so that the log does not take it for a failed
+    call."""
 
 
 class SimulatedDisk:
-    """A file system of its own, empty but for `root`, which is on the medium."""
+    """A file system of its own, with only `root`, which is on the medium."""
 
     def __init__(self, root: Path) -> None:
         self.broken: set[Path] = set()
-        """Everything in them fails with `error`."""
+        """Folders in which every call fails with `error`."""
         self.broken_syncs: set[Path] = set()
-        """Only syncs in them fail with `error`."""
+        """Folders in which only syncs fail with `error`."""
         self.error = errno.EIO
         self.room: dict[Path, int] = {}
-        """Bytes that may still be written in these."""
+        """The bytes that may still be written in these folders."""
         self.free: dict[Path, int] = {}
-        """What is said to be free in the file systems of these."""
+        """The free bytes that these folders' file systems report."""
         self.cold: set[Path] = set()
-        """Nothing in them is in the page cache, until a part of it is loaded."""
+        """Folders whose content is not in the page cache, until a part of it is loaded."""
         self.refused_syncs: list[Path] = []
-        """Syncs that have failed, of these files."""
+        """The files whose syncs have failed."""
         self.stays_cold = False
-        """What is loaded is evicted again at once."""
+        """True when loaded content is evicted again at once."""
         self.loads = 0
         self.wall_ms: Callable[[], int] = lambda: LATER_THAN_EVER_MS
-        """The time that files are stamped with as they are written. Without a clock each is new."""
+        """The time of files' modifications. Without a clock each file is new."""
         self.opens = 0
-        """Calls so far that take a descriptor, or a mapping, on a real disk."""
+        """The number of calls so far that take a descriptor, or a mapping, on a real disk."""
         self.short_at: range = range(0)
-        """Which of these, counted from 1, fail for want of descriptors."""
+        """Which of these calls, counted from 1, fail for want of descriptors."""
         self.boots = 0
         self.syncs = 0
         self.changes = 0
-        """Calls so far that change something or sync."""
+        """The number of calls so far that change something or sync."""
         self.crash_after: int | None = None
-        """The change that is the last; None: none is."""
+        """The number of the last change before the crash; None: no crash."""
         self._top = MemoryFolder()
         self._open: dict[int, tuple[Path, MemoryFile | MemoryFolder]] = {}
         self._descriptors = itertools.count(1000)
@@ -75,17 +76,17 @@ class SimulatedDisk:
 
     @property
     def is_dead(self) -> bool:
-        """Whether it crashed and was not started again."""
+        """True when it crashed and was not started again."""
         return self.crash_after is not None and self.changes >= self.crash_after
 
     def kill_process(self) -> None:
-        """Takes the process's descriptors and locks; its files stay as it left them."""
+        """Close the process's descriptors and locks; its files stay as it left them."""
         self.crash_after = None
         self._open.clear()
         self._locked.clear()
 
     def lose_power(self, choose: random.Random | None = None) -> None:
-        """Without `choose` everything that was not synced is lost."""
+        """Lose what was not synced, as `choose` decides; without it everything."""
         self.kill_process()
         self.boots += 1
         self._top.lose_power(choose)
@@ -108,7 +109,7 @@ class SimulatedDisk:
         return self._opened(path, self._file(path))
 
     def close(self, descriptor: int) -> None:
-        # After a crash all are closed already; whoever unwinds may close them again.
+        # After a crash all are closed already; code that unwinds may close them again.
         self._open.pop(descriptor, None)
         self._locked.pop(descriptor, None)
 
@@ -267,7 +268,8 @@ class SimulatedDisk:
     # -- helpers -----------------------------------------------------------------------------------
 
     def _change(self, apply: Callable[[], None]) -> None:
-        """The last change before a crash is made: what becomes of it is decided with the others."""
+        """Make a change. The last one before a crash is made, too: its fate is decided with the
+        others."""
         if self.is_dead:
             raise CrashError
         self.changes += 1
@@ -276,7 +278,7 @@ class SimulatedDisk:
             raise CrashError
 
     def _begin_sync(self) -> None:
-        """A sync that is the last change has done nothing yet."""
+        """Begin a sync. One that is the last change has done nothing yet."""
         if not self.is_dead:
             self.changes += 1
         if self.is_dead:

@@ -1,5 +1,5 @@
-"""Files and folders in memory that know what of them is on the medium. Their one rule: what was not
-synced may be lost, kept or torn, and a generator decides which.
+"""Files and folders in memory that record what of them is on the medium. Their one rule: what was
+not synced may be lost, kept or torn, and a generator decides which.
 
 Fault model, of a machine that loses its power:
 
@@ -19,15 +19,15 @@ promises no order at all; that names go in the order in which they went is relie
 import random
 
 ByteChange = tuple[int, bytes | None]
-"""Bytes written at a position, or a new length and None."""
+"""The bytes written at a position, or a new length and None."""
 
 NameChange = tuple[str | None, str | None, "MemoryFile | MemoryFolder"]
-"""The name that went, the name that came (either may be None), and of what."""
+"""The removed name, the new name (either may be None), and the file or folder."""
 
 
 class MemoryFile:
-    """Content as readers see it, and what is on the medium. Invariant: `buffer` is zero from `size`
-    on.
+    """The content that readers see, and what is on the medium. Invariant: `buffer` is zero from
+    `size` on.
     """
 
     __slots__ = ("_changes", "_synced", "buffer", "modified_ms", "size")
@@ -39,7 +39,7 @@ class MemoryFile:
         self.modified_ms = 0
         self._synced = b""
         self._changes: list[ByteChange] = []
-        """Since the last sync."""
+        """The changes since the last sync."""
 
     def write(self, data: bytes, position: int) -> None:
         self._put(data, position)
@@ -56,7 +56,7 @@ class MemoryFile:
             self._changes.clear()
 
     def lose_power(self, choose: random.Random | None) -> None:
-        """What is left of it is all that it has, and on the medium; None: what was synced."""
+        """Keep what a loss of power leaves, which is then on the medium; None: what was synced."""
         changes, self._changes = self._changes, []
         if not changes:
             return
@@ -73,7 +73,7 @@ class MemoryFile:
         self._synced = bytes(self.buffer[: self.size])
 
     def _keep_the_first(self, changes: list[ByteChange], choose: random.Random) -> None:
-        """All up to one that is torn."""
+        """Keep the first changes, the last of them torn."""
         torn = choose.randrange(len(changes))
         for position, data in changes[:torn]:
             self._apply(position, data)
@@ -82,7 +82,7 @@ class MemoryFile:
             self._put(data[: choose.randint(0, len(data))], position)
 
     def _keep_some(self, changes: list[ByteChange], choose: random.Random) -> None:
-        """The length from one moment, the bytes from others."""
+        """Keep the length of one moment, and bytes of others."""
         known_changes = choose.randint(0, len(changes))
         length = size = self.size
         for number, (position, data) in enumerate(changes):
@@ -130,7 +130,7 @@ class MemoryFile:
 
 
 class MemoryFolder:
-    """Names as readers see them, and what is on the medium."""
+    """The names that readers see, and those on the medium."""
 
     __slots__ = ("_changes", "_synced", "names")
 
@@ -138,7 +138,7 @@ class MemoryFolder:
         self.names: dict[str, MemoryFile | MemoryFolder] = {}
         self._synced: dict[str, MemoryFile | MemoryFolder] = {}
         self._changes: list[NameChange] = []
-        """Since the last sync."""
+        """The changes since the last sync."""
 
     def add(self, name: str, node: "MemoryFile | MemoryFolder") -> None:
         self.names[name] = node
@@ -158,7 +158,7 @@ class MemoryFolder:
             self._changes.clear()
 
     def lose_power(self, choose: random.Random | None) -> None:
-        """As for files; with all that is in it."""
+        """Lose names and the files' content as `MemoryFile.lose_power` does."""
         changes, self._changes = self._changes, []
         if changes:
             self.names = dict(self._synced)
@@ -184,7 +184,8 @@ def _kept_of(changes: list[NameChange], choose: random.Random | None) -> list[Na
 
 
 def _kept_of_new_files(changes: list[NameChange], choose: random.Random) -> list[NameChange]:
-    """The first few, but for those of some files that are new; and some that were made later."""
+    """Return the first few changes without those of some new files; and some changes that were made
+    later."""
     first = choose.randint(0, len(changes))
     made = [node for old_name, _, node in changes if old_name is None]
     odd = {id(node) for node in made if choose.random() < 0.4}

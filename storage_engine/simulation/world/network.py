@@ -31,7 +31,7 @@ BASE_PORT = 9000
 SIZE_BYTES = 4
 
 CLIENT = 0
-"""Who asks and is no broker."""
+"""The number of a sender that is no broker."""
 
 OnReply = Callable[[Any], None]
 
@@ -43,7 +43,7 @@ class Host(Protocol):
     loop: ProcessLoop
 
     def receive(self, connection: "SimulatedConnection", frame: memoryview) -> None:
-        """A request arrives in the present life of the broker."""
+        """Handle a request in the present life of the broker."""
         ...
 
 
@@ -74,7 +74,7 @@ def _view(piece: Any) -> Any:
 
 
 class _Request:
-    """One that its sender waits for."""
+    """A request that its sender waits for."""
 
     __slots__ = ("correlation_id", "on_reply", "spec", "timer", "version")
 
@@ -89,9 +89,9 @@ class _Request:
 
 
 class _Pipe:
-    """One direction of a connection: what is put in arrives later, in the same order.
+    """One direction of a connection: messages arrive later, in the same order.
 
-    Invariant: for each thing in `_queue` there is one arrival, scheduled or held up.
+    Invariant: for each message in `_queue` there is one arrival, scheduled or held up.
     """
 
     __slots__ = ("_due_ms", "_held_up", "_network", "_queue", "direction")
@@ -102,14 +102,14 @@ class _Pipe:
         self._due_ms = 0
         self._queue: deque[Callable[[], None]] = deque()
         self._held_up = 0
-        """Arrivals that wait for the end of a partition."""
+        """The number of arrivals that wait for the end of a partition."""
 
     @property
     def is_open(self) -> bool:
         return self.direction not in self._network.held_up
 
     def hold_until(self, due_ms: int) -> None:
-        """What is put in from now on does not arrive sooner."""
+        """Have what is sent from now on arrive no sooner."""
         self._due_ms = max(self._due_ms, due_ms)
 
     def put(self, arrive: Callable[[], None]) -> None:
@@ -131,7 +131,7 @@ class _Pipe:
         self._held_up += 1
 
     def go_on(self) -> None:
-        """The partition is over: what was held up is sent again when the sender gets to it."""
+        """Resume after a partition: what was held up is sent again when the sender gets to it."""
         held_up, self._held_up = self._held_up, 0
         self._due_ms = max(self._due_ms, self._network.loop.now_ms + self._network.resend_ms())
         for _ in range(held_up):
@@ -162,15 +162,15 @@ class SimulatedConnection:
         self._exchanges: deque[SimulatedExchange] = deque()
         self._holds = 0
         self._held_frames: deque[Callable[[], None]] = deque()
-        """What came while the receiver worked on a request that lets no later one be taken up."""
+        """The frames that came while the receiver worked on a request that must end before the next
+        one begins."""
         self._receiver_loop: ProcessLoop | None = None
-        """The life of the broker that it leads to, from the first frame that arrives on."""
+        """The receiver's life that the connection belongs to, from its first frame on."""
         self.peer_host = f"simulated-{sender}"
         self.is_open = True
-        """The sender still uses it."""
+        """True while the sender uses it."""
         self.closed = False
-        """Nothing that the receiver answers arrives any more."""
-        self.closed_because: str | None = None
+        """True when no answer of the receiver arrives any more."""
         network.connections.append(self)
 
     # --- the sender's side ---
@@ -200,7 +200,7 @@ class SimulatedConnection:
         self._to.put(lambda: self._arrive(frame))
 
     def give_up(self, reason: str) -> None:
-        """The sender drops the connection; what it has sent may still arrive."""
+        """Drop the connection on the sender's side; what it has sent may still arrive."""
         if not self.is_open:
             return
         self.is_open = False
@@ -210,15 +210,15 @@ class SimulatedConnection:
         self._fail_all(reason)
 
     def cut(self, reason: str) -> None:
-        """It breaks: both sides learn it, and what is under way is lost."""
+        """Break the connection: both sides know, and what is under way is lost."""
         self._end()
         if self.is_open:
             self.is_open = False
             self._network.loop.call_later(
-                self._network.delay_ms(), lambda: self._tell_sender(reason)
+                self._network.delay_ms(), lambda: self._notify_sender(reason)
             )
 
-    def _tell_sender(self, reason: str) -> None:
+    def _notify_sender(self, reason: str) -> None:
         if self._owner is None:
             self._fail_all(reason)
         else:
@@ -262,17 +262,17 @@ class SimulatedConnection:
         receiver.loop.enter(receive)
 
     def hold(self) -> None:
-        """As `net.connection.Connection`."""
+        """Do the same as `net.connection.Connection`."""
         self._holds += 1
 
     def release(self) -> None:
-        """As `net.connection.Connection`."""
+        """Do the same as `net.connection.Connection`."""
         self._holds -= 1
         while self._held_frames and not self._holds:
             self._held_frames.popleft()()
 
     def request_failed(self, error: Exception) -> None:
-        """Ends the run that it happens in, as any error of a broker does."""
+        """Raise the error: it ends the simulation's run, as any error of a broker does."""
         raise error
 
     def begin(self) -> SimulatedExchange:
@@ -281,7 +281,7 @@ class SimulatedConnection:
         return exchange
 
     def answered(self) -> None:
-        """Release what can go: answered exchanges at the head of the order."""
+        """Send the answers at the head of the order."""
         exchanges = self._exchanges
         while exchanges and exchanges[0].frame is not None:
             data = exchanges.popleft().frame
@@ -298,12 +298,11 @@ class SimulatedConnection:
             self._owner.enter(lambda: self._response(frame))
 
     def close(self, reason: str) -> None:
-        """The receiver's handler closes it."""
-        self.closed_because = reason
+        """Close the connection on the receiver's side."""
         self.cut(reason)
 
     def _end(self) -> None:
-        """The receiver's side is over."""
+        """End the receiver's side."""
         self.closed = True
         self._exchanges.clear()
         self._network.forget(self)
@@ -317,17 +316,17 @@ class SimulatedNetwork:
         self.brokers: dict[int, Host] = {}
         self.connections: list[SimulatedConnection] = []
         self.cuts: set[frozenset[int]] = set()
-        """Pairs that can't connect."""
+        """The pairs that can't connect."""
         self.held_up: set[tuple[int, int]] = set()
-        """Directions (from, to) in which nothing gets through for now."""
+        """The directions (from, to) in which nothing gets through for now."""
         self.late_ms: dict[tuple[int, str], int] = {}
-        """(sender, channel) -> when what is sent over it may arrive."""
+        """The earliest arrival of what is sent, by (sender, channel)."""
         self.given_up_ms = -1
         """When a broker has last given a connection up: what it sent may arrive late."""
         self.waiting: list[_Pipe] = []
         self.delay_ms: Callable[[], int] = lambda: NETWORK_DELAY_MS
         self.resend_ms: Callable[[], int] = lambda: 0
-        """After a partition, until a connection sends again what got lost."""
+        """The delay after a partition until a connection sends again what was lost."""
         self._correlation_ids = itertools.count(1)
         self._connection_numbers = itertools.count()
 
@@ -344,7 +343,7 @@ class SimulatedNetwork:
     # --- faults ---
 
     def cut(self, one: int, other: int) -> None:
-        """Break all connections between two, and let none be made until `heal`."""
+        """Break all connections between two, and prevent new ones until `heal`."""
         self.cuts.add(frozenset((one, other)))
         self.reset(one, other)
 
@@ -355,13 +354,13 @@ class SimulatedNetwork:
                 connection.cut("the connection was lost")
 
     def give_up(self, sender: int, receiver: int) -> None:
-        """The sender takes its connections for broken; what it sent may still arrive."""
+        """Give up the sender's connections; what it has sent may still arrive."""
         for connection in list(self.connections):
             if (connection.sender, connection.receiver) == (sender, receiver):
                 connection.give_up("the connection was lost")
 
     def give_up_channel(self, sender: int, channel: str) -> None:
-        """As `give_up`, of one kind of connections to whomever."""
+        """Give up connections as `give_up` does, those of one kind, to all receivers."""
         for connection in list(self.connections):
             if (connection.sender, connection.channel) == (sender, channel):
                 connection.give_up("the connection was lost")
@@ -383,7 +382,7 @@ class SimulatedNetwork:
         self.release()
 
     def release(self) -> None:
-        """Let go on what no partition holds up any more."""
+        """Resume all connections that no partition holds up any more."""
         waiting, self.waiting = self.waiting, []
         for pipe in waiting:
             if pipe.is_open:
@@ -392,7 +391,7 @@ class SimulatedNetwork:
                 self.waiting.append(pipe)
 
     def gone(self, broker: int) -> None:
-        """A process has ended: its connections break."""
+        """Break the connections of a process that has ended."""
         for connection in list(self.connections):
             if broker in (connection.sender, connection.receiver):
                 connection.cut(f"broker {broker} is gone")
@@ -443,7 +442,7 @@ class SimulatedTransport:
         timeout_ms: int,
         on_reply: OnReply | None,
     ) -> None:
-        """As core.ports.Transport; `on_reply` None asks for no answer."""
+        """Send a request as core.ports.Transport does; `on_reply` None asks for no answer."""
         receiver = endpoint.port - BASE_PORT
         key = receiver, channel
         connection = self._channels.get(key)

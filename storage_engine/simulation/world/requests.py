@@ -1,4 +1,4 @@
-"""What simulated clients send: batches of records and the requests around them."""
+"""The messages of simulated clients: batches of records and the requests around them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from storage_engine.protocol.records.record_batch import (
 )
 
 ANSWER_MS = 30_000
-"""How long the broker may take over a request."""
+"""How long the broker may take for a request."""
 
 FETCH_MAX_BYTES = 1 << 20
 
@@ -36,7 +36,8 @@ def make_batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     attributes: int = 0,
 ) -> memoryview:
-    """A sealed batch of `count` records in a writable buffer; nobody looks at the records.
+    """Return a sealed batch of `count` records in a writable buffer; the records' content is
+    arbitrary.
 
     `producer` is (producer id, producer epoch, sequence of the first record).
     """
@@ -80,7 +81,7 @@ def fetch_request(
     rack: str = "",
     committed_only: bool = False,
 ) -> FetchRequest:
-    """A consumer's."""
+    """Return a consumer's request."""
     return FetchRequest(
         replica_id=-1,
         max_wait_ms=wait_ms,
@@ -124,7 +125,7 @@ def elect_preferred_request(topic: str, partition: int) -> Any:
 
 
 def reassign_request(topic: str, partition: int, target: Sequence[int] | None) -> Any:
-    """`target` None: cancel what is under way."""
+    """Return a request to move a partition; `target` None cancels the move under way."""
     of_topic = reassignments.AlterPartitionReassignmentsRequest.ReassignableTopic
     replicas = None if target is None else list(target)
     named = of_topic.ReassignablePartition(partition_index=partition, replicas=replicas)

@@ -1,7 +1,7 @@
 """A ZooKeeper ensemble in memory, in simulated time: nodes, versions, watches, multi.
 
-Rule: every write is atomic, and numbered by a zxid; watches fire once. Its sessions, and what can
-happen to them, are in `zookeeper_session`.
+Rule: every write is atomic, and numbered by a zxid; watches fire once. Its sessions, with their
+faults, are in `zookeeper_session`.
 
 Not modelled: reads of a follower that lags behind the ensemble's leader.
 """
@@ -27,7 +27,7 @@ class Node:
     czxid: int
     mzxid: int
     owner: int
-    """The session of an ephemeral one, else 0."""
+    """The session of an ephemeral node, else 0."""
     version: int = 0
     sequence: int = 0
     """The next number of a sequential child."""
@@ -40,7 +40,7 @@ class Node:
 
 
 class Watcher(Protocol):
-    """A session, as its watches see it."""
+    """The part of a session that watches use."""
 
     def watch_fired(self, fire: Callable[[], None]) -> None: ...
 
@@ -48,7 +48,7 @@ class Watcher(Protocol):
 Watches = dict[str, list[tuple[Watcher, Callable[[], None]]]]
 
 OnWrite = Callable[[str, bytes | None, bytes | None], None]
-"""(path, data before, data after); None where there is no node."""
+"""Gets (path, data before, data after); None where there is no node."""
 
 
 @dataclass
@@ -64,11 +64,11 @@ class SimulatedZooKeeper:
     live: set[int] = field(default_factory=set)
     """Sessions that were neither closed nor expired."""
     delay_ms: Callable[[], int] = lambda: DELAY_MS
-    """Of each message of the sessions that begin from now on, either way."""
+    """The delay of each message, either way, in sessions that begin from now on."""
     on_write: OnWrite | None = None
-    """Hears of every write, in order."""
+    """Called with every write, in order."""
     _names: dict[str, set[str]] = field(default_factory=dict)
-    """Path -> names of its children."""
+    """The names of the children by path."""
 
     def __post_init__(self) -> None:
         self.nodes[""] = Node(b"", 0, 0, 0)
@@ -91,17 +91,17 @@ class SimulatedZooKeeper:
     # --- writing ---
 
     def put(self, path: str, data: bytes) -> None:
-        """As another program would: create or set."""
+        """Create or set a node, as another program would."""
         kind = ZkOpKind.SET if path in self.nodes else ZkOpKind.CREATE
         assert self.check(ZkOp(kind=kind, path=path)) is ZkStatus.OK
         self.apply(ZkOp(kind=kind, path=path, data=data), 0)
 
     def drop(self, path: str) -> None:
-        """As another program would."""
+        """Delete a node, as another program would."""
         self.apply(ZkOp(kind=ZkOpKind.DELETE, path=path), 0)
 
     def check(self, op: ZkOp) -> ZkStatus:
-        """Whether an operation can be carried out."""
+        """Return OK when an operation can be carried out, else why not."""
         node = self.nodes.get(op.path)
         if op.kind is ZkOpKind.CREATE:
             if node is not None and not op.sequence:
@@ -117,15 +117,15 @@ class SimulatedZooKeeper:
         return ZkStatus.OK
 
     def apply(self, op: ZkOp, session_id: int) -> str:
-        """Carry out an operation that was checked; the path."""
+        """Carry out an operation that was checked; return the path."""
         fired: list[tuple[Watches, str]] = []
-        told: list[tuple[str, bytes | None, bytes | None]] = []
-        path = self._change(op, session_id, self.zxid + 1, fired, told)
-        self._publish(fired, told)
+        changes: list[tuple[str, bytes | None, bytes | None]] = []
+        path = self._change(op, session_id, self.zxid + 1, fired, changes)
+        self._publish(fired, changes)
         return path
 
     def one(self, op: ZkOp, session_id: int) -> ZkReply:
-        """One operation on its own; CREATE answers with the path."""
+        """Carry out one operation on its own; CREATE answers with the path."""
         status = self.check(op)
         if status is not ZkStatus.OK:
             return ZkReply(status=status)
@@ -135,9 +135,9 @@ class SimulatedZooKeeper:
         return ZkReply(status=ZkStatus.OK, path=made, stat=node.stat if node else None)
 
     def multi(self, operations: Sequence[ZkOp], session_id: int) -> ZkReply:
-        """One after another, under one zxid; undone as a whole when one is refused."""
+        """Carry out operations one after another, under one zxid; undo all when one is refused."""
         fired: list[tuple[Watches, str]] = []
-        told: list[tuple[str, bytes | None, bytes | None]] = []
+        changes: list[tuple[str, bytes | None, bytes | None]] = []
         before: dict[str, Node | None] = {}
         for index, op in enumerate(operations):
             status = self.check(op)
@@ -149,9 +149,9 @@ class SimulatedZooKeeper:
                     if path not in before:
                         node = self.nodes.get(path)
                         before[path] = None if node is None else replace(node)
-                made = self._change(op, session_id, self.zxid + 1, fired, told)
+                made = self._change(op, session_id, self.zxid + 1, fired, changes)
                 before.setdefault(made, None)
-        self._publish(fired, told)
+        self._publish(fired, changes)
         return ZkReply(status=ZkStatus.OK)
 
     def make_parents(self, path: str) -> None:
@@ -162,7 +162,7 @@ class SimulatedZooKeeper:
                 self.apply(ZkOp(kind=ZkOpKind.CREATE, path=parent), 0)
 
     def drop_session(self, session_id: int) -> None:
-        """It has expired or was closed: its ephemeral nodes go."""
+        """Remove the ephemeral nodes of a session that has expired or was closed."""
         self.live.discard(session_id)
         for path in [p for p, n in self.nodes.items() if n.owner == session_id]:
             self.apply(ZkOp(kind=ZkOpKind.DELETE, path=path), 0)
@@ -173,7 +173,7 @@ class SimulatedZooKeeper:
         session_id: int,
         zxid: int,
         fired: list[tuple[Watches, str]],
-        told: list[tuple[str, bytes | None, bytes | None]],
+        changes: list[tuple[str, bytes | None, bytes | None]],
     ) -> str:
         path = op.path
         parent, _, _ = path.rpartition("/")
@@ -185,14 +185,14 @@ class SimulatedZooKeeper:
             owner = session_id if op.ephemeral else 0
             self._add(path, Node(op.data, zxid, zxid, owner))
             fired += [(self.data_watches, path), (self.child_watches, parent)]
-            told.append((path, None, op.data))
+            changes.append((path, None, op.data))
         elif op.kind is ZkOpKind.SET:
             node = self.nodes[path]
-            told.append((path, node.data, op.data))
+            changes.append((path, node.data, op.data))
             node.data, node.version, node.mzxid = op.data, node.version + 1, zxid
             fired.append((self.data_watches, path))
         elif op.kind is ZkOpKind.DELETE:
-            told.append((path, self.nodes[path].data, None))
+            changes.append((path, self.nodes[path].data, None))
             self._remove(path)
             fired += [
                 (self.data_watches, path),
@@ -204,11 +204,11 @@ class SimulatedZooKeeper:
     def _publish(
         self,
         fired: list[tuple[Watches, str]],
-        told: list[tuple[str, bytes | None, bytes | None]],
+        changes: list[tuple[str, bytes | None, bytes | None]],
     ) -> None:
         self.zxid += 1
         if self.on_write is not None:
-            for path, old, new in told:
+            for path, old, new in changes:
                 self.on_write(path, old, new)
         for watches, path in fired:
             for session, fire in watches.pop(path, ()):

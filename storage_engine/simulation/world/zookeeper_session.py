@@ -31,24 +31,24 @@ class SimulatedSession:
     def __init__(
         self, server: SimulatedZooKeeper, scheduler: Scheduler, *, timeout_ms: int
     ) -> None:
-        """`scheduler` is the broker's own: what it hears stands still with it."""
+        """`scheduler` is the broker's own, so that callbacks wait while the broker is stopped."""
         self.server = server
         self.timeout_ms = timeout_ms
         self.session_id = 0
         self.state = SessionState.LOST
         self.delay_ms = server.delay_ms
-        """Of each message, either way."""
+        """The delay of each message, either way."""
         self.hear_delay_ms: Callable[[], int] | None = None
-        """Of what the server sends, where that is another."""
+        """The delay of messages from the server, where it differs."""
         self.lose_answers = 0
-        """So many of the next writes are done, but answered UNKNOWN."""
+        """The number of writes to come that are done, but answered UNKNOWN."""
         self._loop = server.loop
         self._scheduler = scheduler
         self._listeners: list[Callable[[SessionState], None]] = []
         self._backlog: list[tuple[Callable[[], None], Callable[[], None]]] = []
-        """While cut off: how to send each operation, and how to refuse it."""
+        """How to send and how to refuse each operation, while cut off."""
         self._silent_since_ms: int | None = None
-        """Since when the server hears nothing of this session."""
+        """The time since when the server hears nothing of this session."""
         self._connection = 0
         self._arrives = False
         self._silences = 0
@@ -67,8 +67,8 @@ class SimulatedSession:
         return silent_since_ms is None or self._loop.now_ms < silent_since_ms + self.timeout_ms
 
     def cut_off(self, *, arrives: bool = False) -> None:
-        """The connection is lost; after the timeout the server drops the session. With `arrives`,
-        the writes under way are done all the same."""
+        """Lose the connection; after the timeout the server drops the session. With `arrives`, the
+        writes under way are done all the same."""
         self._arrives = arrives
         self._connection += 1
         self._fall_silent()
@@ -76,10 +76,10 @@ class SimulatedSession:
         self._fire_watches()
 
     def reconnect(self) -> None:
-        """The connection is back, in time or not."""
+        """Bring the connection back, in time or not."""
         alive = self.lease_valid
         self._connection += 1
-        self._speak_again()
+        self._resume_heartbeat()
         if not alive:
             backlog, self._backlog = self._backlog, []
             for _, refuse in backlog:
@@ -92,12 +92,12 @@ class SimulatedSession:
             send()
 
     def pause(self) -> None:
-        """The process is stopped."""
+        """Stop sending heartbeats, because the process is stopped."""
         if self._silent_since_ms is None:
             self._fall_silent()
 
     def resume(self) -> None:
-        """The process runs again: its lease does not hold before the server has answered."""
+        """Resume with the process: its lease does not hold before the server has answered."""
         if self.state is not SessionState.CONNECTED or self._closed:
             return
         silence = self._silences
@@ -108,7 +108,7 @@ class SimulatedSession:
             if silence != self._silences or self._closed:
                 return
             if self._loop.now_ms < silent_since_ms + self.timeout_ms:
-                self._speak_again()
+                self._resume_heartbeat()
             else:
                 self._fire_watches()
                 self.reconnect()
@@ -117,14 +117,14 @@ class SimulatedSession:
         self._loop.call_later(delay_ms, lambda: self._scheduler.call_soon(heartbeat_answered))
 
     def close(self) -> None:
-        """The process ends in order: its ephemeral nodes go at once."""
+        """End with the process in order: its ephemeral nodes go at once."""
         self._closed = True
         self._connection += 1
         self._silences += 1
         self.server.drop_session(self.session_id)
 
     def die(self) -> None:
-        """The process is killed: the server finds out after the timeout."""
+        """End with a killed process: the server finds out after the timeout."""
         self._closed = True
         self._connection += 1
         if self._silent_since_ms is None:
@@ -135,7 +135,7 @@ class SimulatedSession:
         self.state = SessionState.CONNECTED
 
     def _fall_silent(self) -> None:
-        """No heartbeat from now on: the server waits for the timeout."""
+        """Send no heartbeat from now on: the server waits for the timeout."""
         if self._silent_since_ms is None:
             self._silent_since_ms = self._loop.now_ms
         self._silences += 1
@@ -148,7 +148,7 @@ class SimulatedSession:
 
         self._loop.call_later(max(0, left_ms), expire)
 
-    def _speak_again(self) -> None:
+    def _resume_heartbeat(self) -> None:
         self._silent_since_ms = None
         self._silences += 1
 
@@ -160,7 +160,7 @@ class SimulatedSession:
             listener(state)
 
     def _fire_watches(self) -> None:
-        """They are gone with the connection: their owners read again."""
+        """Fire the watches that are lost with the connection, so that their owners read again."""
         for watches in (self.server.data_watches, self.server.child_watches):
             for path, listed in watches.items():
                 mine = [fire for session, fire in listed if session is self]
@@ -173,11 +173,11 @@ class SimulatedSession:
         return lambda: None if self._closed else call()
 
     def watch_fired(self, fire: Callable[[], None]) -> None:
-        """The server sends a watch's event."""
+        """Send a watch's event from the server."""
         if self.state is not SessionState.CONNECTED or self._closed:
             return
-        # Were the connection to break on the way, its owner would read again just the same.
-        self._hear(self._guarded(fire))
+        # If the connection broke on the way, its owner would read again just the same.
+        self._receive(self._guarded(fire))
 
     # --- the port ---
 
@@ -259,8 +259,8 @@ class SimulatedSession:
         if watch is not None:
             watches.setdefault(path, []).append((self, watch))
 
-    def _hear(self, callback: Callable[[], None]) -> None:
-        """Something comes from the server, after what it sent before."""
+    def _receive(self, callback: Callable[[], None]) -> None:
+        """Receive something from the server, after what it sent before."""
         now_ms = self._loop.now_ms
         delay_ms = self.hear_delay_ms or self.delay_ms
         self._heard_due_ms = max(self._heard_due_ms, now_ms + delay_ms())
@@ -274,11 +274,11 @@ class SimulatedSession:
         *,
         writes: bool = False,
     ) -> None:
-        """`do` gets the id of the session that asks."""
+        """Carry out an operation; `do` gets the id of the session that asks."""
         if self._closed:
             return
         if not is_text(path):
-            # As a real session does.
+            # A real session does the same.
             self._scheduler.call_soon(self._guarded(lambda: on_reply(ILLEGAL)))
             return
         answered = False
@@ -303,7 +303,7 @@ class SimulatedSession:
                 if writes and self.lose_answers:
                     self.lose_answers -= 1
                     reply = UNKNOWN
-                self._hear(lambda: answer(reply if connection == self._connection else UNKNOWN))
+                self._receive(lambda: answer(reply if connection == self._connection else UNKNOWN))
 
             now_ms = self._loop.now_ms
             self._sent_due_ms = max(self._sent_due_ms, now_ms + self.delay_ms())

@@ -17,6 +17,7 @@ from storage_engine.protocol.records.record_batch import (
     TRANSACTIONAL_BIT,
     Codec,
     crc_matches,
+    patch_producer,
     read_header,
     validate_for_append,
 )
@@ -27,7 +28,6 @@ from storage_engine.protocol.records.records import (
     encode_batches,
     iter_decoded,
     iter_encoded,
-    set_producer,
 )
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, decode_batch, encode_batch, wrap
 
@@ -332,7 +332,7 @@ def test_sequence_goes_on_from_batch_to_batch_and_wraps():
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_producer_can_be_stamped_later(compression):
     batch = one_batch(pa.array([b"v"]), compression=compression)
-    set_producer(batch, 12, 3, 45)
+    patch_producer(batch.data, 0, producer_id=12, producer_epoch=3, base_sequence=45)
     header = read_header(batch.data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (12, 3, 45)
     assert crc_matches(batch.data, 0, len(batch))
@@ -343,7 +343,7 @@ def test_small_batches_do_not_share_bytes():
     """They are encoded in one pass; stamping one must leave its neighbours alone."""
     batches = encode_batches(pa.array([b"a", b"b", b"c"]), batch_bytes=1)
     for index, batch in enumerate(batches):
-        set_producer(batch, index, 0, 0)
+        patch_producer(batch.data, 0, producer_id=index, producer_epoch=0, base_sequence=0)
     assert [decode_batch(bytes(batch.data))[0].value for batch in batches] == [b"a", b"b", b"c"]
 
 

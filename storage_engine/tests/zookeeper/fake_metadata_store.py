@@ -72,7 +72,8 @@ class FakeZooKeeper:
 
 
 class FakeMetadataStore:
-    """One broker's session. Implements `MetadataStore` as far as elections go."""
+    """One broker's session. It implements `MetadataStore` for flows that list no children; the
+    parents of a node need not be there."""
 
     def __init__(self, server: FakeZooKeeper) -> None:
         self.server = server
@@ -125,7 +126,6 @@ class FakeMetadataStore:
         make_parents: bool = False,
     ) -> None:
         assert not sequence
-        assert not make_parents
         op = ZkOp(kind=ZkOpKind.CREATE, path=path, data=data, ephemeral=ephemeral)
         self.multi([op], on_reply)
 
@@ -141,10 +141,15 @@ class FakeMetadataStore:
 
         self._submit(do, on_reply)
 
+    exists = get
+
+    def set(self, path: str, data: bytes, version: int, on_reply: ZkCallback) -> None:
+        self.multi([ZkOp(kind=ZkOpKind.SET, path=path, data=data, version=version)], on_reply)
+
     def children(self, *_args: object, **_options: object) -> None:
         raise NotImplementedError
 
-    exists = set = delete = children
+    delete = children
 
     def _would(self, op: ZkOp) -> ZkStatus:
         node = self.server.nodes.get(op.path)

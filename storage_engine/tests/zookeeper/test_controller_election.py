@@ -139,6 +139,28 @@ def test_one_lost_request_anywhere_delays_the_election_only(
     assert broker.events == [(1, 1)]
 
 
+@pytest.mark.parametrize("nth", range(14))
+def test_a_session_lost_at_any_step_leaves_one_controller_that_is_the_node_s(
+    server: FakeZooKeeper, nth: int
+) -> None:
+    broker = Broker(server, 1)
+    broker.election.start()
+    for _ in range(nth):
+        if server.queue:
+            server.queue.popleft()()
+    broker.metadata_store.expire()
+    broker.metadata_store.reconnect()
+    server.run()
+    broker.scheduler.run_due()
+    server.run()
+    assert broker.election.is_controller
+    assert server.nodes[ControllerZNode.PATH].owner == broker.metadata_store.session_id
+    epoch = server.nodes[ControllerEpochZNode.PATH]
+    # An election that the lost session won either began and ended, or never began.
+    assert broker.events[-1] == (ControllerEpochZNode.decode(epoch.data), epoch.version)
+    assert broker.events[:-1] in ([], [(1, 1), "resigned"])
+
+
 def test_a_controller_whose_node_is_deleted_resigns_and_runs_again(server: FakeZooKeeper) -> None:
     broker = Broker(server, 1)
     broker.election.start()

@@ -27,6 +27,7 @@ from storage_engine.tools.arguments import positive_integer
 from storage_engine.tools.inspection.state_change_log import FILE_NAME, write_state_changes_to
 from storage_engine.tools.local.broker_settings import parse_setting
 from storage_engine.tools.log_format import OneLineFormatter
+from storage_engine.tools.quick_imports import quick_imports
 
 LOG_FILE_BYTES = 16 << 20
 """A broker logs a few lines per change of the cluster: this is weeks of a calm one."""
@@ -85,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
     descriptors = raise_descriptor_limit()
     log.info("broker starts config=%s descriptors=%d", args.config, descriptors)
     # Late: its imports are most of the start, and a wrong setting is told without them.
-    from storage_engine.broker.main import run as run_broker
+    with quick_imports():
+        from storage_engine.broker.main import run as run_broker
 
     try:
         return run_broker(config)
@@ -113,9 +115,8 @@ def set_up_logging(file: Path | None, *, file_bytes: int, level: str) -> None:
 
 
 def _state_change_folder(log_file: Path | None, log_dirs: Sequence[Path]) -> Path:
-    """Beside the log; else in the first data folder that can be written, as far as that is known
-    before the broker looks at them.
-    """
+    """The directory of the log file; without one, the first log directory that can be written, as
+    far as that is known before the broker opens them."""
     if log_file is not None:
         return log_file.parent
     return next((path for path in log_dirs if os.access(path, os.W_OK)), log_dirs[0])

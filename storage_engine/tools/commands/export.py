@@ -32,7 +32,7 @@ from storage_engine.tools.local.directory_lock import directory_lock
 from storage_engine.tools.table import print_json, report_line, write_line
 
 PROGRESS_S = 5.0
-"""Between two lines of progress."""
+"""The interval between two lines of progress."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from storage_engine.tools.arguments import (
 from storage_engine.tools.table import print_json, print_table, write_line
 
 PROGRESS_S = 1.0
-"""Between two lines of progress."""
+"""The interval between two lines of progress."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

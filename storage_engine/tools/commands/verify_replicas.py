@@ -143,7 +143,8 @@ class Verification:
         """Brokers that did not answer: they are not waited for again."""
 
     def verify(self, pattern: re.Pattern[str]) -> list[PartitionReport]:
-        """All partitions of matching topics. CommandError when no topic matches."""
+        """Compares the replicas of all partitions of matching topics. Raises CommandError when no
+        topic matches."""
         topics = self._cluster.metadata().topics
         names = sorted(name for name in topics if pattern.fullmatch(name))
         if not names:

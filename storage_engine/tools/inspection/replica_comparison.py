@@ -45,7 +45,8 @@ class Comparison:
 
 
 def compare(reference: Batches, replica: Batches, *, is_compacted: bool) -> Comparison:
-    """Up to the first difference, or the end. Holds one batch of each."""
+    """Compares two replicas up to the first difference, or the end. Holds one batch of each in
+    memory."""
     done = Comparison()
     left, right = reference.next(), replica.next()
     while left is not None or right is not None:

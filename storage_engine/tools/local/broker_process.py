@@ -22,7 +22,8 @@ from storage_engine.tools.local.processes import (
 )
 
 RAW_OUTPUT_FILE = "broker.err"
-"""Beside `broker.log`: what a broker wrote to stderr in its last run, e.g. why it did not start."""
+"""The file beside `broker.log` with everything that the broker's last run wrote to stderr, such as
+the reason why it did not start."""
 
 _TAIL_BYTES = 8192
 

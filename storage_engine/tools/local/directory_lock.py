@@ -20,7 +20,8 @@ _POLL_S = 0.05
 
 @contextmanager
 def directory_lock(directory: Path, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-    """Hold the folder; CommandError when another command holds it for `timeout_s`."""
+    """Holds the lock of the directory. Raises CommandError when another command holds it for
+    `timeout_s`."""
     with (directory / _FILE_NAME).open("a") as file:
         deadline = time.monotonic() + timeout_s
         while True:

@@ -69,7 +69,7 @@ Progress = Callable[[str], None]
 
 
 class PortTakenError(CommandError):
-    """Somebody took a port after we had looked."""
+    """Another program took the port after it was found free."""
 
 
 class LocalCluster:

@@ -5,6 +5,7 @@ R-CTL6.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from storage_engine.broker.cluster.topic_admin import MAX_PARTITIONS, TopicAdmin
@@ -13,8 +14,8 @@ from storage_engine.broker.handlers.administration.topic_outcomes import (
     TopicOutcome,
     TopicOutcomes,
     code_of,
-    duplicates,
     text_of,
+    write_each,
 )
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.controller.controller_only import acting_controller
@@ -41,7 +42,6 @@ class CreatePartitionsHandler:
         self, call: ApiCall[CreatePartitionsResponse], request: CreatePartitionsRequest
     ) -> Steps:
         names = list(dict.fromkeys(topic.name for topic in request.topics))
-        twice = duplicates(topic.name for topic in request.topics)
 
         def answer(outcomes: dict[str, TopicOutcome]) -> Steps:
             results = []
@@ -63,31 +63,17 @@ class CreatePartitionsHandler:
             controller=self.controller,
             scheduler=self.scheduler,
         )
-        room = MAX_PARTITIONS
-        for topic in request.topics:
-            yield None
-            try:
-                if topic.name in twice:
-                    raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
-                info = self._present(topic.name)
-                given = None
-                if topic.assignments is not None:
-                    given = [list(a.broker_ids) for a in topic.assignments]
-                grown = self.topic_admin.plan_growth(info, topic.count, given)
-                room -= topic.count - len(info.assignment)
-                if room < 0:
-                    raise KafkaError(
-                        f"more than {MAX_PARTITIONS} partitions in one request: add them in "
-                        "several",
-                        ErrorCode.POLICY_VIOLATION,
-                    )
-            except KafkaError as failure:
-                waiting.settle(topic.name, failure.as_outcome())
-                continue
-            if request.validate_only:
-                waiting.settle(topic.name, None)
-            else:
-                self._grow(grown, waiting)
+        too_many = f"more than {MAX_PARTITIONS} partitions in one request: add them in several"
+        write = partial(self._grow, waiting)
+        yield from write_each(request, waiting, self._plan, write, too_many=too_many)
+
+    def _plan(self, topic: Any) -> tuple[TopicInfo, int]:
+        info = self._present(topic.name)
+        given = None
+        if topic.assignments is not None:
+            given = [list(a.broker_ids) for a in topic.assignments]
+        grown = self.topic_admin.plan_growth(info, topic.count, given)
+        return grown, topic.count - len(info.assignment)
 
     def _present(self, name: Any) -> TopicInfo:
         """The topic as it is. Raises KafkaError."""
@@ -98,7 +84,7 @@ class CreatePartitionsHandler:
             raise KafkaError(f"topic '{name}' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return info
 
-    def _grow(self, grown: TopicInfo, waiting: TopicOutcomes) -> None:
+    def _grow(self, waiting: TopicOutcomes, grown: TopicInfo) -> None:
         self.topic_admin.write_growth(
             grown,
             lambda failure: waiting.on_topic_written(grown, failure),

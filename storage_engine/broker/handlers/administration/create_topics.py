@@ -5,6 +5,7 @@ R-CTL6.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from storage_engine.broker.cluster.topic_admin import (
@@ -18,8 +19,8 @@ from storage_engine.broker.handlers.administration.topic_outcomes import (
     TopicOutcome,
     TopicOutcomes,
     code_of,
-    duplicates,
     text_of,
+    write_each,
 )
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.controller.controller_only import acting_controller
@@ -40,7 +41,6 @@ class CreateTopicsHandler:
 
     def handle(self, call: ApiCall[CreateTopicsResponse], request: CreateTopicsRequest) -> Steps:
         names = list(dict.fromkeys(topic.name for topic in request.topics))
-        twice = duplicates(topic.name for topic in request.topics)
         planned: dict[str, PlannedTopic] = {}
 
         def answer(outcomes: dict[str, TopicOutcome]) -> Steps:
@@ -58,28 +58,17 @@ class CreateTopicsHandler:
             controller=self.controller,
             scheduler=self.scheduler,
         )
-        room = MAX_PARTITIONS
-        for topic in request.topics:
-            yield None
-            try:
-                if topic.name in twice:
-                    raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
-                plan = self._plan(topic)
-                room -= len(plan.info.assignment)
-                if room < 0:
-                    raise KafkaError(
-                        f"topics of more than {MAX_PARTITIONS} partitions in one request: create "
-                        "them in several",
-                        ErrorCode.POLICY_VIOLATION,
-                    )
-            except KafkaError as failure:
-                waiting.settle(topic.name, failure.as_outcome())
-                continue
-            planned[topic.name] = plan
-            if request.validate_only:
-                waiting.settle(topic.name, None)
-            else:
-                self._create(plan, waiting)
+
+        def plan(topic: Any) -> tuple[PlannedTopic, int]:
+            found = planned[topic.name] = self._plan(topic)
+            return found, len(found.info.assignment)
+
+        too_many = (
+            f"topics of more than {MAX_PARTITIONS} partitions in one request: create them in "
+            "several"
+        )
+        write = partial(self._create, waiting)
+        yield from write_each(request, waiting, plan, write, too_many=too_many)
 
     def _plan(self, topic: Any) -> PlannedTopic:
         """Raises KafkaError."""
@@ -89,7 +78,7 @@ class CreateTopicsHandler:
             raise KafkaError(f"topic '{topic.name}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
         return self.topic_admin.plan(_new_topic(topic))
 
-    def _create(self, plan: PlannedTopic, waiting: TopicOutcomes) -> None:
+    def _create(self, waiting: TopicOutcomes, plan: PlannedTopic) -> None:
         info = plan.info
         self.topic_admin.write(
             plan,

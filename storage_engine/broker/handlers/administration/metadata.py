@@ -99,7 +99,7 @@ class MetadataHandler:
         )
 
     def _create(self, topic: str) -> ErrorCode:
-        """Begin the creation; the client asks again until the topic has leaders."""
+        """Begins to create the topic; the client retries until it has leaders."""
 
         def on_written(failure: KafkaError | None) -> None:
             if failure is None:

@@ -6,7 +6,9 @@ known or when the client's time is over.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
+from storage_engine.broker.cluster.topic_admin import MAX_PARTITIONS
 from storage_engine.broker.controller.acting_controller import replaced
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.handlers.api_call import ApiCall
@@ -16,6 +18,8 @@ from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.apis.spec import Resp
+
+PlanT = TypeVar("PlanT")
 
 LONGEST_WAIT_MS = 120_000
 """The longest timeout of a request; a longer one is shortened to this."""
@@ -81,6 +85,39 @@ class TopicOutcomes:
             )
         self._open.clear()
         self._call.run(self._answer(self._outcomes))
+
+
+def write_each(
+    request: Any,
+    waiting: TopicOutcomes,
+    plan: Callable[[Any], tuple[PlanT, int]],
+    write: Callable[[PlanT], None],
+    *,
+    too_many: str,
+) -> Steps:
+    """Write what is asked for each topic, and settle the others.
+
+    `plan` returns what is to be written, and of how many new partitions; or raises KafkaError.
+    `too_many` says that all together are more than MAX_PARTITIONS.
+    """
+    twice = duplicates(topic.name for topic in request.topics)
+    room = MAX_PARTITIONS
+    for topic in request.topics:
+        yield None
+        try:
+            if topic.name in twice:
+                raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
+            planned, partitions = plan(topic)
+            room -= partitions
+            if room < 0:
+                raise KafkaError(too_many, ErrorCode.POLICY_VIOLATION)
+        except KafkaError as failure:
+            waiting.settle(topic.name, failure.as_outcome())
+            continue
+        if request.validate_only:
+            waiting.settle(topic.name, None)
+        else:
+            write(planned)
 
 
 def code_of(outcome: TopicOutcome) -> int:

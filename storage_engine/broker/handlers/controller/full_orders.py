@@ -30,7 +30,7 @@ class FullOrders:
     named: NamedReplicas
 
     def begin(self, request: LeaderAndIsrRequest) -> bool:
-        """Take up a part; False if one before it is missing."""
+        """Begins a part; returns False when a part before it is missing."""
         if not self.named.expects(request):
             log.error("order refused: its part %d came without those before", request.part)
             return False
@@ -39,7 +39,7 @@ class FullOrders:
         return True
 
     def end(self, request: LeaderAndIsrRequest) -> None:
-        """All that the part names is carried out."""
+        """The part is carried out completely."""
         partitions = {TopicPartition(item.topic, item.partition) for item in request.partitions}
         self.named.note(request, partitions)
         if not request.goes_on:

@@ -50,7 +50,7 @@ class GroupRequests:
     clock: Clock
 
     def ask(self, group_id: str, event_of: EventOf, on_answer: Callable[[Any], None]) -> None:
-        """Have the group's coordinator step an event, if it is here."""
+        """Submits an event to the group's coordinator, if it is on this broker."""
         self.coordinators.request(
             group_id, lambda number: event_of(number, moment(self.clock)), on_answer
         )

@@ -212,7 +212,7 @@ def _problem(request: _Named | _Request, batch: int) -> str | None:
 
 
 def _names(request: _Named | _Request) -> set[str]:
-    """All names that the coordinator writes down."""
+    """All names that the coordinator would store."""
     names = {request.sink, request.query}
     if isinstance(request, _Named):
         names.add(request.owner)

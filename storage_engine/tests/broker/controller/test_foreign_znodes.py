@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.controller.admin_node import CONFLICT_PAUSE_MS
+from storage_engine.broker.controller.admin_requests import CONFLICT_PAUSE_MS
 from storage_engine.broker.controller.watches import RETRY_MS
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
 from storage_engine.client.zookeeper_consumer.member import ZooKeeperGroupMember

@@ -7,10 +7,10 @@ from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (
+    CheckDeletedTopics,
     DeleteGroup,
     DeleteOffsets,
     ExpireOffsets,
-    LookForTopics,
     RequestingMember,
     TopicsDeleted,
 )
@@ -241,7 +241,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten(bench):
 
 def test_topics_are_looked_for_at_the_beginning_and_as_time_passes(bench):
     """One may have been deleted while there was no coordinator."""
-    asked = LookForTopics(topics=frozenset({"t", "u"}))
+    asked = CheckDeletedTopics(topics=frozenset({"t", "u"}))
     bench.commit({T0: 1, T1: 1})
     bench.commit({U0: 2}, producer=P)
     assert asked in bench.coordinator.step(ExpireOffsets(at=bench.at))

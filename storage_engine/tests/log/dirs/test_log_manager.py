@@ -52,13 +52,12 @@ def open_manager(*folders, load: bool = True, **options) -> LogManager:
 
 def test_logs_are_there_again_after_a_stop_in_order(tmp_path):
     manager = open_manager(tmp_path)
-    assert manager.dirs.are_new
     fill(manager.get_or_create(A0), 30)
     fill(manager.get_or_create(B0), 5)
     ends = {tp: log.log_end_offset for tp, log in manager.logs.items()}
     manager.close()
     again = open_manager(tmp_path)
-    assert (again.dirs.are_new, again.dirs.were_shut_down_clean) == (False, True)
+    assert again.dirs.were_shut_down_clean
     assert again.dirs.tail_lost_epoch == TAIL_LOST_NOW, "it was new, and never registered"
     assert again.recovered_bytes == 0
     assert {tp: log.log_end_offset for tp, log in again.logs.items()} == ends

@@ -51,7 +51,7 @@ def other(manager: LogManager, folders: list[Path]) -> Path:
 
 
 def copy(future) -> None:
-    future.bring_in_line()
+    future.follow_cuts()
     while (
         piece := future.current.reads.read(future.log.log_end_offset, max_bytes=700)
     ) is not None:

@@ -38,7 +38,7 @@ def test_an_absent_or_empty_set_of_offsets(tmp_path):
 
 def test_epochs_are_read_as_written(tmp_path):
     entries = (EpochStart(0, 0), EpochStart(3, 17))
-    write_epochs(REAL_DISK, tmp_path / "epochs", entries, sync=False)
+    write_epochs(REAL_DISK, tmp_path / "epochs", entries)
     assert [line[:-9] for line in (tmp_path / "epochs").read_text().split("\n")[2:-1]] == [
         "0 0",
         "3 17",
@@ -86,7 +86,7 @@ def test_what_is_left_of_a_cut_file_counts(tmp_path, caplog):
 
 def test_epochs_count_only_together(tmp_path, caplog):
     path = tmp_path / "epochs"
-    write_epochs(REAL_DISK, path, (EpochStart(0, 0), EpochStart(3, 17)), sync=False)
+    write_epochs(REAL_DISK, path, (EpochStart(0, 0), EpochStart(3, 17)))
     original = path.read_bytes()
     for position in range(len(original)):
         damaged = bytearray(original)
