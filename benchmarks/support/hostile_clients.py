@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.support.log_batches import sealed_batch
-from storage_engine.net.buffers import joined
+from storage_engine.net.pieces import joined
 from storage_engine.protocol.apis import create_topics, list_offsets, metadata, produce
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest

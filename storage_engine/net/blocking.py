@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
-from storage_engine.net.buffers import BufferPool, Piece, as_buffer
+from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
 from storage_engine.net.frame_length import LENGTH, LENGTH_BYTES
 from storage_engine.net.limits import IOV_BUFFERS, RESPONSE_MAX_BYTES
+from storage_engine.net.pieces import Piece, as_buffer
 
 _SCRATCH_BYTES = 64 * 1024
 """Answers below this are taken from the socket together; larger ones are received into memory of

@@ -27,10 +27,9 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from storage_engine.core.errors import HeadraceError
-from storage_engine.net.buffers import ResponseBuffers
 from storage_engine.net.frames import FrameProtocol
 from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS
-from storage_engine.net.response_writer import ResponseWriter
+from storage_engine.net.pieces import ResponseBuffers, ResponseWriter
 
 if TYPE_CHECKING:
     from storage_engine.net.server import Server

@@ -18,7 +18,6 @@ from typing import Any, cast
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
-from storage_engine.net.buffers import Piece, joined
 from storage_engine.net.frames import FrameProtocol, ReceiveMemory
 from storage_engine.net.limits import (
     CONNECT_TIMEOUT_MS,
@@ -26,6 +25,7 @@ from storage_engine.net.limits import (
     RECONNECT_BACKOFF_MS,
     RESPONSE_MAX_BYTES,
 )
+from storage_engine.net.pieces import Piece, joined
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Req, Resp
 from storage_engine.protocol.framing import (
     encode_request_frame,

@@ -54,7 +54,7 @@ class Compactions:
         """Whether a pass is under way."""
         return self._running is not None
 
-    def look(self) -> None:
+    def begin_due(self) -> None:
         """Begins the most urgent pass, unless one is under way."""
         if self._closed or self._running is not None:
             return
@@ -121,7 +121,7 @@ class Compactions:
             self._work(partition, job)
             return
         self._running = None
-        self._scheduler.call_soon(self.look)
+        self._scheduler.call_soon(self.begin_due)
 
     def _failed(self, partition: HostedPartition, job: "CompactionJob", error: Exception) -> None:
         if partition.log.cleaning.goes_on_later(job, error):

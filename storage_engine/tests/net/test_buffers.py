@@ -1,6 +1,7 @@
 """Memory for large frames is used again, but never while somebody looks at it."""
 
-from storage_engine.net.buffers import BufferPool, PieceRest
+from storage_engine.net.buffers import BufferPool
+from storage_engine.net.pieces import PieceRest
 
 MIB = 1 << 20
 

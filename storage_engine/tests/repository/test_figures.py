@@ -47,3 +47,8 @@ def test_folders_can_be_taken_in_at_a_glance(figures):
 
 def test_functions_are_short(figures):
     assert figures["functions above 60 lines"] == {}
+
+
+def test_files_that_run_first_exist(pytestconfig):
+    conftest = pytestconfig.pluginmanager.get_plugin(str(ROOT / "conftest.py"))
+    assert [name for name in conftest.MEASURED_S if not (ROOT / name).is_file()] == []
