@@ -1,6 +1,6 @@
 """Long work: a thread does it, while the consumer is paused and goes on polling.
 
-A member that does not poll for max.poll.interval.ms is put out of its group, and its partitions go
+A member that does not poll for max.poll.interval.ms is removed from its group, and its partitions go
 to others, who begin the same work. Polling while paused hands out nothing and keeps the membership.
 What a crash interrupts comes again (at least once).
 """
