@@ -7,6 +7,7 @@ worker is left with one at the end.
 """
 
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,10 @@ from storage_engine.tests.sampling import ALL_FAULTS
 
 ROOT = Path(__file__).parent
 
-SPARK_CONF = ROOT / "integration_tests" / "spark_conf"
+SPARK_HOME = Path(sys.prefix).resolve() / "spark"
+"""As .ci/spark_home.py makes it. Without it, tests of Spark take twice as long."""
+
+SPARK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 SPARK_TESTS = (
     "integration_tests/spark/test_spark_",
@@ -71,7 +75,7 @@ OTHERS_S = 20
 def pytest_configure(config: pytest.Config) -> None:
     """For every process that a test starts; and what hypothesis tries."""
     unexpected.is_fatal = True
-    os.environ.setdefault("SPARK_CONF_DIR", str(SPARK_CONF))
+    _prepare_spark()
     # Hundreds of brokers and workers start: compiled once, not in each of them.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # What fails for one must fail for all. New examples: HEADRACE_FAULTS=full, or the profile
@@ -81,6 +85,18 @@ def pytest_configure(config: pytest.Config) -> None:
     profiles.register_profile("repeatable", derandomize=True, database=None, deadline=None)
     if config.getoption("--hypothesis-profile", None) is None:
         profiles.load_profile("search" if ALL_FAULTS else "repeatable")
+
+
+def _prepare_spark() -> None:
+    """A Spark that was configured on this machine has no say."""
+    os.environ.pop("SPARK_CONF_DIR", None)
+    os.environ.pop("SPARK_HOME", None)
+    os.environ["SPARK_SUBMIT_OPTS"] = SPARK_JVM
+    archive = SPARK_HOME / "classes.jsa"
+    if archive.is_file():
+        os.environ["SPARK_HOME"] = str(SPARK_HOME)
+        # Silent, also where the archive is of another JVM.
+        os.environ["SPARK_SUBMIT_OPTS"] += f" -XX:SharedArchiveFile={archive} -Xlog:disable"
 
 
 SHOWN_FILES = 25

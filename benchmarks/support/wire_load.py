@@ -189,8 +189,8 @@ def _receive(sock: socket.socket, size: int) -> None:
 # --- producers ---
 
 
-class _Lane:
-    """A producer's connection: how much it may send, and the answers so far."""
+class _ProducerConnection:
+    """A producer's connection, with its progress in sending and the answers so far."""
 
     __slots__ = ("_answers", "_filled", "_frames", "_in_flight", "_ring", "_sent", "_total", "sock")
 
@@ -246,7 +246,9 @@ def produce(
     requests: int,
 ) -> float:
     """Seconds to get `requests` requests answered on each connection, with so many in flight."""
-    lanes = [_Lane(_connect(port), frames, in_flight, requests) for _ in range(connections)]
+    lanes = [
+        _ProducerConnection(_connect(port), frames, in_flight, requests) for _ in range(connections)
+    ]
     try:
         started = time.perf_counter()
         if connections == 1:
@@ -262,14 +264,14 @@ def produce(
     return seconds
 
 
-def _produce_alone(lane: _Lane) -> None:
+def _produce_alone(lane: _ProducerConnection) -> None:
     lane.sock.settimeout(SILENCE_TIMEOUT_S)
     while not lane.done:
         lane.send(0)
         lane.receive(0)
 
 
-def _produce_together(lanes: list[_Lane]) -> None:
+def _produce_together(lanes: list[_ProducerConnection]) -> None:
     by_descriptor = {lane.sock.fileno(): lane for lane in lanes}
     blocked: set[int] = set()
     with select.epoll() as poller:

@@ -17,7 +17,7 @@ from storage_engine.net.limits import (
     ACCEPT_PAUSE_MS,
     ACCEPTS_PER_TURN,
     LISTEN_BACKLOG,
-    TELL_AGAIN_MS,
+    LOG_AGAIN_MS,
 )
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Acceptor:
         self._take = take
         self._sockets: list[socket.socket] = []
         self._resuming: asyncio.TimerHandle | None = None
-        self._may_tell_at = loop.time()
+        self._may_log_at = loop.time()
         for each in bound.sockets:
             # Of our own, since the loops forbid watching a socket that they look after.
             listener = socket.socket(fileno=os.dup(each.fileno()))
@@ -85,8 +85,8 @@ class Acceptor:
             self._loop.remove_reader(listener.fileno())
         self._resuming = self._loop.call_later(ACCEPT_PAUSE_MS / 1000, self._resume)
         now = self._loop.time()
-        if now >= self._may_tell_at:
-            self._may_tell_at = now + TELL_AGAIN_MS / 1000
+        if now >= self._may_log_at:
+            self._may_log_at = now + LOG_AGAIN_MS / 1000
             log.error(
                 "new connections wait, they can't be accepted: %s; raise the limit of open files"
                 " (ulimit -n), or lower max.connections",

@@ -64,7 +64,7 @@ ACCEPT_PAUSE_MS = 100
 Descriptors become free when a connection ends; meanwhile the system's queue holds new connections.
 """
 
-TELL_AGAIN_MS = 10_000
+LOG_AGAIN_MS = 10_000
 """The same message about refused or waiting connections is logged only this often."""
 
 DESCRIPTORS_RESERVED = 64

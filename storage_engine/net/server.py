@@ -17,7 +17,7 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.net.acceptor import Acceptor
 from storage_engine.net.connection import Connection
 from storage_engine.net.frames import ReceiveMemory
-from storage_engine.net.limits import TELL_AGAIN_MS, TURN_NS, ServerLimits
+from storage_engine.net.limits import LOG_AGAIN_MS, TURN_NS, ServerLimits
 
 log = logging.getLogger(__name__)
 
@@ -131,9 +131,9 @@ class Server:
                     "connection closed reason=there are max.connections=%d already; how many more"
                     " were closed is told every %d s",
                     self.limits.max_connections,
-                    TELL_AGAIN_MS // 1000,
+                    LOG_AGAIN_MS // 1000,
                 )
-                self.loop.call_later(TELL_AGAIN_MS / 1000, self._tell_refused)
+                self.loop.call_later(LOG_AGAIN_MS / 1000, self._log_refused)
             return
         task = self.loop.create_task(self._join(sock))
         self._joining.add(task)
@@ -146,7 +146,7 @@ class Server:
             log.info("connection lost before it was taken up: %s", error)
             sock.close()
 
-    def _tell_refused(self) -> None:
+    def _log_refused(self) -> None:
         more, self._refused = self._refused - 1, 0
         if more:
             log.warning(

@@ -121,14 +121,14 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
             remaining_s = inf if is_open else max(0.0, deadline_s - time.monotonic())
             ready = _poll(reads, writes, min(remaining_s, slice_s))
             if is_idle:
-                self._look_after_loop()
-                self._look_after_ping(is_heard=self._main_socket() in ready[0])
+                self._check_loop()
+                self._check_ping(has_answer=self._main_socket() in ready[0])
             if any(ready) or remaining_s <= slice_s:
                 return ready
 
-    def _look_after_ping(self, *, is_heard: bool) -> None:
+    def _check_ping(self, *, has_answer: bool) -> None:
         now_s = time.monotonic()
-        if is_heard or not self._is_ping_open():
+        if has_answer or not self._is_ping_open():
             self._ping_open_since_s = None
         elif self._ping_open_since_s is None:
             self._ping_open_since_s = now_s
@@ -136,7 +136,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
             self._ping_open_since_s = None
             raise ConnectionDropped(f"no answer to a ping for {self._ping_timeout_s:.2f} s")
 
-    def _look_after_loop(self) -> None:
+    def _check_loop(self) -> None:
         now_s = time.monotonic()
         silent_s = now_s - self._beat_posted_s if self._beat_pending else 0.0
         if self._loop_has_run and silent_s > self._timeout_s:

@@ -29,7 +29,7 @@ __all__ = ["servers", "spark", "topic"]
 ROOT = Path(__file__).parents[3]
 USAGE = ROOT / "examples" / "usage"
 PACKAGES = ("connector", "storage_engine", "pyspark_headrace")
-SPARK_HOME = Path(pyspark.__file__).parent
+SPARK_HOME = Path(os.environ.get("SPARK_HOME", Path(pyspark.__file__).parent))
 TIMEOUT_S = 600
 
 
@@ -57,7 +57,7 @@ def run(command: list[Any], **environment: str) -> str:
     inherited = {
         name: text
         for name, text in os.environ.items()
-        if "SPARK" not in name or name == "SPARK_CONF_DIR"
+        if "SPARK" not in name or name == "SPARK_SUBMIT_OPTS"
     }
     done = subprocess.run(
         [str(each) for each in command],

@@ -123,7 +123,7 @@ class PeerFetcher:
         self._followed: dict[TopicPartition, Followed] = {}
         self._joining: dict[TopicPartition, Followed] = {}
         """Partitions to be followed from the next `wake` on."""
-        self._is_hurried = False
+        self._long_poll_ended = False
         """The leader was told not to let the fetch under way wait any longer."""
         self._session = ClientFetchSession()
         self.heard_ms: int | None = None
@@ -165,10 +165,10 @@ class PeerFetcher:
             self._schedule(0)
 
     def _end_long_poll(self) -> None:
-        if self._is_hurried:
+        if self._long_poll_ended:
             return
-        self._is_hurried = True
-        hurry = FetchRequest(
+        self._long_poll_ended = True
+        request = FetchRequest(
             replica_id=self._settings.broker_id,
             max_wait_ms=0,
             min_bytes=0,
@@ -176,7 +176,7 @@ class PeerFetcher:
             partitions=[],
             session_epoch=NO_SESSION_EPOCH,
         )
-        self._send(hurry, lambda _reply: None)
+        self._send(request, lambda _reply: None)
 
     def _send(
         self, request: FetchRequest, on_reply: Callable[[FetchResponse | TransportError], None]
@@ -297,7 +297,7 @@ class PeerFetcher:
     def _on_reply(
         self, reply: FetchResponse | TransportError, asked: dict[TopicPartition, Followed]
     ) -> None:
-        self._in_flight = self._is_hurried = False
+        self._in_flight = self._long_poll_ended = False
         if self._closed:
             return
         if isinstance(reply, TransportError):

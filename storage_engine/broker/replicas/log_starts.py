@@ -21,7 +21,7 @@ class LogStarts:
         self._scheduler = scheduler
         self._moved: list[HostedPartition] = []
         self._waiting: list[Callable[[bool], None]] = []
-        self._owed: set[HostedPartition] = set()
+        self._pending: set[HostedPartition] = set()
         """Partitions whose start has moved and is not written yet."""
 
     def keep(self, moved: Iterable[HostedPartition], done: Callable[[bool], None]) -> None:
@@ -34,11 +34,11 @@ class LogStarts:
 
     def note(self, partition: HostedPartition) -> None:
         """A log start offset has moved and is to be written; requests wait until it is."""
-        self._owed.add(partition)
+        self._pending.add(partition)
 
-    def owes(self, partition: HostedPartition) -> bool:
+    def is_pending(self, partition: HostedPartition) -> bool:
         """Whether its start is still to be written, though it moved some time ago."""
-        return partition in self._owed
+        return partition in self._pending
 
     def keep_now(self, moved: Iterable[HostedPartition]) -> bool:
         """Write at once. Where it fails, the partitions have failed; False: for want of descriptors
@@ -63,8 +63,8 @@ class LogStarts:
         waiting, self._waiting = self._waiting, []
         is_kept = not moved or self.keep_now(moved)
         if is_kept:
-            self._owed.difference_update(moved)
+            self._pending.difference_update(moved)
         else:
-            self._owed.update(moved)
+            self._pending.update(moved)
         for done in waiting:
             done(is_kept)

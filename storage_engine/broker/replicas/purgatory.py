@@ -83,7 +83,7 @@ class Awaited(Protocol):
         """The list that is woken when it may be settled."""
         ...
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Whether it is settled by now; it keeps how."""
         ...
 
@@ -102,7 +102,7 @@ class _Open:
         self.item = item
 
     def try_complete(self) -> bool:
-        return self.answer.look(self)
+        return self.answer.check(self)
 
 
 class DelayedAnswer:
@@ -122,7 +122,7 @@ class DelayedAnswer:
     ) -> None:
         self._respond = respond
         self._deadline: RequestDeadline | None = None
-        opened = [_Open(self, item) for item in waiting if not item.look()]
+        opened = [_Open(self, item) for item in waiting if not item.check()]
         self._open = dict.fromkeys(opened)
         if not opened:
             self._respond()
@@ -131,12 +131,12 @@ class DelayedAnswer:
         for each in opened:
             each.item.waiters.add(each)
 
-    def look(self, opened: _Open) -> bool:
+    def check(self, opened: _Open) -> bool:
         """Checks whether a partition is settled now; when the last one is, the request is
         answered."""
         if opened not in self._open:
             return True
-        if not opened.item.look():
+        if not opened.item.check():
             return False
         del self._open[opened]
         if not self._open:

@@ -42,7 +42,7 @@ class AwaitedDeletion:
         """The time is over."""
         self.code = ErrorCode.REQUEST_TIMED_OUT
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Whether it is settled by now."""
         partition = self.partition.current
         self.low_watermark = _low_watermark(partition, self._live())

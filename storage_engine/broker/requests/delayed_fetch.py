@@ -48,10 +48,10 @@ class _Watched:
         self.wanted = wanted
         self.partition = partition
         self.size = size
-        """Bytes that were readable at the last look."""
+        """Bytes that were readable at the last check."""
 
     def try_complete(self) -> bool:
-        return self.fetch.look(self)
+        return self.fetch.check(self)
 
 
 class DelayedFetch:
@@ -147,7 +147,7 @@ class DelayedFetch:
         self._end(read)
         return True
 
-    def look(self, watched: _Watched) -> bool:
+    def check(self, watched: _Watched) -> bool:
         """Called when one of several partitions may have new records."""
         if self._is_over():
             return True

@@ -43,7 +43,7 @@ class AwaitedAppend:
     def waiters(self) -> WaitList:
         return self.partition.produce_waiters
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Whether it is settled by now."""
         outcome = self.outcome()
         if outcome is not None and outcome is not ErrorCode.NONE:

@@ -214,13 +214,14 @@ def _producer_of(records: memoryview) -> tuple[int, int] | None:
 
 
 def _refusal(tp: TopicPartition, code: ErrorCode, version: int) -> KafkaError:
-    told = code
+    answered = code
     if code in ASK_AGAIN:
-        told = ErrorCode.NOT_ENOUGH_REPLICAS
+        answered = ErrorCode.NOT_ENOUGH_REPLICAS
     elif code is ErrorCode.PRODUCER_FENCED:
-        told = ErrorCode.INVALID_PRODUCER_EPOCH
+        answered = ErrorCode.INVALID_PRODUCER_EPOCH
     elif code is ErrorCode.INVALID_TXN_STATE and version >= FIRST_WITH_ABORTABLE:
-        told = ErrorCode.TRANSACTION_ABORTABLE
+        answered = ErrorCode.TRANSACTION_ABORTABLE
     return KafkaError(
-        f"{tp} could not be verified as part of the producer's transaction: {code.meaning}", told
+        f"{tp} could not be verified as part of the producer's transaction: {code.meaning}",
+        answered,
     )

@@ -54,7 +54,7 @@ class Compactions:
         """Whether a pass is under way."""
         return self._running is not None
 
-    def look(self) -> None:
+    def begin_due(self) -> None:
         """Begins the most urgent pass, unless one is under way."""
         if self._closed or self._running is not None:
             return
@@ -91,7 +91,7 @@ class Compactions:
             if partition.role is Role.FAILED or partition in self._resting:
                 continue
             if partition.log.unfollowed_cuts is not None:
-                # It is being copied to another data folder: a key's older record may be there
+                # It is being copied to another log directory: a key's older record may be there
                 # already, and its tombstone must follow.
                 continue
             try:
@@ -121,7 +121,7 @@ class Compactions:
             self._work(partition, job)
             return
         self._running = None
-        self._scheduler.call_soon(self.look)
+        self._scheduler.call_soon(self.begin_due)
 
     def _failed(self, partition: HostedPartition, job: "CompactionJob", error: Exception) -> None:
         if partition.log.cleaning.goes_on_later(job, error):

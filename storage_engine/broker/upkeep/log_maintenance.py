@@ -13,7 +13,7 @@ from pathlib import Path
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.upkeep.compactions import Compactions
-from storage_engine.broker.upkeep.scrubs import LOOK_INTERVAL_MS as SCRUB_LOOK_INTERVAL_MS
+from storage_engine.broker.upkeep.scrubs import CHECK_INTERVAL_MS as SCRUB_CHECK_INTERVAL_MS
 from storage_engine.broker.upkeep.scrubs import Scrubs
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Clock, Scheduler, Timer
@@ -24,7 +24,7 @@ from storage_engine.log.state.flush_job import FlushJob
 
 log = logging.getLogger(__name__)
 
-DOOMED_FILES_INTERVAL_MS = 1000
+DELETED_FILES_INTERVAL_MS = 1000
 """How often the broker looks for files whose `file.delete.delay.ms` is over."""
 
 FREE_SPACE_INTERVAL_MS = 1000
@@ -80,13 +80,13 @@ class LogMaintenance:
         self._schedule_retention()
         self._every(self._intervals.flush_ms, self._flush)
         self._every(self._intervals.checkpoint_ms, self._checkpoint)
-        self._every(DOOMED_FILES_INTERVAL_MS, self._remove_doomed_files)
+        self._every(DELETED_FILES_INTERVAL_MS, self._remove_deleted_files)
         self._every(FREE_SPACE_INTERVAL_MS, self._logs.dirs.refresh_free_space)
         self._every(MAKE_GOOD_INTERVAL_MS, self._make_good)
         self._every(PRODUCERS_INTERVAL_MS, self._expire_producers)
         if self._compactions is not None:
-            self._every(self._compactions.interval_ms, self._compactions.look)
-        self._every(SCRUB_LOOK_INTERVAL_MS, self._scrubs.look)
+            self._every(self._compactions.interval_ms, self._compactions.begin_due)
+        self._every(SCRUB_CHECK_INTERVAL_MS, self._scrubs.begin_due)
 
     def close(self) -> None:
         self._closed = True
@@ -195,13 +195,13 @@ class LogMaintenance:
         self._logs.write_cleaner_offsets()
         self._logs.write_scrub_times()
 
-    def _remove_doomed_files(self) -> None:
+    def _remove_deleted_files(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        doomed: list[Path] = []
+        deleted: list[Path] = []
         for partition in self._replicas:
-            doomed.extend(partition.log.take_deleted_files(now_ms))
-        if doomed:
-            self._background.submit(lambda: self._logs.remove_files(doomed), _ignore, _complain)
+            deleted.extend(partition.log.take_deleted_files(now_ms))
+        if deleted:
+            self._background.submit(lambda: self._logs.remove_files(deleted), _ignore, _complain)
 
 
 def _ignore(_result: object) -> None:

@@ -25,7 +25,7 @@ from storage_engine.log.cleaning.segment_scrub import SegmentScrub
 from storage_engine.log.files.storage_errors import storage_error
 from storage_engine.protocol.transport import Transport
 
-LOOK_INTERVAL_MS = 1000
+CHECK_INTERVAL_MS = 1000
 """How often the broker looks for a log that is due for a scrub."""
 
 RETRY_MS = 30_000
@@ -149,7 +149,7 @@ class Scrubs:
             return
         self._reported[tp] = offset
 
-    def look(self) -> None:
+    def begin_due(self) -> None:
         """Begins the pass that is due longest, unless one is under way."""
         if self._closed or self._current is not None:
             return
@@ -243,7 +243,7 @@ class Scrubs:
         if current.reason is not _Reason.REPORT and partition.log.cleaning.is_uncleanable:
             self._seen_left_alone.add(partition)
         self._note_end(current, now_ms)
-        self._scheduler.call_soon(self.look)
+        self._scheduler.call_soon(self.begin_due)
 
     def _note_end(self, current: _Pass, now_ms: int) -> None:
         """Notes when this log is due again."""

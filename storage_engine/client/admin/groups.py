@@ -98,18 +98,18 @@ def list_groups(cluster: Cluster) -> list[ListedGroup]:
 
 def describe_group(cluster: Cluster, group: str) -> GroupDescription:
     """KafkaError GROUP_ID_NOT_FOUND where there is none."""
-    coordinator, told = _description_of(cluster, group)
-    if told.group_state == _DEAD:
+    coordinator, description = _description_of(cluster, group)
+    if description.group_state == _DEAD:
         raise KafkaError(
             f"there is no group '{group}'; 'headrace groups list' shows the groups of the cluster",
             ErrorCode.GROUP_ID_NOT_FOUND,
         )
-    members = _members(told)
+    members = _members(description)
     return GroupDescription(
         group=group,
-        state=told.group_state,
-        protocol_type=told.protocol_type,
-        protocol=told.protocol_data,
+        state=description.group_state,
+        protocol_type=description.protocol_type,
+        protocol=description.protocol_data,
         coordinator=coordinator,
         members=members,
         partitions=_progress(cluster, committed_offsets(cluster, group), members),
@@ -118,8 +118,8 @@ def describe_group(cluster: Cluster, group: str) -> GroupDescription:
 
 def group_members(cluster: Cluster, group: str) -> tuple[GroupMember, ...]:
     """Empty when the group does not exist."""
-    _, told = _description_of(cluster, group)
-    return _members(told)
+    _, description = _description_of(cluster, group)
+    return _members(description)
 
 
 def _description_of(cluster: Cluster, group: str) -> tuple[int, Any]:
@@ -135,8 +135,8 @@ def _description_of(cluster: Cluster, group: str) -> tuple[int, Any]:
     return coordinator, answer.groups[0]
 
 
-def _members(told: Any) -> tuple[GroupMember, ...]:
-    consumers = told.protocol_type == CONSUMER
+def _members(description: Any) -> tuple[GroupMember, ...]:
+    consumers = description.protocol_type == CONSUMER
     return tuple(
         GroupMember(
             member_id=each.member_id,
@@ -145,7 +145,7 @@ def _members(told: Any) -> tuple[GroupMember, ...]:
             host=each.client_host,
             partitions=decode_assignment(each.member_assignment) if consumers else (),
         )
-        for each in told.members
+        for each in description.members
     )
 
 

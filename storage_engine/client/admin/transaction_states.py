@@ -80,17 +80,19 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
         request(transactional_ids=[transactional_id]),
         lambda answer: answer.transaction_states[0].error_code,
     )
-    (told,) = answer.transaction_states
+    (state,) = answer.transaction_states
     return TransactionDescription(
         transactional_id=transactional_id,
-        state=told.transaction_state,
-        producer_id=told.producer_id,
-        producer_epoch=told.producer_epoch,
-        timeout_ms=told.transaction_timeout_ms,
-        started_ms=told.transaction_start_time_ms if told.transaction_start_time_ms >= 0 else None,
+        state=state.transaction_state,
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        timeout_ms=state.transaction_timeout_ms,
+        started_ms=state.transaction_start_time_ms
+        if state.transaction_start_time_ms >= 0
+        else None,
         partitions=tuple(
             TopicPartition(topic.topic, number)
-            for topic in told.topics
+            for topic in state.topics
             for number in topic.partitions
         ),
         coordinator=coordinator,

@@ -64,7 +64,7 @@ _LEAVE_MS = 2_000
 """The time for a LeaveGroup request. Without one the coordinator notices by itself, after the
 session timeout."""
 
-_REFUSALS = membership.PUT_OUT | {
+_REFUSALS = membership.NO_LONGER_A_MEMBER | {
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.FENCED_INSTANCE_ID,
 }
@@ -144,7 +144,7 @@ class ConsumerCoordinator:
         self._changes: deque[Change] = deque()
         self._commits: deque[PendingCommit] = deque()
         self._polled_ms = monotonic_ms()
-        self._lapsed = False
+        self._poll_timed_out = False
         self._has_left = False
         self._closing: Deadline | None = None
         self._loop.start()
@@ -173,10 +173,10 @@ class ConsumerCoordinator:
         """The caller applies a change before it asks for the next one."""
         with self._changed:
             self._polled_ms = monotonic_ms()
-            if self._lapsed:
+            if self._poll_timed_out:
                 # What it had may be another's: first it hears of that.
                 self._add_event(membership.Polled(now_ms=self._polled_ms))
-            while self._lapsed and not self._loop.has_ended:
+            while self._poll_timed_out and not self._loop.has_ended:
                 self._loop.wait(None)
             if self._loop.has_ended and self._closing is None:
                 raise HeadraceError(
@@ -254,7 +254,7 @@ class ConsumerCoordinator:
         self._send(now_ms)
         self._send_commit(now_ms)
         with self._changed:
-            self._lapsed = self._membership.stage is membership.Stage.LAPSED
+            self._poll_timed_out = self._membership.stage is membership.Stage.POLL_TIMED_OUT
             self._changed.notify_all()
             is_over = closing is not None and (not self._commits or closing.passed)
         if is_over:

@@ -5,14 +5,14 @@ it reads nothing of the one before.
     OUT ---------------------> JOINING ---------> SYNCING ---------> MEMBER
      ^                          ^    ^               |                 |  rebalance, lost session,
      | unsubscribed,            |    +---------------+                 |  other topics
-     | fatal error       let go |      rebalance                       v
-     +--------------------------+------------------------------- LETTING_GO
-                                         or LAPSED: not polled for max.poll.interval.ms
+     | fatal error      revoked |      rebalance                       v
+     +--------------------------+------------------------------- REVOKING
+                                         or POLL_TIMED_OUT: not polled for max.poll.interval.ms
 
-`step(event)` returns effects. The driver carries them out in order: at most one request of a member
-is under way, a newer one takes the place of the older, whose answer is heard no more. Owners of
-partitions let go in their own thread, and say so (`Released`); until then a member that is still in
-the group keeps its session. Source: Kafka's classic group protocol, KIP-62, KIP-345, KIP-394.
+`step(event)` returns effects. The driver carries them out in order. A member has at most one
+request in flight; a newer one replaces the older, whose answer is ignored. Owners give up
+partitions in their own thread, and report it (`Released`); until then a member that is still in the
+group keeps its session. Source: Kafka's classic group protocol, KIP-62, KIP-345, KIP-394.
 """
 
 import enum
@@ -35,20 +35,20 @@ ASK_AGAIN = frozenset(
 )
 """Errors after which a request is sent again, to whichever broker coordinates the group then."""
 
-PUT_OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-"""The group goes on without this member: what it owned may be another's."""
+NO_LONGER_A_MEMBER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+"""Errors to a consumer that is not a member any more: others may own its partitions."""
 
 _REBALANCES = frozenset({ErrorCode.REBALANCE_IN_PROGRESS})
 
 
 class Stage(enum.Enum):
     OUT = "not in the group"
-    JOINING = "waits for the others"
-    SYNCING = "waits for its part"
+    JOINING = "waits for the other members"
+    SYNCING = "waits for its assignment"
     MEMBER = "in the group"
-    LETTING_GO = "must give its part back before it joins again"
-    LAPSED = "left: it did not poll"
-    FAILED = "told to stay out"
+    REVOKING = "must give up its partitions before it joins again"
+    POLL_TIMED_OUT = "left the group: it did not poll in time"
+    FAILED = "failed: the coordinator refused it for good"
 
 
 # --- events ---
@@ -221,12 +221,12 @@ class Membership:
             case Polled():
                 is_news = event.now_ms > self._polled_ms
                 self._polled_ms = max(self._polled_ms, event.now_ms)
-                if self.stage is Stage.LAPSED and is_news:
+                if self.stage is Stage.POLL_TIMED_OUT and is_news:
                     self._join_anew(lost=True)
             case Released():
                 self._releases = max(0, self._releases - 1)
                 self.owns = self._releases > 0
-                if self.stage is Stage.LETTING_GO and not self.owns:
+                if self.stage is Stage.REVOKING and not self.owns:
                     self._join()
             case MembershipTick():
                 self._tick(event.now_ms)
@@ -262,7 +262,7 @@ class Membership:
         """The time of the next MembershipTick; None while only answers and the owner can change
         anything."""
         match self.stage:
-            case Stage.MEMBER | Stage.LETTING_GO if self._is_in:
+            case Stage.MEMBER | Stage.REVOKING if self._is_in:
                 lapse_ms = self._polled_ms + self._max_poll_interval_ms
                 return lapse_ms if self._heartbeat_is_out else min(self._heartbeat_ms, lapse_ms)
             case Stage.JOINING | Stage.SYNCING:
@@ -273,14 +273,14 @@ class Membership:
     @property
     def _is_in(self) -> bool:
         """Whether the group waits for its heartbeats."""
-        return self.generation != NO_GENERATION and self.stage in (Stage.MEMBER, Stage.LETTING_GO)
+        return self.generation != NO_GENERATION and self.stage in (Stage.MEMBER, Stage.REVOKING)
 
     def _tick(self, now_ms: int) -> None:
-        if self.stage in (Stage.OUT, Stage.LAPSED, Stage.FAILED):
+        if self.stage in (Stage.OUT, Stage.POLL_TIMED_OUT, Stage.FAILED):
             return
         if now_ms >= self._polled_ms + self._max_poll_interval_ms:
             self._leave()
-            self.stage = Stage.LAPSED
+            self.stage = Stage.POLL_TIMED_OUT
         elif self._is_in and now_ms >= self._heartbeat_ms and not self._heartbeat_is_out:
             self._heartbeat_is_out = True
             self._effects.append(
@@ -293,7 +293,7 @@ class Membership:
         if lost:
             self.generation = NO_GENERATION
         if self.owns:
-            self.stage = Stage.LETTING_GO
+            self.stage = Stage.REVOKING
             self._releases += 1
             self._effects.append(Release(lost=lost))
         else:
@@ -336,20 +336,20 @@ class Membership:
 
     def _apply_error(self, error: ErrorCode) -> None:
         """Apply an error, whatever request it answers."""
-        if error is ErrorCode.NONE or self.stage in (Stage.OUT, Stage.LAPSED, Stage.FAILED):
+        if error is ErrorCode.NONE or self.stage in (Stage.OUT, Stage.POLL_TIMED_OUT, Stage.FAILED):
             return
         waits = self.stage in (Stage.JOINING, Stage.SYNCING)
         if error in ASK_AGAIN:
             self._effects.append(FindCoordinator())
             if waits:
                 self._join()
-        elif error in PUT_OUT:
+        elif error in NO_LONGER_A_MEMBER:
             if error is ErrorCode.UNKNOWN_MEMBER_ID:
                 self.member_id = NO_MEMBER
-            if self.stage is not Stage.LETTING_GO or self.generation != NO_GENERATION:
+            if self.stage is not Stage.REVOKING or self.generation != NO_GENERATION:
                 self._join_anew(lost=True)
         elif error in _REBALANCES:
-            if self.stage is not Stage.LETTING_GO:
+            if self.stage is not Stage.REVOKING:
                 self._join_anew(lost=False)
         else:
             self.generation = NO_GENERATION

@@ -13,10 +13,10 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.core.internal_topics import INTERNAL_TOPICS
 from storage_engine.net.deadline import Deadline
 
-LOOK_MS = 1_000
+REFRESH_MS = 1_000
 """The time for one metadata request."""
 
-MISSING_TOPIC_LOOK_MS = 1_000
+MISSING_TOPIC_REFRESH_MS = 1_000
 """The pause between two metadata requests while a topic is missing."""
 
 
@@ -42,13 +42,13 @@ class TopicCounts:
     def subscribe(self, subscription: Subscription, now_ms: int) -> frozenset[str]:
         """The topics, as they are now. KafkaError or DeadlineExceededError when nobody tells."""
         self._subscription, self._others = subscription, frozenset()
-        self._known = self._look(now_ms)
+        self._known = self._refresh(now_ms)
         return frozenset(self._known)
 
     def watch(self, topics: Collection[str], now_ms: int) -> dict[str, int]:
         """The counts of partitions of these too, which other members want."""
         self._others = frozenset(topics)
-        self._known = self._look(now_ms)
+        self._known = self._refresh(now_ms)
         return self._known
 
     def changed(self, now_ms: int) -> bool:
@@ -56,20 +56,20 @@ class TopicCounts:
         generation's assignment was made from has changed."""
         if self._looked_ms is None or now_ms < self.due_ms():
             return False
-        before, self._known = self._known, self._look(now_ms)
+        before, self._known = self._known, self._refresh(now_ms)
         return before != self._known
 
     def due_ms(self) -> int:
         """The time of the next metadata request; failed requests count too."""
         missing = not all(self._known.values()) or not self._known
-        pause_ms = MISSING_TOPIC_LOOK_MS if missing else self._max_age_ms
+        pause_ms = MISSING_TOPIC_REFRESH_MS if missing else self._max_age_ms
         return (self._looked_ms or 0) + min(pause_ms, self._max_age_ms)
 
-    def _look(self, now_ms: int) -> dict[str, int]:
+    def _refresh(self, now_ms: int) -> dict[str, int]:
         self._looked_ms = now_ms
         pattern = self._subscription.pattern
         names = self._subscription.topics | self._others
-        self._cluster.refresh(None if pattern is not None else names, Deadline.after(LOOK_MS))
+        self._cluster.refresh(None if pattern is not None else names, Deadline.after(REFRESH_MS))
         there = self._cluster.view.topics
         if pattern is not None:
             matching = frozenset(filter(pattern.fullmatch, there)) - INTERNAL_TOPICS

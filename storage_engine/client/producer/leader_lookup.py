@@ -1,6 +1,6 @@
 """Looks for leaders while batches wait.
 
-Rule: not more often than retries need it, and a failed look is repeated, not raised; a topic that
+Rule: not more often than retries need it. A failed refresh is repeated, not raised; a topic that
 stays away is an error.
 """
 
@@ -23,7 +23,7 @@ class LeaderLookup:
         self._topics: set[str] = set()
         self._missing_since_ms: dict[str, int] = {}
         self.due_at_ms = 0
-        # Why the last look failed; empty when it did not.
+        # Why the last refresh failed; empty when it did not.
         self.last_error = ""
 
     def doubt(self, topic: str) -> None:
@@ -33,7 +33,7 @@ class LeaderLookup:
     def wanted(self) -> bool:
         return bool(self._topics)
 
-    def look(self, timeout_ms: int) -> None:
+    def refresh_if_due(self, timeout_ms: int) -> None:
         """Refreshes the leaders if it is due. Raises KafkaError for a topic that has been unknown
         for too long."""
         now_ms = monotonic_ms()

@@ -497,4 +497,4 @@ class BatchWriter(Closing):
         now_ms = monotonic_ms()
         expiries = [queue.waiting[0].expires_at_ms for queue in queues if queue.waiting]
         left_ms = min(expiries, default=now_ms) - now_ms
-        self._lookup.look(max(_LONGEST_WAIT_MS, min(_LOOKUP_MS, left_ms)))
+        self._lookup.refresh_if_due(max(_LONGEST_WAIT_MS, min(_LOOKUP_MS, left_ms)))

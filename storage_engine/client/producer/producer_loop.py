@@ -260,7 +260,7 @@ class ProducerLoop:
             batches = list(self._accumulator.take(now_ms, self._is_waiting))
             topics = self._topics.due(now_ms)
         if topics:
-            error = self._topics.look(self._cluster, topics)
+            error = self._topics.request(self._cluster, topics)
             with self._changed:
                 self._topics.seen(self._cluster, topics, error, monotonic_ms())
                 self._changed.notify_all()

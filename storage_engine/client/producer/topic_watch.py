@@ -1,7 +1,7 @@
 """The partitions of topics, for threads that send; the producer's loop alone asks for them.
 
 Rule: a request that fails is repeated; a topic that stays unknown is an error for those who wait.
-All methods but `look` need the loop's lock.
+All methods but `request` need the loop's lock.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from storage_engine.core.errors import DeadlineExceededError, HeadraceError, Kaf
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
 
-_LOOK_MS = 1_000
+_REQUEST_MS = 1_000
 """The time limit of one request; batches of other topics wait meanwhile."""
 
 _PAUSE_MS = 100
@@ -76,11 +76,10 @@ class TopicWatch:
         return max(0, min(due_ms) - now_ms) if due_ms else None
 
     @staticmethod
-    def look(cluster: Cluster, topics: Iterable[str]) -> HeadraceError | None:
-        """Ask any broker; the answer is in the cluster's view. Returns the error when there is
-        none."""
+    def request(cluster: Cluster, topics: Iterable[str]) -> HeadraceError | None:
+        """Refreshes the cluster's metadata of these topics; returns the error when that fails."""
         try:
-            cluster.refresh(topics, Deadline.after(_LOOK_MS))
+            cluster.refresh(topics, Deadline.after(_REQUEST_MS))
         except (KafkaError, DeadlineExceededError) as error:
             return error
         return None

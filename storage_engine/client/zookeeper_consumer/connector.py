@@ -265,14 +265,14 @@ class ConsumerConnector(Closing):
             self._of_topic(each.tp.topic)[each.stream].give({each.tp: each.offset})
 
     def release(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        positions = self._take_away(partitions)
+        positions = self._revoke_from_streams(partitions)
         self._commit_asked = False
         if self._on_revoked is not None:
             self._on_revoked(sorted(partitions))
         return positions if self._commits or self._commit_asked else {}
 
     def lose(self, partitions: Sequence[TopicPartition]) -> None:
-        self._take_away(partitions)
+        self._revoke_from_streams(partitions)
         if self._on_revoked is not None:
             self._on_revoked(sorted(partitions))
 
@@ -280,12 +280,14 @@ class ConsumerConnector(Closing):
         for ledger in self._all_ledgers():
             ledger.close(error)
 
-    def _take_away(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def _revoke_from_streams(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
         positions: dict[TopicPartition, int] = {}
         for topic in {tp.topic for tp in partitions}:
             of_topic = [tp for tp in partitions if tp.topic == topic]
             for ledger in self._of_topic(topic):
-                positions.update(ledger.take_away(of_topic))
+                positions.update(ledger.revoke(of_topic))
         return positions
 
     def _of_topic(self, topic: str) -> list[StreamLedger]:

@@ -65,7 +65,7 @@ class StreamLedger:
             for tp, offset in offsets.items():
                 self._claims[tp] = Claim(tp, offset)
 
-    def take_away(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def revoke(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Takes the stream's partitions away. Returns those that it had, with the consumed offsets
         that are known."""
         with self._lock:

@@ -125,7 +125,7 @@ class Compactor:
         self, batches: list[StoredBatch], note_aborted: Callable[[AbortedTransaction], None]
     ) -> Iterator[tuple[StoredBatch, BytesLike | None]]:
         """Yields each batch with its replacement; None when it is dropped."""
-        judged = [(batch, self._judge(batch, note_aborted)) for batch in batches]
+        judged = [(batch, self._counts(batch, note_aborted)) for batch in batches]
         inside = [
             batch
             for batch, is_live in judged
@@ -146,7 +146,7 @@ class Compactor:
                     data = emptied(header) if header.records_count else batch.data
             yield batch, data
 
-    def _judge(
+    def _counts(
         self, batch: StoredBatch, note_aborted: Callable[[AbortedTransaction], None]
     ) -> bool:
         """Return for a data batch whether its transaction was not aborted; for a marker whether the

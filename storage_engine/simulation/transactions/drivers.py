@@ -237,7 +237,7 @@ class Driver(Asker):
                     has_origins=bool(origins),
                 )
             if not dies:
-                self._heard(is_committed=is_committed)
+                self._end_batch(is_committed=is_committed)
 
         request = sink_requests.commit(
             self._name,
@@ -247,7 +247,7 @@ class Driver(Asker):
         )
         self._asks(request, on_answer)
 
-    def _heard(self, *, is_committed: bool) -> None:
+    def _end_batch(self, *, is_committed: bool) -> None:
         if not is_committed:
             self._fail()
             return

@@ -33,7 +33,7 @@ class OffsetCommit:
     name: str
     offsets: Mapping[TopicPartition, int]
     transaction: ObservedTransaction | None
-    is_told: bool = False
+    is_answered: bool = False
     is_logged: bool = False
     places: dict[TopicPartition, int] = field(default_factory=dict)
     """By partition its place in the log, if it counts: it was not part of a transaction, or of one
@@ -82,7 +82,7 @@ class GroupLedger:
 
     def record_answer(self, commit: OffsetCommit) -> None:
         """Record that its client got a successful answer."""
-        commit.is_told = True
+        commit.is_answered = True
         if not self.is_void and not commit.is_logged:
             raise InvariantViolation(
                 "what a coordinator acknowledges is committed",
@@ -178,7 +178,7 @@ class GroupLedger:
             return
         for commit in self._commits.values():
             transaction = commit.transaction
-            if transaction is None or not commit.is_told or transaction.outcome is None:
+            if transaction is None or not commit.is_answered or transaction.outcome is None:
                 continue
             if is_void(transaction):
                 continue

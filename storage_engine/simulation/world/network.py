@@ -215,10 +215,10 @@ class SimulatedConnection:
         if self.is_open:
             self.is_open = False
             self._network.loop.call_later(
-                self._network.delay_ms(), lambda: self._tell_sender(reason)
+                self._network.delay_ms(), lambda: self._notify_sender(reason)
             )
 
-    def _tell_sender(self, reason: str) -> None:
+    def _notify_sender(self, reason: str) -> None:
         if self._owner is None:
             self._fail_all(reason)
         else:

@@ -79,7 +79,7 @@ class SimulatedSession:
         """Bring the connection back, in time or not."""
         alive = self.lease_valid
         self._connection += 1
-        self._speak_again()
+        self._resume_heartbeat()
         if not alive:
             backlog, self._backlog = self._backlog, []
             for _, refuse in backlog:
@@ -108,7 +108,7 @@ class SimulatedSession:
             if silence != self._silences or self._closed:
                 return
             if self._loop.now_ms < silent_since_ms + self.timeout_ms:
-                self._speak_again()
+                self._resume_heartbeat()
             else:
                 self._fire_watches()
                 self.reconnect()
@@ -148,7 +148,7 @@ class SimulatedSession:
 
         self._loop.call_later(max(0, left_ms), expire)
 
-    def _speak_again(self) -> None:
+    def _resume_heartbeat(self) -> None:
         self._silent_since_ms = None
         self._silences += 1
 

@@ -58,6 +58,6 @@ def run(args: argparse.Namespace) -> int:
             ]
         )
     else:
-        told = [(topic, n, "-" if offset is None else offset) for topic, n, offset in rows]
-        print_table(("topic", "partition", "offset"), told)
+        table = [(topic, n, "-" if offset is None else offset) for topic, n, offset in rows]
+        print_table(("topic", "partition", "offset"), table)
     return 0

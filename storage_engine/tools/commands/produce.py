@@ -108,8 +108,8 @@ def run(args: argparse.Namespace) -> int:
                 # Also after Ctrl-C or a bad line: what was taken from stdin is delivered.
                 writer.flush()
                 report(None)
-                told = "sent, none acknowledged" if acks == 0 else "acknowledged"
-                print(f"{sender.sent} records {told}", file=sys.stderr)
+                outcome = "sent, none acknowledged" if acks == 0 else "acknowledged"
+                print(f"{sender.sent} records {outcome}", file=sys.stderr)
     return 0
 
 

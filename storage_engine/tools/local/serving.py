@@ -54,7 +54,7 @@ def wait_until_serving(
     waiting = list(entries)
     missing = ""
     # What an earlier run left in the log is no progress.
-    told = {entry.id: recovery_of(entry) for entry in entries}
+    reported = {entry.id: recovery_of(entry) for entry in entries}
     while waiting:
         check_alive()
         entry = waiting[0]
@@ -65,8 +65,8 @@ def wait_until_serving(
             continue
         for recovering in waiting:
             line = recovery_of(recovering)
-            if line != told[recovering.id]:
-                told[recovering.id] = line
+            if line != reported[recovering.id]:
+                reported[recovering.id] = line
                 if line is not None:
                     deadline = time.monotonic() + timeout_s
                     progress(f"broker {recovering.id}: {line}")

@@ -41,7 +41,7 @@ class FetchHandler:
     metadata: MetadataCache
 
     def handle(self, call: ApiCall[FetchResponse], request: FetchRequest) -> Steps | None:
-        if request.replica_id >= 0 and is_hurry(request):
+        if request.replica_id >= 0 and ends_long_poll(request):
             self.waits.of_followers.end(request.replica_id)
             call.respond(FetchResponse([]))
             return None
@@ -73,7 +73,7 @@ class FetchHandler:
         return None
 
 
-def is_hurry(request: FetchRequest) -> bool:
+def ends_long_poll(request: FetchRequest) -> bool:
     """Whether it fetches nothing and has no session: see FollowerWaits."""
     return request.session_epoch == NO_SESSION_EPOCH and not request.partitions
 

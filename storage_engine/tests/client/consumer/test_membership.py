@@ -123,7 +123,7 @@ def test_who_does_not_poll_leaves_and_comes_back_when_it_does():
     made = settled()
     assert made.step(MembershipTick(now_ms=POLL_MS)) == [SendLeave(member_id="m")]
     assert made.step(Polled(now_ms=0)) == []
-    assert made.stage is Stage.LAPSED
+    assert made.stage is Stage.POLL_TIMED_OUT
     assert made.step(Polled(now_ms=POLL_MS + 1)) == [Release(lost=True)]
     assert made.step(Released()) == [SendJoin(member_id="")]
 
@@ -177,7 +177,7 @@ class _JoinsAtOnce(MembershipClient):
 
     def tell(self, event):
         super().tell(event)
-        if self.membership.stage is Stage.LETTING_GO:
+        if self.membership.stage is Stage.REVOKING:
             self.tell(Released())
 
 

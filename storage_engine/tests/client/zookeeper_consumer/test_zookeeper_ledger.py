@@ -58,7 +58,7 @@ def test_nothing_is_handed_out_of_what_was_taken_away_or_given_anew():
     made = ledger(p0=0, p1=0)
     old = claims_of(made)
     assert made.hand_out(old[A], 3)
-    assert made.take_away([A, TopicPartition("t", 9)]) == {A: 0}
+    assert made.revoke([A, TopicPartition("t", 9)]) == {A: 0}
     assert not made.hand_out(old[A], 4)
     made.give({A: 0})
     assert not made.hand_out(old[A], 4), "its reader has to begin anew"
