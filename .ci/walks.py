@@ -66,7 +66,7 @@ COUNTS_WITHIN: dict[CodeType, bool] = {
     fetch.API.decode_request.__code__: False,
     FetchHandler.handle.__code__: False,
     DelayedFetch.try_complete.__code__: False,
-    DelayedFetch.look.__code__: False,
+    DelayedFetch.check.__code__: False,
     HostedPartition.follower_fetched.__code__: True,
     DynamicConfig.get.__code__: False,
     DynamicConfig.flag.__code__: False,

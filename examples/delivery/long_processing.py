@@ -1,8 +1,8 @@
 """Long work: a thread does it, while the consumer is paused and goes on polling.
 
-A member that does not poll for max.poll.interval.ms is put out of its group, and its partitions go
-to others, who begin the same work. Polling while paused hands out nothing and keeps the membership.
-What a crash interrupts comes again (at least once).
+A member that does not poll for max.poll.interval.ms is removed from its group, and its partitions
+go to others, who begin the same work. Polling while the partitions are paused returns no records
+and keeps the membership. Records that a crash interrupts are delivered again (at least once).
 """
 
 import argparse

@@ -108,7 +108,7 @@ def _watch(
     failover: Failover,
     driver_kill: DriverKill,
 ) -> None:
-    """Until all is loaded and streamed, and what was killed is back."""
+    """Waits until all records are loaded and streamed, and the killed processes are back."""
     deadline = time.monotonic() + _DEADLINE_SECONDS
     ends: dict[str, dict[str, int]] | None = None
     closed = False
@@ -162,7 +162,7 @@ def _remove(*folders: Path) -> None:
 
 
 def _first_days(days: int, flights: pa.Table, weather: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """What is scheduled or observed within so many days from the first record on."""
+    """The rows scheduled or observed within this number of days after the first."""
     start = min(flights["scheduled"][0].value, weather["observed"][0].value)
     end = pa.scalar(start + days * (DAY_MS // 1000), pa.timestamp("s"))
     return (

@@ -41,7 +41,7 @@ class DriverKill:
         return self.again_at is not None
 
     def step(self, share: float, *, last_chance: bool = False) -> None:
-        """Looks at the stream and does what is next; `share`: of the records, from 0 to 1."""
+        """Checks the stream and does the next step; `share` of the records (0 to 1) is loaded."""
         progress = self._stream.progress
         if self.killed_at is None:
             if share >= KILL_AT and progress.batches:

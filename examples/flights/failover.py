@@ -63,7 +63,7 @@ class Failover:
         self._on_event(f"broker {self.broker_id}, leader of {names}, killed with SIGKILL")
 
     def step(self, view: View) -> None:
-        """Looks at the newest view and does what is next."""
+        """Checks the newest metadata and does the next step."""
         if self.broker_id is None:
             return
         now = time.monotonic()

@@ -41,16 +41,16 @@ def read_plan(path: Path) -> Plan:
     return plan
 
 
-ANY_FOLDER = "any"
+ANY_LOG_DIR = "any"
 
-Folders = Mapping[int, Mapping[TopicPartition, str]]
+PlannedLogDirs = Mapping[int, Mapping[TopicPartition, str]]
 """The log directory that a plan names for each replica, by broker."""
 
 
-def read_folders(path: Path) -> Folders:
+def read_log_dirs(path: Path) -> PlannedLogDirs:
     """Reads the log directories of a plan: beside `replicas` stands a list `log_dirs` of absolute
     paths, one for each replica, or "any"."""
-    folders: dict[int, dict[TopicPartition, str]] = {}
+    log_dirs: dict[int, dict[TopicPartition, str]] = {}
     for item in _items(path, "partitions"):
         if "log_dirs" not in item:
             continue
@@ -61,16 +61,16 @@ def read_folders(path: Path) -> Folders:
             raise CommandError(
                 f"{path}: 'log_dirs' of {tp} has {len(named)} entries for {len(replicas)} replicas"
             )
-        for broker, folder in zip(replicas, named, strict=True):
-            if folder == ANY_FOLDER:
+        for broker, log_dir in zip(replicas, named, strict=True):
+            if log_dir == ANY_LOG_DIR:
                 continue
-            if not isinstance(folder, str) or not folder.startswith("/"):
+            if not isinstance(log_dir, str) or not log_dir.startswith("/"):
                 raise CommandError(
                     f"{path}: 'log_dirs' of {tp} must have absolute paths or \"any\", not"
-                    f" {folder!r:.80}"
+                    f" {log_dir!r:.80}"
                 )
-            folders.setdefault(broker, {})[tp] = folder
-    return folders
+            log_dirs.setdefault(broker, {})[tp] = log_dir
+    return log_dirs
 
 
 def read_partitions(path: Path) -> list[TopicPartition]:

@@ -121,6 +121,7 @@ class ActingController:
             controller_epoch=controller_epoch,
             transport=transport,
             scheduler=scheduler,
+            flows=flows,
             report=self.submit,
             on_replaced=self._replaced,
         )

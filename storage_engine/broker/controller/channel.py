@@ -10,6 +10,7 @@ R-CTL6.
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from storage_engine.broker import unexpected
@@ -31,6 +32,7 @@ from storage_engine.core.ids import BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import Endpoint, Scheduler, TransportError
 from storage_engine.protocol.apis import leader_and_isr, stop_replica
 from storage_engine.protocol.transport import Transport
+from storage_engine.zookeeper.flow import Flow, Flows
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +53,14 @@ class ControllerChannel:
         controller_epoch: ControllerEpoch,
         transport: Transport,
         scheduler: Scheduler,
+        flows: Flows,
         report: Callable[[DeliveryMade | DeliveryFailed | ReplicasFailed], None],
         on_replaced: Callable[[], None],
     ) -> None:
         self._sender = OrderSender(controller_id, controller_epoch)
         self._transport = transport
         self._scheduler = scheduler
+        self._flows = flows
         self._report = report
         self._on_replaced = on_replaced
         self._failures: dict[BrokerId, int] = {}
@@ -65,46 +69,56 @@ class ControllerChannel:
     def send(self, broker: BrokerInfo, delivery: OrderDelivery) -> None:
         """Send all requests of a delivery on one connection: pipelined, but parts of an order one
         after the other."""
-        self._send_round(broker, delivery, rounds_of(self._sender, delivery), _Outcome())
+        self._flows.start(self._deliver(broker, delivery))
+
+    def _deliver(self, broker: BrokerInfo, delivery: OrderDelivery) -> Flow[None]:
+        endpoint = Endpoint(broker_id=broker.broker_id, host=broker.host, port=broker.port)
+        rounds = rounds_of(self._sender, delivery)
+        outcome = _Outcome()
+        while outcome.is_good:
+            replies = yield partial(self._send_round, endpoint, rounds)
+            if isinstance(replies, Exception):
+                # The requests before the one that could not be sent may be on their way.
+                self._transport.disconnect(endpoint, CHANNEL)
+                self._isolate(broker, delivery, replies)
+                return
+            if not replies:
+                break
+            for reply in replies:
+                try:
+                    outcome.note(reply)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the delivery has failed
+                    outcome.failure = "its answer can't be read"
+                    unexpected.report(f"answer of broker {broker.broker_id} to a delivery", error)
+        self._end(broker, delivery, outcome)
 
     def _send_round(
         self,
-        broker: BrokerInfo,
-        delivery: OrderDelivery,
+        endpoint: Endpoint,
         rounds: Iterator[list[OrderRequest]],
-        outcome: "_Outcome",
+        done: Callable[[list[Any] | Exception], None],
     ) -> None:
-        """The next one; without one the delivery has ended."""
-        endpoint = Endpoint(broker_id=broker.broker_id, host=broker.host, port=broker.port)
+        """`done` gets the replies to the next round, none where there is no other, or why it could
+        not be sent."""
+        replies: list[Any] = []
 
         def on_reply(reply: Any) -> None:
-            try:
-                outcome.note(reply)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the delivery has failed
-                outcome.failure = "its answer can't be read"
-                unexpected.report(f"answer of broker {broker.broker_id} to a delivery", error)
-            if outcome.open == 0 and outcome.is_good:
-                self._send_round(broker, delivery, rounds, outcome)
-            elif outcome.open == 0:
-                self._end(broker, delivery, outcome)
+            replies.append(reply)
+            if len(replies) == len(requests):
+                done(replies)
 
         try:
-            requests = next(rounds, None)
-            if requests is not None:
-                outcome.open = len(requests)
-                for spec, version, message in requests:
-                    self._transport.request(
-                        endpoint, CHANNEL, spec, version, message,
-                        timeout_ms=TIMEOUT_MS, on_reply=on_reply,
-                    )  # fmt: skip
+            requests = next(rounds, [])
+            for spec, version, message in requests:
+                self._transport.request(
+                    endpoint, CHANNEL, spec, version, message,
+                    timeout_ms=TIMEOUT_MS, on_reply=on_reply,
+                )  # fmt: skip
         except Exception as error:  # noqa: BLE001 - whatever it is, the delivery has failed
-            outcome.give_up()
-            # The requests before the one that could not be sent may be on their way.
-            self._transport.disconnect(endpoint, CHANNEL)
-            self._isolate(broker, delivery, error)
+            done(error)
             return
-        if requests is None:
-            self._end(broker, delivery, outcome)
+        if not requests:
+            done(replies)
 
     def _isolate(self, broker: BrokerInfo, delivery: OrderDelivery, error: Exception) -> None:
         """Send a delivery again without what of it can't be sent; fail it where that is nothing."""
@@ -156,11 +170,9 @@ class ControllerChannel:
 class _Outcome:
     """Sums up the answers to one delivery."""
 
-    __slots__ = ("failed_replicas", "failure", "open", "replaced")
+    __slots__ = ("failed_replicas", "failure", "replaced")
 
     def __init__(self) -> None:
-        self.open = 0
-        """Requests that have no answer yet; below 0 once nobody waits for them any more."""
         self.failure: str | None = None
         self.failed_replicas: list[TopicPartition] = []
         """The replicas that the broker can't lead, follow or delete, because their log directory
@@ -172,11 +184,7 @@ class _Outcome:
         """Whether what comes next may be sent."""
         return self.failure is None and not self.replaced
 
-    def give_up(self) -> None:
-        self.open = -1
-
     def note(self, reply: Any) -> None:
-        self.open -= 1
         if isinstance(reply, TransportError):
             self.failure = reply.reason
             return

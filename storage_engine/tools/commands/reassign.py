@@ -41,13 +41,13 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.tools.arguments import add_bootstrap_server, add_json, positive_integer
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.reassign_folders import begin_folder_moves, folder_progress
+from storage_engine.tools.reassign_log_dirs import begin_log_dir_moves, log_dir_progress
 from storage_engine.tools.reassign_plan import (
     Plan,
     broker_list,
     plan_document,
     plan_text,
-    read_folders,
+    read_log_dirs,
     read_plan,
     read_topics,
 )
@@ -194,13 +194,13 @@ def propose(current: Plan, racks: Mapping[BrokerId, str | None]) -> Plan:
 
 def _execute(cluster: Cluster, args: argparse.Namespace) -> None:
     plan = read_plan(args.reassignment_json_file)
-    folders = read_folders(args.reassignment_json_file)
+    log_dirs = read_log_dirs(args.reassignment_json_file)
     topics = sorted({tp.topic for tp in plan})
     current = _current(cluster.metadata(topics), topics)
     if args.throttle is not None:
         set_throttle(cluster, plan, current, args.throttle)
     # First, so that replicas which are made now are made there.
-    begin_folder_moves(cluster, folders)
+    begin_log_dir_moves(cluster, log_dirs)
     failures = alter_reassignments(cluster, plan)
     before = {tp: current[tp] for tp in plan if tp in current}
     if not args.json:
@@ -259,8 +259,8 @@ def _verify(cluster: Cluster, args: argparse.Namespace) -> None:
     ongoing = list_reassignments(cluster)
     view = cluster.metadata(sorted({tp.topic for tp in plan}))
     states = {tp: progress(tp, plan[tp], view, ongoing.get(tp)) for tp in sorted(plan)}
-    in_folders = folder_progress(cluster, read_folders(args.reassignment_json_file))
-    for tp, (state, detail) in in_folders.items():
+    in_log_dirs = log_dir_progress(cluster, read_log_dirs(args.reassignment_json_file))
+    for tp, (state, detail) in in_log_dirs.items():
         if states[tp][0] == DONE:
             states[tp] = state, detail
     if args.json:

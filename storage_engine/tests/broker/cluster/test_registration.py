@@ -5,8 +5,14 @@ import pytest
 from storage_engine.broker.cluster.registration import BrokerIdInUseError, Registration
 from storage_engine.core.ids import BrokerEpoch, BrokerId
 from storage_engine.core.ports import ZkOp, ZkOpKind
-from storage_engine.tests.zookeeper.fake_metadata_store import FakeMetadataStore, FakeZooKeeper
-from storage_engine.tests.zookeeper.test_controller_election import FixedClock, HandScheduler
+from storage_engine.simulation.world.clock import ProcessLoop
+from storage_engine.tests.zookeeper.lossy_session import (
+    ROUND_TRIP_MS,
+    TIMEOUT_MS,
+    LossySession,
+    new_server,
+    pause,
+)
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
 PATH = BrokerIdZNode.path(1)
@@ -15,19 +21,19 @@ PATH = BrokerIdZNode.path(1)
 class Broker:
     """One broker that registers, and what it hears."""
 
-    def __init__(self, server: FakeZooKeeper) -> None:
-        self.server = server
-        self.store = FakeMetadataStore(server)
-        self.scheduler = HandScheduler()
+    def __init__(self) -> None:
+        self.server = new_server()
+        process = ProcessLoop(self.server.loop)
+        self.store = LossySession(self.server, process)
         self.registered: list[BrokerEpoch] = []
         self.refused: list[BrokerIdInUseError] = []
         self.lost = 0
         self.registration = Registration(
             BrokerIdZNode(broker_id=BrokerId(1), host="h", port=1, endpoints=()),
             metadata_store=self.store,
-            scheduler=self.scheduler,
-            clock=FixedClock(),
-            session_timeout_ms=6_000,
+            scheduler=process,
+            clock=process,
+            session_timeout_ms=TIMEOUT_MS,
         )
 
     def start(self) -> None:
@@ -40,32 +46,21 @@ class Broker:
     def _on_lost(self) -> None:
         self.lost += 1
 
-    def run(self, steps: int) -> None:
-        for _ in range(steps):
-            if self.server.queue:
-                self.server.queue.popleft()()
 
-    def settle(self) -> None:
-        for _ in range(3):
-            self.server.run()
-            self.scheduler.run_due()
-        self.server.run()
-
-
-@pytest.mark.parametrize("what", ["lose_answers", "lose_requests"])
+@pytest.mark.parametrize("what", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("nth", range(3))
 def test_a_lost_answer_anywhere_delays_the_registration_only(what: str, nth: int) -> None:
-    broker = Broker(FakeZooKeeper())
+    broker = Broker()
     broker.start()
-    broker.run(2 * nth)
-    setattr(broker.store, what, 1)
-    broker.settle()
+    broker.server.loop.run_for(nth * ROUND_TRIP_MS)
+    setattr(broker.store, what, True)
+    pause(broker.server)
     node = broker.server.nodes[PATH]
     assert node.owner == broker.store.session_id
     assert broker.registered == [node.czxid] == [broker.registration.broker_epoch]
     # The node is still watched.
     broker.server.apply(_written_by_another(), 7)
-    broker.settle()
+    pause(broker.server)
     assert BrokerIdZNode.decode(1, broker.server.nodes[PATH].data).host == "h"
 
 
@@ -75,12 +70,11 @@ def _written_by_another() -> ZkOp:
 
 @pytest.mark.parametrize("nth", range(8))
 def test_a_session_lost_at_any_step_leads_to_another_incarnation(nth: int) -> None:
-    broker = Broker(FakeZooKeeper())
+    broker = Broker()
     broker.start()
-    broker.run(nth)
-    broker.store.expire()
-    broker.store.reconnect()
-    broker.settle()
+    broker.server.loop.run_for(nth)
+    broker.store.expire_and_reconnect()
+    pause(broker.server)
     node = broker.server.nodes[PATH]
     assert node.owner == broker.store.session_id
     assert broker.registered[-1] == node.czxid == broker.registration.broker_epoch
@@ -90,8 +84,8 @@ def test_a_session_lost_at_any_step_leads_to_another_incarnation(nth: int) -> No
 
 
 def test_a_broker_that_has_closed_registers_no_more() -> None:
-    broker = Broker(FakeZooKeeper())
+    broker = Broker()
     broker.start()
     broker.registration.close()
-    broker.settle()
+    pause(broker.server)
     assert broker.registered == []

@@ -150,7 +150,7 @@ def test_nothing_is_concluded_from_what_is_not_heard(path):
 class View(dict[str, dict[int, Any]]):
     """What the controller has told this broker: partitions by topic, none with a leader."""
 
-    told = True
+    is_initialized = True
     partitions = dict.get
 
     def __init__(self, **topics: dict[int, Any]) -> None:

@@ -19,7 +19,7 @@ from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.reassign_plan import (
     broker_list,
     plan_text,
-    read_folders,
+    read_log_dirs,
     read_partitions,
     read_plan,
     read_topics,
@@ -30,8 +30,8 @@ from storage_engine.zookeeper.admin_znodes import ReassignPartitionsZNode
 TP = TopicPartition("t", 0)
 
 
-def written(folder: Path, content: str) -> Path:
-    path = folder / "plan.json"
+def written(directory: Path, content: str) -> Path:
+    path = directory / "plan.json"
     path.write_text(content)
     return path
 
@@ -48,7 +48,7 @@ def test_a_plan_may_say_in_which_folders_replicas_lie(tmp_path):
     plan = '{"partitions": [%s, {"topic": "t", "partition": 1, "replicas": [4]}]}'
 
     def read(text: str):
-        return read_folders(written(tmp_path, plan % (item % text)))
+        return read_log_dirs(written(tmp_path, plan % (item % text)))
 
     assert read('["/a", "any", "/b"]') == {4: {TP: "/a"}, 6: {TP: "/b"}}
     assert read('["any", "any", "any"]') == {}

@@ -1,0 +1,29 @@
+"""The walks through a broker that `.ci/walks.py` counts stay as short as they were made."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def walks() -> dict[str, list[str]]:
+    command = [sys.executable, ROOT / ".ci" / "walks.py", "--json"]
+    printed = subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout
+    found: dict[str, list[str]] = json.loads(printed)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("commit of a micro-batch, beyond a transactional produce", 15),
+        ("controller failover", 32),
+    ],
+)
+def test_a_walk_does_not_get_longer(walks, name, most):
+    assert len(walks[name]) <= most, walks[name]
