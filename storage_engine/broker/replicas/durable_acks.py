@@ -36,7 +36,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Folder:
-    """One data folder's queue. Invariant: under way, gathering or idle with an empty queue."""
+    """One log directory's queue. Invariant: under way, gathering or idle with an empty queue."""
 
     under_way: int = 0
     """Flushes of the present round that are not over."""

@@ -84,7 +84,7 @@ class ReplicaFailures:
         log.warning("not done for partition %s, which serves on: %s", tp, failure)
 
     def fail_folder(self, path: Path, failure: Exception) -> None:
-        """Leaves a data folder alone, with all replicas in it, until the next start."""
+        """Leaves a log directory alone, with all replicas in it, until the next start."""
         if not self._logs.fail_dir(path):
             return
         offline = [

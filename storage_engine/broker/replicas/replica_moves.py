@@ -110,7 +110,7 @@ class ReplicaMoves:
         self._closed = True
 
     def move(self, tp: TopicPartition, path: Path) -> None:
-        """Have a replica lie in that data folder from some time on. Raises KafkaError:
+        """Moves a replica to that log directory. Raises KafkaError:
         LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; REPLICA_NOT_AVAILABLE when it is not here, and will
         be made there.
         """

@@ -32,7 +32,7 @@ class ReplicaLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDir:
-    """A data folder of a broker."""
+    """A log directory of a broker."""
 
     path: str
     error: ErrorCode

@@ -52,6 +52,7 @@ def test_the_first_controller_has_epoch_one_as_a_bare_integer(server: SimulatedZ
     assert server.nodes[ControllerZNode.PATH].owner == broker.session.session_id
     node = ControllerZNode.decode(server.nodes[ControllerZNode.PATH].data)
     assert node.broker_id == 8
+    assert node.timestamp_ms is not None
     assert EPOCH_MS < node.timestamp_ms < server.loop.wall_ms()
 
 

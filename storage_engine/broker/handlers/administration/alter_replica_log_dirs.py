@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: moves replicas of this broker between its data folders.
+"""AlterReplicaLogDirs: moves replicas of this broker between its log directories.
 
 Rule: each replica succeeds or fails by itself; done means that the move has begun. Source: KIP-113.
 """

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the data folders of this broker, with size and lag of each replica. Source:
+"""DescribeLogDirs: the log directories of this broker, with size and lag of each replica. Source:
 KIP-113."""
 
 from collections.abc import Generator, Sequence
