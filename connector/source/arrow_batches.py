@@ -2,6 +2,7 @@
 row.
 """
 
+import struct
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -66,11 +67,20 @@ def _spark_headers(headers: pa.Array) -> pa.Array:
     return headers.cast(headers_arrow_type())
 
 
+# Not by `pa.scalar`: it imports pandas, where that is installed, and the first read of each of
+# Spark's Python workers would wait half a second.
+
+
 @lru_cache(maxsize=64)
 def _repeated_topic(topic: str) -> pa.Array:
-    return pa.repeat(pa.scalar(topic, pa.string()), MAX_BATCH_ROWS)
+    text = topic.encode()
+    bounds = pa.py_buffer(struct.pack("=2i", 0, len(text)))
+    one = pa.Array.from_buffers(pa.string(), 1, [None, bounds, pa.py_buffer(text)])
+    return pa.repeat(one[0], MAX_BATCH_ROWS)
 
 
 @lru_cache(maxsize=64)
 def _repeated_partition(partition: int) -> pa.Array:
-    return pa.repeat(pa.scalar(partition, pa.int32()), MAX_BATCH_ROWS)
+    number = pa.py_buffer(struct.pack("=i", partition))
+    one = pa.Array.from_buffers(pa.int32(), 1, [None, number])
+    return pa.repeat(one[0], MAX_BATCH_ROWS)

@@ -7,7 +7,7 @@ anything is opened. Values may be Python's, or text as in a file.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from storage_engine.client.cluster import ISOLATION_LEVELS
+from storage_engine.client.cluster import ISOLATION_LEVELS, Cluster
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.setting import (
     INT_MAX,
@@ -140,3 +140,15 @@ def _text(setting: Setting, value: Any) -> str | None:
     if isinstance(value, int):
         return str(value) if setting.type in (SettingType.INT, SettingType.LONG) else None
     return value if isinstance(value, str) else None
+
+
+def cluster_of(values: Mapping[str, Any]) -> Cluster:
+    """Return the cluster that parsed settings name; ConfigError when they name none."""
+    if values["bootstrap.servers"] is None:
+        raise ConfigError("bootstrap.servers is missing; give host:port of a broker or more")
+    return Cluster(
+        values["bootstrap.servers"],
+        client_id=values["client.id"],
+        request_timeout_ms=values["request.timeout.ms"],
+        deadline_ms=values["default.api.timeout.ms"],
+    )

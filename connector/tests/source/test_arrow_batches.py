@@ -1,6 +1,8 @@
 """Decoded records as Spark's rows."""
 
 import datetime
+import subprocess
+import sys
 
 import pyarrow as pa
 
@@ -70,3 +72,36 @@ def test_columns_that_nobody_asked_for_are_not_decoded():
         {"topic": "flights", "offset": 0},
         {"topic": "flights", "offset": 1},
     ]
+
+
+def test_records_become_rows_without_pandas():
+    """A Python worker of Spark's would import it first, which takes half a second."""
+    program = """
+import sys
+import pyarrow as pa
+from connector.schema import ALL_COLUMNS
+from connector.source.arrow_batches import arrow_batches
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.records import decode_batches
+
+(batch,) = arrow_batches(
+    decode_batches([bytes.fromhex(sys.argv[1])], include_headers=True),
+    TopicPartition("flights", 3),
+    columns=ALL_COLUMNS,
+)
+assert batch.num_rows == 2
+sys.exit("pandas" in sys.modules)
+"""
+    (encoded,) = encode_batches(
+        pa.array([b"v", None], pa.binary()),
+        keys=pa.array([None, b"k"], pa.binary()),
+        headers=pa.array([[("h", b"x"), ("h", None)], None], HEADERS_TYPE),
+    )
+    command = [sys.executable, "-c", program, bytes(encoded.data).hex()]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_no_records_are_no_rows():
+    decoded = decode_batches([])
+    assert len(decoded.timestamps) == 0
+    assert list(arrow_batches(decoded, TP, columns=("timestamp", "topic", "partition"))) == []

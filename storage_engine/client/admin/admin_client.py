@@ -54,6 +54,7 @@ from storage_engine.client.settings import (
     DEFAULT_API_TIMEOUT_MS,
     REQUEST_TIMEOUT_MS,
     by_key,
+    cluster_of,
     parse_settings,
 )
 from storage_engine.core.errors import ConfigError, ErrorCode, HeadraceError, KafkaError
@@ -82,14 +83,7 @@ class Admin(Closing):
         """`config`: see `SETTINGS`, Kafka's keys, values also as text; ConfigError for a wrong one.
         Opens nothing before the first call."""
         values = parse_settings(config, SETTINGS, client="admin")
-        if values["bootstrap.servers"] is None:
-            raise ConfigError("bootstrap.servers is missing; give host:port of a broker or more")
-        self._cluster = Cluster(
-            values["bootstrap.servers"],
-            client_id=values["client.id"],
-            request_timeout_ms=values["request.timeout.ms"],
-            deadline_ms=values["default.api.timeout.ms"],
-        )
+        self._cluster = cluster_of(values)
         self._closed = False
 
     # --- topics ---

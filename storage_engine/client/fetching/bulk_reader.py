@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from storage_engine.client.closing import Closing
-from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.cluster import EARLIEST, LATEST
 from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
@@ -28,6 +28,7 @@ from storage_engine.client.settings import (
     FETCH_MAX_BYTES,
     REQUEST_TIMEOUT_MS,
     by_key,
+    cluster_of,
     isolation_level,
     parse_settings,
 )
@@ -90,14 +91,7 @@ class BulkReader(Closing):
         """`config`: see `SETTINGS`; values also as text; ConfigError for a wrong one. Opens nothing
         before the first call."""
         values = parse_settings(config, SETTINGS, client="bulk reader")
-        if values["bootstrap.servers"] is None:
-            raise ConfigError("bootstrap.servers is missing; give host:port of a broker or more")
-        self._cluster = Cluster(
-            values["bootstrap.servers"],
-            client_id=values["client.id"],
-            request_timeout_ms=values["request.timeout.ms"],
-            deadline_ms=values["default.api.timeout.ms"],
-        )
+        self._cluster = cluster_of(values)
         self.isolation: str = values["isolation.level"]
         self._fetch_bytes: int = values["fetch.max.bytes"]
 

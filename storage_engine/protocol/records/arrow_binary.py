@@ -61,6 +61,20 @@ def binary_scalar(value: bytes) -> Any:
     return binary_array(np.array([0, len(value)], np.int32), pa.py_buffer(value))[0]
 
 
+def _int32_array(numbers: npt.NDArray[np.int32]) -> Any:
+    """A pa.Int32Array over `numbers`. Not by `pa.array`, for the sake of which pyarrow imports
+    pandas, as in `binary_scalar`: the first read of each of Spark's Python workers would wait."""
+    return pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def int64_values(array: Any) -> Ints:
+    """A pa.Int64Array without nulls, not copied. Not by `to_numpy`, which imports pandas too."""
+    if not len(array):
+        return np.empty(0, np.int64)
+    start = array.offset
+    return np.frombuffer(array.buffers()[1], np.int64)[start : start + len(array)]
+
+
 _EMPTY = binary_scalar(b"")
 
 
@@ -164,7 +178,7 @@ def gather(source: Any, starts: Ints, lengths: Ints) -> Any:
     bounds[0::2] = starts
     np.add(starts, np.maximum(lengths, 0), out=bounds[1::2], casting="unsafe")
     rows = np.arange(0, 2 * count, 2, dtype=np.int32)
-    taken = binary_array(bounds, source).take(pa.array(rows))
+    taken = binary_array(bounds, source).take(_int32_array(rows))
     if not is_null.any():
         return taken
     validity = pa.py_buffer(np.packbits(~is_null, bitorder="little"))

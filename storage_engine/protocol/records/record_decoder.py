@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.protocol.records.arrow_binary import LARGEST_ARRAY_BYTES, gather
+from storage_engine.protocol.records.arrow_binary import LARGEST_ARRAY_BYTES, gather, int64_values
 from storage_engine.protocol.records.compression import decompress
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
@@ -84,7 +84,7 @@ class DecodedRecords:
         """Return timestamp[us, UTC], as Spark has them; times outside its range become its first or
         last."""
         most = _LARGEST_TIMESTAMP_MS
-        microseconds = np.clip(self.timestamps_ms.to_numpy(), -most, most) * _MICROSECONDS
+        microseconds = np.clip(int64_values(self.timestamps_ms), -most, most) * _MICROSECONDS
         return _plain_array(microseconds, pa.timestamp("us", tz="UTC"))
 
 

@@ -1,7 +1,5 @@
 """Real brokers over a simulated ZooKeeper and network: failover, sessions, incarnations."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from storage_engine.broker.handlers.cluster_for_clients import MAX_WAIT_MS
@@ -15,22 +13,6 @@ from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import ControllerEpochZNode
 
 TP = TopicPartition("t", 0)
-
-
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def topic(cluster) -> SimulatedCluster:
-    """Three replicas in sync and one record."""
-    assert cluster.create_topic("t").error_code == 0
-    assert cluster.produced(TP, b"first") == 0
-    cluster.wait_in_sync(TP, 1, 2, 3)
-    return cluster
 
 
 def code_of(answer) -> ErrorCode:

@@ -2,7 +2,6 @@
 brokers, simulated ZooKeeper and network. Source: R-CTL5, R-CTL6, R-CTL10."""
 
 import json
-from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
@@ -18,13 +17,6 @@ from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("other", 0)
-
-
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 ZooKeeper and network. Source: R-TOOL1."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -31,21 +30,6 @@ TP = TopicPartition("t", 0)
 
 SOON_MS = 50
 """Watch, listing, notification, settings: a few round trips to ZooKeeper."""
-
-
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def topic(cluster) -> SimulatedCluster:
-    assert cluster.create_topic("t").error_code == 0
-    assert cluster.produced(TP, b"first") == 0
-    cluster.wait_in_sync(TP, 1, 2, 3)
-    return cluster
 
 
 def stored(cluster: SimulatedCluster, path: str = "topics/t") -> dict[str, str]:
