@@ -17,7 +17,6 @@ from typing import Protocol
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.printable import printable
 from storage_engine.tools.errors import OutputClosedError, UsageError
-from storage_engine.tools.quick_imports import quick_imports
 
 DONE = 0
 FAILED = 1
@@ -125,8 +124,6 @@ COMMANDS = (
     Command(name="bench", module="bench", summary="run a benchmark of the repository"),
 )
 
-_COMMANDS_PACKAGE = "storage_engine.tools.commands"
-
 _EPILOG = """\
 examples:
   headrace up --dir ./cluster --detach
@@ -178,8 +175,7 @@ def _dispatch(arguments: list[str]) -> int:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean '{near[0]}'?" if near else "'headrace --help' lists the commands"
         raise UsageError(f"there is no command '{name}'; {hint}")
-    with quick_imports():
-        module: CommandModule = importlib.import_module(f"{_COMMANDS_PACKAGE}.{found.module}")
+    module: CommandModule = importlib.import_module(f"storage_engine.tools.commands.{found.module}")
     parser = argparse.ArgumentParser(
         prog=f"headrace {found.name}",
         description=module.__doc__,

@@ -27,7 +27,6 @@ from storage_engine.tools.arguments import positive_integer
 from storage_engine.tools.inspection.state_change_log import FILE_NAME, write_state_changes_to
 from storage_engine.tools.local.broker_settings import parse_setting
 from storage_engine.tools.log_format import OneLineFormatter
-from storage_engine.tools.quick_imports import quick_imports
 
 LOG_FILE_BYTES = 16 << 20
 """A broker logs a few lines per change of the cluster: this is weeks of a calm one."""
@@ -86,8 +85,7 @@ def run(args: argparse.Namespace) -> int:
     descriptors = raise_descriptor_limit()
     log.info("broker starts config=%s descriptors=%d", args.config, descriptors)
     # Late: its imports are most of the start, and a wrong setting is told without them.
-    with quick_imports():
-        from storage_engine.broker.main import run as run_broker
+    from storage_engine.broker.main import run as run_broker
 
     try:
         return run_broker(config)
