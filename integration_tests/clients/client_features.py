@@ -30,7 +30,7 @@ SEEN = {
         _AIO: _ALL_COMPRESSED,
         _KCAT: f"{_KCAT_TEST}what_kcat_writes_it_reads_again",
     },
-    "groups: offsets committed, read on from there": {
+    "groups: offsets are committed, and reading continues there": {
         _RDKAFKA: f"{_GROUPS}members_share_the_partitions_as_they_come_and_go",
         _JAVA: f"{_JAVA_TEST}consumes_transforms_and_produces_in_transactions",
         _PYTHON: f"{_GROUPS}members_share_the_partitions_as_they_come_and_go",
@@ -69,7 +69,7 @@ SEEN = {
         _PYTHON: f"{_COPYING}kafka_python_commits_output_and_offsets_together_or_not_at_all",
         _AIO: f"{_AIO_TEST}{_COPIES}",
     },
-    "topics and settings administered": {
+    "administration of topics and settings": {
         _RDKAFKA: _OWN_SETTING,
         _JAVA: f"{_JAVA_TEST}creates_describes_and_deletes_topics",
         _PYTHON: f"{_SETTINGS}another_client_alters_and_describes",

@@ -165,11 +165,11 @@ def test_groups_are_described_moved_and_deleted(cluster, admin):
     assert admin.group_offsets("readers") == {tp: 9}
     with pytest.raises(ConfigError, match="one of at_ms, offset and shift_by"):
         admin.reset_group_offsets("readers", offset=1, shift_by=1)
-    with pytest.raises(ConfigError, match="no offset of read-0 to shift"):
+    with pytest.raises(ConfigError, match="has no committed offset for read-0"):
         admin.reset_group_offsets("new", topics=["read"], shift_by=1)
     admin.delete_group_offsets("readers", [tp])
     assert admin.group_offsets("readers") == {}
-    with pytest.raises(ConfigError, match="'new' has no offsets: name its topics"):
+    with pytest.raises(ConfigError, match="'new' has no committed offsets; give the topics"):
         admin.reset_group_offsets("new", offset=1)
     admin.reset_group_offsets("new", topics=["read"], offset=99)
     assert [each.group for each in admin.list_groups() if each.group == "new"] == ["new"]

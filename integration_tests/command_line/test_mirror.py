@@ -385,10 +385,12 @@ def test_mistakes_are_one_line(pair, capsys):
         return fail_here(capsys, "mirror", *both, *more, status=status)
 
     assert "are one cluster" in told(target=pair.source)
-    assert "two sources have one name" in told("--source", pair.target, status=2)
-    assert "--commit-interval is 6, at most 5 s" in told("--commit-interval", "6", status=2)
+    assert "two sources have the same name" in told("--source", pair.target, status=2)
+    assert "--commit-interval is 6; it must be at most 5 s" in told(
+        "--commit-interval", "6", status=2
+    )
     assert "can't be the name of a mirror" in told("--name", "a/b")
     assert "must have {topic} in it" in told("--target-topic", "copy")
     with pytest.raises(SystemExit):
         main(arguments(pair, "("))
-    assert "'(' is no regular expression" in capsys.readouterr().err
+    assert "'(' is not a regular expression" in capsys.readouterr().err

@@ -105,7 +105,9 @@ def test_the_documented_table_is_what_zookeeper_has_written(six, tmp_path):
 
     plan = plan_file(tmp_path, "table", NEW)
     refused = fail("reassign", "verify", *bootstrap(six), "--reassignment-json-file", plan)
-    assert refused == "not as planned, and not on the way: table-0"
+    assert refused == (
+        "these partitions are not as planned, and no reassignment of them is in progress: table-0"
+    )
     with SteadyProducer(six.bootstrap_servers, "table") as producer:
         wait_until(lambda: len(producer.acknowledged) > 100, "records are acknowledged")
         succeed("reassign", "execute", *bootstrap(six), "--reassignment-json-file", plan)

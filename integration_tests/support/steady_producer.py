@@ -6,7 +6,14 @@ alone.
 
 import time
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 
 from integration_tests.support.background import Background
 from integration_tests.support.cluster_support import CLIENT_TIMEOUT_MS
@@ -77,7 +84,7 @@ def read_numbers(servers: str, topic: str, *, partition: int = 0) -> list[tuple[
     settings = {"group.id": "checker", "enable.auto.commit": False, "log_level": 0}
     consumer = Consumer({"bootstrap.servers": servers, **settings})
     whole = TopicPartition(topic, partition, OFFSET_BEGINNING)
-    low, high = consumer.get_watermark_offsets(whole, timeout=30)
+    low, high = _watermarks(consumer, whole)
     consumer.assign([whole])
     records: list[tuple[int, int]] = []
     while not records or records[-1][0] < high - 1:
@@ -90,6 +97,21 @@ def read_numbers(servers: str, topic: str, *, partition: int = 0) -> list[tuple[
             records.append((message.offset(), int(message.value())))
     consumer.close()
     return records
+
+
+def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    # Right after an election the broker that it asks may not have heard of the leader yet, and
+    # librdkafka does not ask again.
+    until_s = time.monotonic() + READ_TIMEOUT_S
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, timeout=READ_TIMEOUT_S)
+            return low, high
+        except KafkaException as failure:
+            is_late = failure.args[0].code() == KafkaError._UNKNOWN_PARTITION
+            if not is_late or time.monotonic() > until_s:
+                raise
+            time.sleep(0.05)
 
 
 def check_kept(servers: str, topic: str, producer: SteadyProducer, *, partition: int = 0) -> None:

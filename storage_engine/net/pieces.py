@@ -4,10 +4,10 @@ Up to SMALL_WRITE_BYTES are joined and sent at once. More goes piece by piece, w
 the transport has nothing of its own to send. Source: R-NET1.
 """
 
-import asyncio
 import errno
 import os
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import LogSlice
@@ -17,6 +17,10 @@ from storage_engine.net.limits import (
     WRITE_HIGH_WATER_BYTES,
     WRITE_PIECE_BYTES,
 )
+
+if TYPE_CHECKING:
+    # Clients have their own loop, and asyncio takes longer to import than all of theirs.
+    import asyncio
 
 Buffer = bytes | bytearray | memoryview
 Piece = Buffer | LogSlice
@@ -98,7 +102,7 @@ class ResponseWriter:
 
     __slots__ = ("_fd", "_transport", "is_paused", "pieces")
 
-    def __init__(self, transport: asyncio.Transport, fd: int) -> None:
+    def __init__(self, transport: "asyncio.Transport", fd: int) -> None:
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self._transport = transport
         self._fd = fd
