@@ -5,6 +5,7 @@ alone.
 """
 
 import time
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -82,9 +83,8 @@ def read_numbers(servers: str, topic: str, *, partition: int = 0) -> list[tuple[
     """(offset, number) of every record below the end at the time of the call."""
     # Nothing is committed: that would wait for the group's coordinator, which may be dead.
     settings = {"group.id": "checker", "enable.auto.commit": False, "log_level": 0}
-    consumer = Consumer({"bootstrap.servers": servers, **settings})
     whole = TopicPartition(topic, partition, OFFSET_BEGINNING)
-    low, high = _watermarks(consumer, whole)
+    consumer, low, high = _consumer_and_ends({"bootstrap.servers": servers, **settings}, whole)
     consumer.assign([whole])
     records: list[tuple[int, int]] = []
     while not records or records[-1][0] < high - 1:
@@ -99,19 +99,32 @@ def read_numbers(servers: str, topic: str, *, partition: int = 0) -> list[tuple[
     return records
 
 
-def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    # Right after an election the broker that it asks may not have heard of the leader yet, and
-    # librdkafka does not ask again.
+_LATE = (
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
+
+
+def _consumer_and_ends(
+    settings: dict[str, Any], partition: TopicPartition
+) -> tuple[Consumer, int, int]:
+    """A consumer, and the first and the next offset of the partition.
+
+    Right after an election a broker may not have heard of the leader yet. librdkafka then keeps
+    that answer and does not ask again for minutes, so each attempt takes a consumer of its own.
+    """
     until_s = time.monotonic() + READ_TIMEOUT_S
     while True:
+        consumer = Consumer(settings)
         try:
             low, high = consumer.get_watermark_offsets(partition, timeout=READ_TIMEOUT_S)
-            return low, high
+            return consumer, low, high
         except KafkaException as failure:
-            is_late = failure.args[0].code() == KafkaError._UNKNOWN_PARTITION
-            if not is_late or time.monotonic() > until_s:
+            consumer.close()
+            if failure.args[0].code() not in _LATE or time.monotonic() > until_s:
                 raise
-            time.sleep(0.05)
+            time.sleep(0.1)
 
 
 def check_kept(servers: str, topic: str, producer: SteadyProducer, *, partition: int = 0) -> None:
