@@ -5,6 +5,7 @@ Rule: every callback comes back on the loop.
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
 import os
 import threading
@@ -100,4 +101,7 @@ def _yield_to_the_loop() -> None:
     # Linux has a priority for each thread, although POSIX has one for a process.
     thread = threading.get_native_id()
     own = os.getpriority(os.PRIO_PROCESS, thread)
-    os.setpriority(os.PRIO_PROCESS, thread, min(own + BACKGROUND_NICE, _NICEST))
+    # A container may forbid it: without it all works, and a thread pool whose threads fail to start
+    # would serve nothing.
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, thread, min(own + BACKGROUND_NICE, _NICEST))

@@ -37,3 +37,11 @@ def test_a_broker_that_was_started_with_nice_has_background_threads_too() -> Non
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "19"
+
+
+def test_background_threads_work_where_their_priority_may_not_be_changed(monkeypatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError("forbidden here")
+
+    monkeypatch.setattr(os, "setpriority", forbidden)
+    assert asyncio.run(_niceness_in_background()) == _niceness()
