@@ -52,6 +52,11 @@ def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
 def filled(cluster: LocalCluster, topic: str) -> str:
     """Number n is in partition n % PARTITIONS, at n seconds."""
     create_topic(cluster, topic, partitions=PARTITIONS)
+    write(cluster, topic)
+    return topic
+
+
+def write(cluster: LocalCluster, topic: str) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     for number in range(RECORDS):
         producer.produce(
@@ -63,7 +68,6 @@ def filled(cluster: LocalCluster, topic: str) -> str:
             headers=[("h", b"x"), ("h", None)] if number % 3 else None,
         )
     assert producer.flush(60) == 0
-    return topic
 
 
 def consumer(cluster: LocalCluster, **settings: object) -> Consumer:
@@ -297,10 +301,11 @@ def test_a_member_of_ours_that_is_killed_is_replaced_and_nothing_is_left_out(clu
             seen.add((partition, offset))
             if len(seen) == RECORDS // 2:
                 victim.kill()
-                break
-    assert len(seen) == RECORDS // 2
+        # The pipe may hold more than was seen when it was killed, and that may be committed.
+    assert len(seen) >= RECORDS // 2
+    write(cluster, topic)
     heir = ConfluentMember(servers, topic, topic)
-    until_read(heir, seen, RECORDS)
+    until_read(heir, seen, 2 * RECORDS)
     heir.close()
 
 
