@@ -155,7 +155,7 @@ def test_origins_are_known_by_the_sinks_own_brokers_unless_others_are_named():
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "is greater than"),
         (
             {"minRecordsPerPartition": "9", "maxRecordsPerPartition": "5"},
-            r"'minRecordsPerPartition' \(9\) is greater than 'maxRecordsPerPartition' \(5\)",
+            "'minRecordsPerPartition' (9) is greater than 'maxRecordsPerPartition' (5)",
         ),
         ({"minRecordsPerPartition": "-1"}, "must be a whole number from 0 to"),
         ({"kafka.bootstrap.servers": "localhost"}, "must be host:port"),
