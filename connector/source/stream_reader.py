@@ -159,7 +159,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One task for each range, or more where options ask for it."""
+        """The tasks of the micro-batch: small ranges share one, large ones may be cut."""
         strict = self._options.fail_on_data_loss
         survey = self._survey
         existing, losses = self._metadata.keep_existing(
