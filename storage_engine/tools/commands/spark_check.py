@@ -16,7 +16,7 @@ from dataclasses import asdict
 from storage_engine.tools.arguments import add_json, add_timeout
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.local.signals import signals_interrupt
-from storage_engine.tools.spark_check.findings import Finding, Verdict
+from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
 from storage_engine.tools.spark_check.java import check_java
 from storage_engine.tools.spark_check.packages import check_packages
 from storage_engine.tools.spark_check.session import SessionPlan, check_session
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     )
     with signals_interrupt():
         findings = check(plan)
-    is_ready = all(each.verdict is not Verdict.TO_DO for each in findings)
+    is_ready = all(each.verdict is not CheckVerdict.TO_DO for each in findings)
     if args.json:
         print_json({"ready": is_ready, "checks": [asdict(each) for each in findings]})
     else:
@@ -70,7 +70,7 @@ def check(plan: SessionPlan) -> list[Finding]:
         findings.append(check_java())
         if packages.spark_home is not None:
             findings.append(check_workers(packages.spark_home))
-    can_start = {each.check for each in findings if each.verdict is Verdict.TO_DO} <= {
+    can_start = {each.check for each in findings if each.verdict is CheckVerdict.TO_DO} <= {
         "Python of the workers"
     }
     if can_start and packages.pyspark is not None:
@@ -83,7 +83,7 @@ def print_findings(findings: list[Finding], *, is_ready: bool) -> None:
     print_table(
         ["check", "found", "result"], [[each.check, each.found, each.verdict] for each in findings]
     )
-    for verdict in (Verdict.TO_DO, Verdict.ADVICE):
+    for verdict in (CheckVerdict.TO_DO, CheckVerdict.ADVICE):
         for each in findings:
             if each.verdict is verdict:
                 write_line(f"\n{verdict}: {each.check}\n  {each.remedy}")

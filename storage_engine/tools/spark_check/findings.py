@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """`TO_DO`: the format does not work until something is done."""
 
     OK = "ok"
@@ -18,9 +18,9 @@ class Finding:
 
     check: str
     found: str
-    verdict: Verdict = Verdict.OK
+    verdict: CheckVerdict = CheckVerdict.OK
     remedy: str = ""
     """What to do; empty where nothing is."""
 
     def __post_init__(self) -> None:
-        assert (self.verdict is Verdict.OK) == (not self.remedy), self
+        assert (self.verdict is CheckVerdict.OK) == (not self.remedy), self

@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from storage_engine.tools.spark_check.findings import Finding, Verdict
+from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
 from storage_engine.zookeeper.java import MINIMUM_JAVA_VERSION, JavaError, version_of
 
 CHECK = "Java"
@@ -46,4 +46,4 @@ def _check_version(java: Path, *, by: str) -> Finding:
 
 
 def _to_do(found: str, remedy: str) -> Finding:
-    return Finding(check=CHECK, found=found, verdict=Verdict.TO_DO, remedy=remedy)
+    return Finding(check=CHECK, found=found, verdict=CheckVerdict.TO_DO, remedy=remedy)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from storage_engine.tools.spark_check.findings import Finding, Verdict
+from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
 
 OLDEST_PYSPARK = (4, 0)
 OLDEST_PYARROW = 18
@@ -86,4 +86,4 @@ def _check_pyarrow() -> Finding:
 
 
 def _to_do(check: str, found: str, remedy: str) -> Finding:
-    return Finding(check=check, found=found, verdict=Verdict.TO_DO, remedy=remedy)
+    return Finding(check=check, found=found, verdict=CheckVerdict.TO_DO, remedy=remedy)

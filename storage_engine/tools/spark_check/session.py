@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storage_engine.tools.spark_check.findings import Finding, Verdict
+from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
 from storage_engine.tools.spark_check.settings import SETTINGS, judge_settings
 
 PROBE = Path(__file__).with_name("session_probe.py")
@@ -141,4 +141,4 @@ def _numbers(version: str) -> tuple[int, int]:
 
 
 def _to_do(check: str, found: str, remedy: str) -> Finding:
-    return Finding(check=check, found=found, verdict=Verdict.TO_DO, remedy=remedy)
+    return Finding(check=check, found=found, verdict=CheckVerdict.TO_DO, remedy=remedy)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from storage_engine.tools.spark_check.findings import Finding, Verdict
+from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
 
 Judge = Callable[[str, int | None], str | None]
 """Takes the value and the number of tasks that run at a time, where that is known. Returns what to
@@ -17,7 +17,7 @@ SPARKS_ARROW_BATCH = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class SparkSetting:
     """A setting of Spark that matters to the format."""
 
     name: str
@@ -57,7 +57,7 @@ def _judge_arrow(text: str, cores: int | None) -> str | None:
 
 
 SETTINGS = (
-    Setting(
+    SparkSetting(
         name="spark.python.unix.domain.socket.enabled",
         default="false",
         judge=_should_be(
@@ -66,8 +66,8 @@ SETTINGS = (
         ),
         since=(4, 1),
     ),
-    Setting(name="spark.sql.shuffle.partitions", default="200", judge=_judge_shuffle),
-    Setting(
+    SparkSetting(name="spark.sql.shuffle.partitions", default="200", judge=_judge_shuffle),
+    SparkSetting(
         name="spark.sql.python.filterPushdown.enabled",
         default="false",
         judge=_should_be(
@@ -76,17 +76,17 @@ SETTINGS = (
         ),
         since=(4, 1),
     ),
-    Setting(
+    SparkSetting(
         name="spark.python.worker.reuse",
         default="true",
         judge=_should_be("true", "connections and metadata then outlive a task"),
     ),
-    Setting(
+    SparkSetting(
         name="spark.python.use.daemon",
         default="true",
         judge=_should_be("true", "without it each task starts a new Python, which takes a second"),
     ),
-    Setting(
+    SparkSetting(
         name="spark.sql.execution.arrow.maxRecordsPerBatch",
         default=str(SPARKS_ARROW_BATCH),
         judge=_judge_arrow,
@@ -106,7 +106,7 @@ def judge_settings(
         value = given.get(setting.name)
         value = setting.default if value is None else value
         advice = setting.judge(value, cores)
-        verdict = Verdict.OK if advice is None else Verdict.ADVICE
+        verdict = CheckVerdict.OK if advice is None else CheckVerdict.ADVICE
         findings.append(
             Finding(check=setting.name, found=value, verdict=verdict, remedy=advice or "")
         )

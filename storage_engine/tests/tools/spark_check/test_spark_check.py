@@ -8,7 +8,7 @@ import pytest
 from storage_engine.tools.cli import main
 from storage_engine.tools.commands import spark_check
 from storage_engine.tools.spark_check import session
-from storage_engine.tools.spark_check.findings import Finding, Verdict
+from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
 from storage_engine.tools.spark_check.session import SessionPlan, check_session, last_words
 from storage_engine.tools.spark_check.settings import SETTINGS, judge_settings
 
@@ -21,7 +21,7 @@ def _advised(given, **where):
     return {
         each.check: each.remedy
         for each in judge_settings(given, **where)
-        if each.verdict is Verdict.ADVICE
+        if each.verdict is CheckVerdict.ADVICE
     }
 
 
@@ -99,16 +99,16 @@ def test_a_good_session_is_told_with_the_python_of_its_tasks(probe):
     probe(_saying(**SESSION, settings={}, format=None, task=None, executables=["/p"]))
     found = _by_check()
     assert found["session"].found == "Spark 4.3.0, local[2], started in 2.0 s"
-    assert found['format("headrace")'].verdict is Verdict.OK
+    assert found['format("headrace")'].verdict is CheckVerdict.OK
     assert found["task"].found == "runs in /p"
-    assert found["spark.python.worker.reuse"].verdict is Verdict.OK
+    assert found["spark.python.worker.reuse"].verdict is CheckVerdict.OK
 
 
 def test_another_spark_than_pyspark_is_told(probe, monkeypatch):
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     probe(_saying(**SESSION, settings={}, format=None, task=None, executables=["/p"]))
     found = _by_check(pyspark="4.2.0")["session"]
-    assert found.verdict is Verdict.TO_DO
+    assert found.verdict is CheckVerdict.TO_DO
     assert found.remedy.startswith("unset SPARK_HOME, which is /opt/spark, or install the same")
 
 
@@ -124,7 +124,7 @@ def test_a_format_that_is_not_found_and_a_task_that_fails_are_told(probe):
 def test_a_session_that_dies_half_way_is_told_by_its_last_words(probe):
     probe(_saying(**SESSION) + "\nsys.exit('Error: the JVM is gone')")
     found = _by_check()
-    assert found["session"].verdict is Verdict.OK
+    assert found["session"].verdict is CheckVerdict.OK
     assert found["task"].remedy == "Error: the JVM is gone"
     assert "spark.python.worker.reuse" not in found
 
@@ -132,7 +132,7 @@ def test_a_session_that_dies_half_way_is_told_by_its_last_words(probe):
 def test_a_session_that_does_not_start_is_told_by_its_last_words(probe):
     probe("print('Exception: Java gateway process exited')\nsys.exit(1)")
     (found,) = check_session(PLAN, pyspark="4.3.0")
-    assert (found.found, found.verdict) == ("failed", Verdict.TO_DO)
+    assert (found.found, found.verdict) == ("failed", CheckVerdict.TO_DO)
     assert found.remedy == "Exception: Java gateway process exited"
 
 
@@ -151,8 +151,8 @@ def test_the_last_words_are_those_that_name_an_error():
 
 FINDINGS = [
     Finding(check="Java", found="17"),
-    Finding(check="slow", found="no", verdict=Verdict.ADVICE, remedy="make it fast"),
-    Finding(check="broken", found="yes", verdict=Verdict.TO_DO, remedy="mend it"),
+    Finding(check="slow", found="no", verdict=CheckVerdict.ADVICE, remedy="make it fast"),
+    Finding(check="broken", found="yes", verdict=CheckVerdict.TO_DO, remedy="mend it"),
 ]
 
 
@@ -189,4 +189,4 @@ def test_a_setting_without_a_value_is_wrong_usage(capsys):
 def test_a_session_is_not_tried_without_what_it_needs(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(spark_check, "check_session", lambda plan, pyspark: pytest.fail("tried"))
-    assert Verdict.TO_DO in {each.verdict for each in spark_check.check(PLAN)}
+    assert CheckVerdict.TO_DO in {each.verdict for each in spark_check.check(PLAN)}

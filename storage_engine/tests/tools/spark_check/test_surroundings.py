@@ -9,7 +9,7 @@ import pyspark
 import pytest
 
 from storage_engine.tools.spark_check import packages
-from storage_engine.tools.spark_check.findings import Verdict
+from storage_engine.tools.spark_check.findings import CheckVerdict
 from storage_engine.tools.spark_check.java import check_java
 from storage_engine.tools.spark_check.packages import check_packages
 from storage_engine.tools.spark_check.workers import check_workers
@@ -39,7 +39,7 @@ def bare(monkeypatch, tmp_path):
 
 def test_no_java_is_to_be_installed():
     found = check_java()
-    assert (found.found, found.verdict) == ("none", Verdict.TO_DO)
+    assert (found.found, found.verdict) == ("none", CheckVerdict.TO_DO)
     assert found.remedy == (
         "install a JRE of version 17 or newer, so that the PATH has 'java', or set JAVA_HOME to one"
     )
@@ -59,7 +59,7 @@ def test_a_java_home_without_java_is_named_though_the_path_has_one(monkeypatch, 
     monkeypatch.setenv("PATH", f"{_java(tmp_path / 'jre', '17').parent}:/bin")
     monkeypatch.setenv("JAVA_HOME", "/opt/gone")
     found = check_java()
-    assert (found.found, found.verdict) == ("JAVA_HOME=/opt/gone", Verdict.TO_DO)
+    assert (found.found, found.verdict) == ("JAVA_HOME=/opt/gone", CheckVerdict.TO_DO)
     assert found.remedy.startswith("there is no program /opt/gone/bin/java, and Spark does not")
 
 
@@ -74,7 +74,7 @@ def test_pyspark_that_is_missing_is_to_be_installed(monkeypatch):
     checked = check_packages(needs_spark=True)
     assert checked.pyspark is None
     found = checked.findings[-1]
-    assert (found.found, found.verdict) == ("not installed", Verdict.TO_DO)
+    assert (found.found, found.verdict) == ("not installed", CheckVerdict.TO_DO)
     assert found.remedy == f"run {sys.executable} -m pip install pyspark"
 
 
@@ -86,13 +86,13 @@ def test_a_client_of_spark_connect_needs_a_server(monkeypatch, tmp_path):
     found = checked.findings[-1]
     assert found.found == f"{pyspark.__version__}, a client of Spark Connect only"
     assert "--remote sc://HOST:PORT" in found.remedy
-    assert _found("pyspark", needs_spark=False).verdict is Verdict.OK
+    assert _found("pyspark", needs_spark=False).verdict is CheckVerdict.OK
 
 
 def test_a_spark_home_without_spark_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     found = _found("pyspark")
-    assert found.verdict is Verdict.TO_DO
+    assert found.verdict is CheckVerdict.TO_DO
     assert found.remedy == (
         f"there is no Spark in {tmp_path} (no bin/spark-submit): unset SPARK_HOME to use PySpark's"
     )
@@ -114,7 +114,7 @@ def test_python3_of_the_path_that_is_this_python_will_do(tmp_path):
     _python3(tmp_path, f'exec "{sys.executable}" "$@"')
     found = check_workers(SPARK_HOME)
     version = ".".join(map(str, sys.version_info[:3]))
-    assert found.verdict is Verdict.OK
+    assert found.verdict is CheckVerdict.OK
     assert found.found == f"{version}, {sys.executable} by 'python3' of the PATH"
 
 
@@ -123,7 +123,7 @@ def test_a_python_without_the_package_is_told_with_three_remedies(tmp_path, monk
     _python3(tmp_path, f'exec "{sys.executable}" -S -P "$@"')
     monkeypatch.delenv("PYTHONPATH", raising=False)
     found = check_workers(SPARK_HOME)
-    assert found.verdict is Verdict.TO_DO
+    assert found.verdict is CheckVerdict.TO_DO
     assert found.remedy == (
         "it does not have all that the format needs (ModuleNotFoundError: No module named "
         "'pyarrow'): write 'import connector' in the job before the session is built, or activate "
@@ -150,7 +150,7 @@ def test_a_chosen_python_that_does_not_fit_is_told(tmp_path, monkeypatch, text, 
     chosen = _program(tmp_path / "chosen", text)
     monkeypatch.setenv("PYSPARK_PYTHON", str(chosen))
     found = check_workers(SPARK_HOME)
-    assert found.verdict is Verdict.TO_DO
+    assert found.verdict is CheckVerdict.TO_DO
     assert f"PYSPARK_PYTHON={chosen}" in found.found
     assert found.remedy.startswith(complaint)
 
