@@ -291,7 +291,7 @@ def _load(
     partitions: int | None = None,
 ) -> None:
     """Batches of random values, encoded once and sent over and over."""
-    from benchmarks.support.spark_in_memory import random_values
+    from benchmarks.support.random_values import random_values
     from storage_engine.client.admin.topics import create_topic
     from storage_engine.client.cluster import Cluster
     from storage_engine.client.producer.produce import BatchWriter

@@ -76,7 +76,8 @@ class SourceMetadata:
                     for each in subscription.partitions
                     if each.topic in topics and each.partition in topics[each.topic].partitions
                 )
-                missing = [str(each) for each in subscription.partitions if each not in there]
+                gone = set(subscription.partitions) - set(there)
+                missing = [str(each) for each in subscription.partitions if each in gone]
                 return FoundPartitions(
                     partitions=there, missing=tuple(missing), topic_ids=_ids(topics)
                 )

@@ -155,7 +155,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One task for each range, or more where options ask for it."""
+        """The tasks of the micro-batch: small ranges share one, large ones may be cut."""
         strict = self._options.fail_on_data_loss
         existing, losses = self._metadata.keep_existing(
             ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end))

@@ -340,7 +340,7 @@ def test_tasks_are_cut_by_the_bytes_of_the_log(cluster, servers, topic):
     create_topic(cluster, topic)
     produce(servers, topic, [{"value": bytes(1000)} for _ in range(100)])
     reader = HeadraceBatchReader(_options(servers, topic, maxBytesPerPartition="20000"))
-    ranges = [task.value for task in reader.partitions()]
+    ranges = [each for task in reader.partitions() for each in task.value]
     assert [each.start_offset for each in ranges[1:]] == [each.end_offset for each in ranges[:-1]]
     assert 5 <= len(ranges) <= 7
     assert len(_rows(reader)) == 100

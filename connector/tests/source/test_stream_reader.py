@@ -63,7 +63,7 @@ def _reader(logs, **options):
 
 
 def _planned(reader, start, end):
-    return [partition.value for partition in reader.partitions(start, end)]
+    return [each for task in reader.partitions(start, end) for each in task.value]
 
 
 def _range(topic_partition, start_offset, end_offset, topic_id=1):
