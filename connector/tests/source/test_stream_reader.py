@@ -11,9 +11,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from connector.errors import ConnectorError, DataLossError
 from connector.options.offset_specs import EARLIEST, LATEST
 from connector.options.source_options import parse_source_options
-from connector.source import stream_reader
+from connector.source import log_survey, stream_reader
 from connector.source.data_loss import keep_existing
 from connector.source.lag import OffsetsBehindLatest, lag_of
+from connector.source.log_survey import YOUNG_MS, LogSurvey
 from connector.source.offset_range import OffsetRange
 from connector.source.source_metadata import FoundPartitions
 from connector.source.stream_reader import HeadraceStreamReader
@@ -29,6 +30,8 @@ class Logs:
         self.ends = {T0: (0, 0)}
         self.ids = {"t": UUID(int=1)}
         self.questions = 0
+        self.surveys = 0
+        self.metadata_ages = []
 
     def find(self, subscription, *, max_age_ms=None):
         return FoundPartitions(
@@ -38,8 +41,14 @@ class Logs:
     def find_all(self, subscription):
         return self.find(subscription)
 
-    def keep_existing(self, ranges):
+    def keep_existing(self, ranges, *, max_age_ms=0):
+        self.metadata_ages.append(max_age_ms)
         return keep_existing(ranges, set(self.ends), self.ids)
+
+    def survey(self, partitions):
+        self.surveys += 1
+        latest = {each: self.ends[each][1] for each in partitions}
+        return latest, LogSurvey(self, {each: self.ends[each][0] for each in partitions})
 
     def offsets_at(self, timestamps_ms):
         self.questions += bool(timestamps_ms)
@@ -349,3 +358,49 @@ def test_without_a_group_nobody_is_told():
     reader.latestOffset(first, ReadAllAvailable())
     reader.commit(first)
     assert reader._group_commits is None
+
+
+def test_a_busy_query_hands_out_ranges_without_asking_again():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, startingOffsets="earliest")
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert logs.surveys == 0
+    assert _planned(reader, reader.initialOffset(), first) == [_range(T0, 0, 5)]
+    assert logs.metadata_ages == [0]
+    logs.ends = {T0: (2, 9)}
+    second = reader.latestOffset(first, ReadAllAvailable())
+    assert logs.surveys == 1
+    asked = logs.questions
+    assert _planned(reader, first, second) == [_range(T0, 5, 9)]
+    assert logs.questions == asked
+    assert logs.metadata_ages == [0, YOUNG_MS]
+
+
+def test_an_idle_query_does_not_ask_for_what_only_ranges_need():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, startingOffsets="earliest")
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    for _ in range(3):
+        assert reader.latestOffset(first, ReadAllAvailable()) == first
+    assert logs.surveys == 1
+    logs.ends = {T0: (0, 6)}
+    second = reader.latestOffset(first, ReadAllAvailable())
+    asked = logs.questions
+    assert _planned(reader, first, second) == [_range(T0, 5, 6)]
+    assert logs.questions == asked + 1
+    assert logs.metadata_ages == [0]
+
+
+def test_what_a_survey_told_long_ago_is_asked_again(monkeypatch):
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, startingOffsets="earliest", failOnDataLoss="false")
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logs.ends = {T0: (0, 9)}
+    second = reader.latestOffset(first, ReadAllAvailable())
+    logs.ends = {T0: (7, 9)}
+    monkeypatch.setattr(log_survey, "YOUNG_MS", -1)
+    assert _planned(reader, first, second) == [_range(T0, 7, 9)]
+    assert logs.metadata_ages == [0]
