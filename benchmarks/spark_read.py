@@ -190,11 +190,11 @@ def _measure_tasks(
     times_ms: dict[str, list[float]] = {"headrace": [], "in memory": []}
     for turn in rounds(args):
         readers = {
-            "headrace": lambda tasks: _assigned(spark.read, servers, tasks),
-            "in memory": lambda tasks: _doing_nothing(spark.read, tasks),
+            "headrace": [_assigned(spark.read, servers, tasks) for tasks in (_TASKS, CORES)],
+            "in memory": [_doing_nothing(spark.read, tasks) for tasks in (_TASKS, CORES)],
         }
-        for name, reader in in_turn(readers, turn):
-            many_s, few_s = (_processor_time_of_read(spark, reader(n)) for n in (_TASKS, CORES))
+        for name, many_and_few in in_turn(readers, turn):
+            many_s, few_s = (_processor_time_of_read(spark, each) for each in many_and_few)
             time_ms = (many_s - few_s) * 1000 / (_TASKS - CORES)
             if turn > 0:
                 times_ms[name].append(time_ms)
@@ -221,6 +221,7 @@ def _assigned(reader: Any, servers: str, tasks: int) -> Any:
         reader.format("headrace")
         .option("kafka.bootstrap.servers", servers)
         .option("assign", assigned)
+        .option("minRecordsPerPartition", 1)
     )
 
 

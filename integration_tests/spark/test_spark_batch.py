@@ -1,19 +1,15 @@
 """Batch reads and writes through Spark, judged by confluent-kafka, and bad input in one line."""
 
 import contextlib
-import gc
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F
 
-from connector.data_source import HeadraceDataSource
-from connector.source.batch_reader import HeadraceBatchReader
 from integration_tests.support.cluster_support import create_topic, wait_until
 from integration_tests.support.spark_support import (
     QUERY_TIMEOUT_S,
@@ -37,23 +33,6 @@ __all__ = ["servers", "spark", "spark_cluster", "topic"]
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 TIME_MS = 1_700_000_000_123
-
-
-class FrozenObjects(HeadraceDataSource):
-    """Tells in the column `offset` how many objects the Python worker of a task has frozen."""
-
-    @classmethod
-    def name(cls):
-        return "headrace_frozen_objects"
-
-    def reader(self, schema):
-        return FrozenObjectsReader(self._source_options)
-
-
-class FrozenObjectsReader(HeadraceBatchReader):
-    def read(self, partition):
-        assert sum(batch.num_rows for batch in super().read(partition)) == 1
-        yield pa.record_batch({"offset": pa.array([gc.get_freeze_count()], pa.int64())})
 
 
 def _read(spark, servers, subscribed, **options):
@@ -503,16 +482,3 @@ def test_only_the_columns_asked_for_are_read(spark, spark_cluster, servers, topi
         _read(spark, servers, topic, columns="offset, topic").orderBy("offset"),
         spark.createDataFrame([(topic, 0), (topic, 1), (topic, 2)], "topic string, offset bigint"),
     )
-
-
-def test_a_worker_that_has_read_twice_does_not_visit_its_modules_after_each_task(
-    spark, spark_cluster, servers, topic
-):
-    """PySpark collects garbage after each task, and modules are nearly all there is to visit."""
-    create_topic(spark_cluster, topic, partitions=8)
-    produce(servers, topic, [{"value": b"v", "partition": number} for number in range(8)])
-    spark.dataSource.register(FrozenObjects)
-    reader = spark.read.format(FrozenObjects.name()).option("kafka.bootstrap.servers", servers)
-    rows = reader.options(subscribe=topic, columns="offset").load().collect()
-    assert len(rows) == 8
-    assert max(row.offset for row in rows) > 20_000
