@@ -37,6 +37,7 @@ from benchmarks.support.spark_session import (
     rounds,
     triggers_to_the_end,
 )
+from benchmarks.support.spark_sources import headrace_source, in_memory_source, load_topic
 from storage_engine.tools.table import print_results, report_line, write_line
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ MOST_OVERHEAD_RATIO = 1.3
 MOST_TASK_RATIO = 1.0
 """What the project asks of itself."""
 
-_LOAD_ROWS = 100_000
 _TASKS = 40
 _TASK_ROWS = 1_000
 _IN_MEMORY_BATCH_ROWS = 20_000
@@ -96,10 +96,10 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
         servers = stack.enter_context(bench_cluster(Path(folder), args.brokers, say))
-        _load(servers, TOPIC, args.records, args, say)
+        load_topic(servers, TOPIC, args.records, args, say)
         small = args.trigger_rows * (args.triggers + args.warm_up_triggers)
-        _load(servers, SMALL_TOPIC, small, args, say)
-        _load(servers, TASK_TOPIC, _TASKS * _TASK_ROWS, args, say, partitions=_TASKS)
+        load_topic(servers, SMALL_TOPIC, small, args, say)
+        load_topic(servers, TASK_TOPIC, _TASKS * _TASK_ROWS, args, say, partitions=_TASKS)
         spark = stack.enter_context(bench_session("spark-read"))
         results = [
             _measure_batch(spark, servers, args, say),
@@ -118,7 +118,7 @@ def _measure_batch(
     rates: dict[str, list[float]] = {"headrace": [], "in memory": []}
     for turn in rounds(args):
         readers = {
-            "headrace": _headrace(spark.read, servers, TOPIC),
+            "headrace": headrace_source(spark.read, servers, TOPIC),
             "in memory": _in_memory(spark.read, args, args.records, args.records),
         }
         for name, reader in in_turn(readers, turn):
@@ -227,7 +227,9 @@ def _assigned(reader: Any, servers: str, tasks: int) -> Any:
 
 def _doing_nothing(reader: Any, tasks: int) -> Any:
     """Its tasks yield one record batch with one row, as there are no empty ones."""
-    return _of_size(reader, records=1, tasks=tasks, batch_rows=1, value_bytes=1, trigger_rows=1)
+    return in_memory_source(
+        reader, records=1, tasks=tasks, batch_rows=1, value_bytes=1, trigger_rows=1
+    )
 
 
 def _streams(
@@ -238,7 +240,7 @@ def _streams(
     if topic == SMALL_TOPIC:
         records = rows * (args.triggers + args.warm_up_triggers)
     readers = {
-        "headrace": _headrace(spark.readStream, servers, topic).option(
+        "headrace": headrace_source(spark.readStream, servers, topic).option(
             "maxOffsetsPerTrigger", rows
         ),
         "in memory": _in_memory(spark.readStream, args, records, rows),
@@ -246,17 +248,8 @@ def _streams(
     return {name: reader.load().writeStream.format("noop") for name, reader in readers.items()}
 
 
-def _headrace(reader: Any, servers: str, topic: str) -> Any:
-    return (
-        reader.format("headrace")
-        .option("kafka.bootstrap.servers", servers)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-    )
-
-
 def _in_memory(reader: Any, args: argparse.Namespace, records: int, trigger_rows: int) -> Any:
-    return _of_size(
+    return in_memory_source(
         reader,
         records=records // args.partitions,
         tasks=args.partitions,
@@ -264,58 +257,3 @@ def _in_memory(reader: Any, args: argparse.Namespace, records: int, trigger_rows
         value_bytes=args.value_bytes,
         trigger_rows=trigger_rows,
     )
-
-
-def _of_size(
-    reader: Any, *, records: int, tasks: int, batch_rows: int, value_bytes: int, trigger_rows: int
-) -> Any:
-    """`records` in each task."""
-    from benchmarks.support.spark_in_memory import FORMAT
-
-    return (
-        reader.format(FORMAT)
-        .option("records", records)
-        .option("tasks", tasks)
-        .option("batchRows", batch_rows)
-        .option("valueBytes", value_bytes)
-        .option("rowsPerTrigger", trigger_rows)
-    )
-
-
-def _load(
-    servers: str,
-    topic: str,
-    records: int,
-    args: argparse.Namespace,
-    say: Say,
-    *,
-    partitions: int | None = None,
-) -> None:
-    """Batches of random values, encoded once and sent over and over."""
-    from benchmarks.support.random_values import random_values
-    from storage_engine.client.admin.topics import create_topic
-    from storage_engine.client.cluster import Cluster
-    from storage_engine.client.producer.produce import BatchWriter
-    from storage_engine.core.ids import TopicPartition
-    from storage_engine.protocol.records.records import EncodedBatch, encode_batches
-
-    partitions = partitions or args.partitions
-    values = random_values(_LOAD_ROWS, args.value_bytes, seed=0)
-    whole = encode_batches(values)
-    started = time.perf_counter()
-    with Cluster(servers) as cluster:
-        create_topic(cluster, topic, partitions, args.brokers)
-        with BatchWriter(cluster) as writer:
-            for partition in range(partitions):
-                left = records // partitions
-                while left:
-                    batches = whole if left >= _LOAD_ROWS else encode_batches(values[:left])
-                    for batch in batches:
-                        # The writer stamps and keeps the bytes: it gets a copy.
-                        copy = EncodedBatch(
-                            data=memoryview(bytearray(batch.data)), record_count=batch.record_count
-                        )
-                        writer.append(TopicPartition(topic, partition), copy)
-                    left -= min(left, _LOAD_ROWS)
-    seconds = time.perf_counter() - started
-    say(f"{records:,} records of {args.value_bytes} B written in {seconds:.1f} s")

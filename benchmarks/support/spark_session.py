@@ -74,6 +74,8 @@ class Trigger(NamedTuple):
 
     rows: int
     time_ms: int
+    phases_ms: Mapping[str, int]
+    """By the names that Spark gives the phases."""
 
 
 def triggers_to_the_end(writer: "DataStreamWriter") -> list[Trigger]:
@@ -92,7 +94,11 @@ def triggers_to_the_end(writer: "DataStreamWriter") -> list[Trigger]:
                 "--records or --triggers"
             )
         return [
-            Trigger(progress.numInputRows, progress.durationMs["triggerExecution"])
+            Trigger(
+                progress.numInputRows,
+                progress.durationMs["triggerExecution"],
+                dict(progress.durationMs),
+            )
             for progress in query.recentProgress
             if progress.numInputRows
         ]

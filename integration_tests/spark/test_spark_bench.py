@@ -1,4 +1,4 @@
-"""`headrace bench spark-read` and `spark-write` measure both sides in one run."""
+"""`headrace bench spark-read`, `spark-write` and `spark-phases` measure all sides in one run."""
 
 import json
 import subprocess
@@ -55,3 +55,17 @@ def test_the_benchmark_of_writes_compares_exactly_once_with_both_others():
         assert each["met"] == (each["compared"] >= float(each["target"].removeprefix(">= ")))
     more_ms = overhead["exactly_once"] - overhead["other"]
     assert overhead["compared"] == pytest.approx(more_ms, abs=1.5)
+
+
+@pytest.mark.skipif(not ALL_FAULTS, reason="beside writes: with HEADRACE_FAULTS=full")
+def test_the_benchmark_of_phases_prints_those_of_each_query():
+    results = bench("spark-phases")
+    assert [each["query"] for each in results] == [
+        "headrace to noop",
+        "in memory to noop",
+        "headrace to headrace",
+        "in memory to headrace",
+        "in memory to in memory",
+    ]
+    for each in results:
+        assert each["whole"] >= each["add_batch"] + each["query_planning"] > 0

@@ -12,6 +12,7 @@ benchmarks:
   produce       records a second, beside other clients for Python
   replication   acks=all beside acks=1, and how fast a replica that lost its disk catches up
   requests      what the largest request of each kind costs a broker
+  spark-phases  where the time of a small micro-batch goes, phase by phase
   spark-read    batch and streaming reads through Spark, with a broker
   spark-write   batch and streaming writes through Spark, exactly once and at least once
   wire          produce and fetch over TCP, with a broker
@@ -38,6 +39,7 @@ NAMES = (
     "produce",
     "replication",
     "requests",
+    "spark-phases",
     "spark-read",
     "spark-write",
     "wire",

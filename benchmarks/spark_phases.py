@@ -1,0 +1,174 @@
+"""Where the time of a small micro-batch goes, phase by phase as Spark reports them.
+
+A cluster of its own in a temporary folder. The format headrace and a source and a sink in Python
+that do nothing are put together in turn: what a phase takes with ours more than with the others is
+ours, the rest is Spark's own.
+
+  latestOffset   the source is asked how far the next micro-batch goes
+  walCommit      Spark writes its offset log, and tells the source what is done
+  queryPlanning  Spark plans the query
+  addBatch       ranges are handed out, tasks run, the sink commits
+  commitOffsets  Spark writes its commit log; neither source nor sink has a part in it
+
+Figures are medians in milliseconds, `whole` is the time from one micro-batch to the next.
+
+examples:
+  headrace bench spark-phases
+  headrace bench spark-phases --partitions 24 --trigger-rows 1000 --brokers 3
+"""
+
+import argparse
+import contextlib
+import statistics
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.support.spark_session import (
+    CORES,
+    Say,
+    Trigger,
+    add_numbers,
+    bench_cluster,
+    bench_session,
+    in_turn,
+    rounds,
+    triggers_to_the_end,
+)
+from benchmarks.support.spark_sources import headrace_source, in_memory_source, load_topic
+from storage_engine.tools.table import print_results, report_line, write_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+SOURCE_TOPIC = "bench-source"
+SINK_TOPIC = "bench-sink"
+
+PHASES = ("latestOffset", "walCommit", "queryPlanning", "addBatch", "commitOffsets")
+
+Pair = tuple[str, str]
+"""The source and the sink of a query."""
+
+PAIRS: tuple[Pair, ...] = (
+    ("headrace", "noop"),
+    ("in memory", "noop"),
+    ("headrace", "headrace"),
+    ("in memory", "headrace"),
+    ("in memory", "in memory"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The median micro-batch of a query, in milliseconds."""
+
+    query: str
+    whole: int
+    latest_offset: int
+    wal_commit: int
+    query_planning: int
+    add_batch: int
+    commit_offsets: int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench spark-phases`."""
+    add_numbers(
+        parser,
+        (
+            ("--value-bytes", 100, "size of a value"),
+            ("--partitions", 6, "of both topics"),
+            ("--brokers", 1, "brokers of the cluster"),
+            ("--rounds", 3, "of each query"),
+            ("--triggers", 20, "micro-batches measured in a round"),
+            ("--trigger-rows", 10_000, "records of a micro-batch"),
+        ),
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench spark-phases`."""
+    from storage_engine.client.admin.topics import create_topic
+    from storage_engine.client.cluster import Cluster
+
+    say = report_line if args.json else write_line
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
+        servers = stack.enter_context(bench_cluster(Path(folder), args.brokers, say))
+        load_topic(servers, SOURCE_TOPIC, _records(args), args, say)
+        with Cluster(servers) as cluster:
+            create_topic(cluster, SINK_TOPIC, args.partitions, args.brokers)
+        spark = stack.enter_context(bench_session("spark-phases"))
+        found = _measure(spark, servers, args, say)
+    columns = ("query", "whole", *PHASES)
+    print_results(columns, [_median(*each) for each in found.items()], as_json=args.json)
+    return 0
+
+
+def _records(args: argparse.Namespace) -> int:
+    records: int = args.trigger_rows * (args.triggers + args.warm_up_triggers)
+    return records
+
+
+def _measure(
+    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
+) -> dict[str, list[Trigger]]:
+    found: dict[str, list[Trigger]] = {" to ".join(pair): [] for pair in PAIRS}
+    for turn in rounds(args):
+        for name, pair in in_turn(dict(zip(found, PAIRS, strict=True)), turn):
+            stream = _stream(spark, servers, args, pair)
+            measured = triggers_to_the_end(stream)[args.warm_up_triggers :]
+            if turn > 0:
+                found[name] += measured
+                middle_ms = statistics.median(each.time_ms for each in measured)
+                say(f"round {turn}: {name} {middle_ms:.0f} ms")
+    return found
+
+
+def _stream(
+    spark: "SparkSession", servers: str, args: argparse.Namespace, pair: Pair
+) -> "DataStreamWriter":
+    from benchmarks.support.spark_in_memory import FORMAT
+
+    source, sink = pair
+    rows = _rows(spark, servers, args, source).select("value")
+    if sink == "headrace":
+        options = {"kafka.bootstrap.servers": servers, "topic": SINK_TOPIC}
+        return rows.writeStream.format("headrace").options(**options)
+    return rows.writeStream.format(FORMAT if sink == "in memory" else sink)
+
+
+def _rows(
+    spark: "SparkSession", servers: str, args: argparse.Namespace, source: str
+) -> "DataFrame":
+    frame: DataFrame
+    if source == "headrace":
+        reader = headrace_source(spark.readStream, servers, SOURCE_TOPIC)
+        frame = reader.option("maxOffsetsPerTrigger", args.trigger_rows).load()
+        return frame
+    frame = in_memory_source(
+        spark.readStream,
+        records=_records(args) // CORES,
+        tasks=CORES,
+        batch_rows=max(1, args.trigger_rows // CORES),
+        value_bytes=args.value_bytes,
+        trigger_rows=args.trigger_rows,
+    ).load()
+    return frame
+
+
+def _median(query: str, triggers: list[Trigger]) -> Result:
+    def middle_ms(phase: str) -> int:
+        return round(statistics.median(each.phases_ms.get(phase, 0) for each in triggers))
+
+    return Result(
+        query=query,
+        whole=round(statistics.median(each.time_ms for each in triggers)),
+        latest_offset=middle_ms("latestOffset"),
+        wal_commit=middle_ms("walCommit"),
+        query_planning=middle_ms("queryPlanning"),
+        add_batch=middle_ms("addBatch"),
+        commit_offsets=middle_ms("commitOffsets"),
+    )

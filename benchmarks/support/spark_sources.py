@@ -1,0 +1,76 @@
+"""The sources that benchmarks of the Spark format read: a topic of random values, and the same rows
+in memory.
+"""
+
+import argparse
+import time
+from typing import Any
+
+from benchmarks.support.spark_session import Say
+
+_LOAD_ROWS = 100_000
+
+
+def headrace_source(reader: Any, servers: str, topic: str) -> Any:
+    """All records of `topic`."""
+    return (
+        reader.format("headrace")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+    )
+
+
+def in_memory_source(
+    reader: Any, *, records: int, tasks: int, batch_rows: int, value_bytes: int, trigger_rows: int
+) -> Any:
+    """`records` in each task."""
+    from benchmarks.support.spark_in_memory import FORMAT
+
+    return (
+        reader.format(FORMAT)
+        .option("records", records)
+        .option("tasks", tasks)
+        .option("batchRows", batch_rows)
+        .option("valueBytes", value_bytes)
+        .option("rowsPerTrigger", trigger_rows)
+    )
+
+
+def load_topic(
+    servers: str,
+    topic: str,
+    records: int,
+    args: argparse.Namespace,
+    say: Say,
+    *,
+    partitions: int | None = None,
+) -> None:
+    """Batches of random values, encoded once and sent over and over."""
+    from benchmarks.support.random_values import random_values
+    from storage_engine.client.admin.topics import create_topic
+    from storage_engine.client.cluster import Cluster
+    from storage_engine.client.producer.produce import BatchWriter
+    from storage_engine.core.ids import TopicPartition
+    from storage_engine.protocol.records.records import EncodedBatch, encode_batches
+
+    partitions = partitions or args.partitions
+    values = random_values(_LOAD_ROWS, args.value_bytes, seed=0)
+    whole = encode_batches(values)
+    started = time.perf_counter()
+    with Cluster(servers) as cluster:
+        create_topic(cluster, topic, partitions, args.brokers)
+        with BatchWriter(cluster) as writer:
+            for partition in range(partitions):
+                left = records // partitions
+                while left:
+                    batches = whole if left >= _LOAD_ROWS else encode_batches(values[:left])
+                    for batch in batches:
+                        # The writer stamps and keeps the bytes: it gets a copy.
+                        copy = EncodedBatch(
+                            data=memoryview(bytearray(batch.data)), record_count=batch.record_count
+                        )
+                        writer.append(TopicPartition(topic, partition), copy)
+                    left -= min(left, _LOAD_ROWS)
+    seconds = time.perf_counter() - started
+    say(f"{records:,} records of {args.value_bytes} B written in {seconds:.1f} s")
