@@ -26,20 +26,17 @@ def arrow_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The records of one partition as rows, at most MAX_BATCH_ROWS in a record batch. `columns` are
     as in `schema.py`; other columns are not touched."""
-    constant = {
-        "topic": _repeated_topic(topic_partition.topic) if "topic" in columns else None,
-        "partition": (
-            _repeated_partition(topic_partition.partition) if "partition" in columns else None
-        ),
-    }
+    schema = source_arrow_schema(columns)
     whole = [_column(decoded, name) for name in columns]
     for start in range(0, len(decoded), MAX_BATCH_ROWS):
         rows = min(MAX_BATCH_ROWS, len(decoded) - start)
         arrays = [
-            constant[name].slice(0, rows) if column is None else column.slice(start, rows)
+            _repeated(name, topic_partition).slice(0, rows)
+            if column is None
+            else column.slice(start, rows)
             for name, column in zip(columns, whole, strict=True)
         ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=source_arrow_schema(columns))
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def arrow_batches_of_several(
@@ -77,6 +74,12 @@ def _column(decoded: "DecodedRecords", name: str) -> pa.Array | None:
         case "headers":
             return _spark_headers(decoded.headers)
     return None
+
+
+def _repeated(name: str, topic_partition: TopicPartition) -> pa.Array:
+    if name == "topic":
+        return _repeated_topic(topic_partition.topic)
+    return _repeated_partition(topic_partition.partition)
 
 
 def _spark_headers(headers: pa.Array) -> pa.Array:

@@ -261,10 +261,10 @@ class _Group:
         self.size += len(part.records)
 
 
-def _each_buffer(buffers: Any) -> Iterable[Any]:
+def _each_buffer(buffers: Any) -> Iterator[Any]:
     if isinstance(buffers, (bytes, bytearray, memoryview, pa.Buffer)):
         buffers = (buffers,)
-    return iter(buffers)
+    yield from buffers
 
 
 def _check_batch(batch: memoryview, header: BatchHeader, *, check_crc: bool) -> None:

@@ -156,13 +156,13 @@ def test_pieces_joined_are_the_whole(rows, group_bytes):
 def test_several_logs_decoded_together_are_each_what_it_is_alone(logs, group_bytes):
     pieces = []
     for log, count, start, stop in logs:
-        rows = [(None, b"%d" % log, [], 0)] * count
+        rows: list[tuple] = [(None, b"%d" % log, [], 0)] * count
         blob = b"".join(encode_batch(records_of([r], [at])) for at, r in enumerate(rows))
         pieces.append(LogPiece(log, blob, start, stop))
     found = []
     for decoded in iter_decoded_logs(pieces, group_bytes=group_bytes):
         offsets = iter(decoded.records.offsets.to_pylist())
-        found += [(log, next(offsets)) for log, rows in decoded.rows for _ in range(rows)]
+        found += [(log, next(offsets)) for log, length in decoded.rows for _ in range(length)]
         assert next(offsets, None) is None
     assert found == [
         (log, offset)
