@@ -14,7 +14,7 @@ from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cl
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetching.committed_batches import committed
 from storage_engine.client.fetching.fetch_cursor import Cursor
-from storage_engine.client.fetching.fetch_versions import BY_ID, named_by_id
+from storage_engine.client.fetching.fetch_versions import named_by_id
 from storage_engine.client.settings import FETCH_BYTES
 from storage_engine.core.errors import (
     ConfigError,
@@ -28,6 +28,7 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.net.blocking import wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+from storage_engine.protocol.apis.fetch import API as FETCH_BY_ID
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -259,7 +260,7 @@ class BatchFetcher:
                 connection.close()
             self._all_failed(cursors, error)
             return
-        self._fetches[broker_id] = _Fetch(connection, cursors, deadline, by_id=spec is BY_ID)
+        self._fetches[broker_id] = _Fetch(connection, cursors, deadline, by_id=spec is FETCH_BY_ID)
         for cursor in cursors.values():
             cursor.in_flight = True
 
