@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Makes `format("headrace")` work. It is harmless where that worked before."""
+    """Makes `format("headrace")` work. It is harmless where that worked before. ConnectorError on a
+    Spark that is too old."""
+    from connector.spark_version import check_spark_version
+
+    check_spark_version()
     from connector.data_source import HeadraceDataSource
 
     spark.dataSource.register(HeadraceDataSource)

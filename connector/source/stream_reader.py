@@ -16,13 +16,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from connector.connections import close_all
 from connector.errors import without_traceback
@@ -35,6 +28,13 @@ from connector.source.lag import LAG_KEY, lag_to_json, offsets_behind
 from connector.source.micro_batch_planning import PlannedMicroBatch, plan_next, restarted_partitions
 from connector.source.offset_resolution import resolve
 from connector.source.range_tasks import range_tasks
+from connector.source.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from connector.source.source_metadata import SourceMetadata
 from connector.source.stream_offset import (
     StreamOffset,
