@@ -1,6 +1,6 @@
 """Which Spark this is, and what it lacks.
 
-    4.0    no filter pushdown, no limits of micro-batches
+    4.0    no filter pushdown, no limits of micro-batches, no class for Arrow in a streaming sink
     4.1    no limits of micro-batches
     4.2    everything; so has 4.3
 
@@ -51,6 +51,13 @@ def pushes_filters() -> bool:
     from pyspark.sql import datasource
 
     return hasattr(datasource, "Filter")
+
+
+def has_stream_arrow_writer() -> bool:
+    """Whether Spark has a class of its own for streaming sinks that take Arrow: from 4.1 on."""
+    from pyspark.sql import datasource
+
+    return hasattr(datasource, "DataSourceStreamArrowWriter")
 
 
 def _major_and_minor(version: str) -> tuple[int, int]:

@@ -10,13 +10,20 @@ Spark makes two writers per micro-batch, in two processes, so nothing on `self` 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from connector.errors import without_traceback
 from connector.options.sink_options import SinkOptions
+from connector.spark_version import has_stream_arrow_writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+if TYPE_CHECKING or has_stream_arrow_writer():
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+    # Spark 4.0 has no such class, and passes Arrow to every writer of this one, also in streams.
+    from pyspark.sql.datasource import DataSourceArrowWriter as DataSourceStreamArrowWriter
 
 
 class HeadraceStreamWriter(DataSourceStreamArrowWriter):

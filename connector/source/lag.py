@@ -87,8 +87,8 @@ class LagListener(StreamingQueryListener):
         if not limits_micro_batches():
             warn_once(
                 [
-                    "a LagListener hears nothing: lag in the progress needs Spark 4.2 or newer; the "
-                    "option kafka.group.id shows it to tools for consumer groups"
+                    "a LagListener hears nothing on this Spark: lag in the progress needs 4.2 or "
+                    "newer; the option kafka.group.id shows it to tools for consumer groups"
                 ]
             )
         self._on_lag = on_lag

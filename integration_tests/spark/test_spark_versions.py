@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 __all__ = ["servers", "spark_cluster", "topic"]
 
-RUN_TIMEOUT_S = 300
+RUN_TIMEOUT_S = 1500
 BEFORE, MEANWHILE, MORE = range(0, 100), range(100, 1100), range(1100, 2000)
 
 
