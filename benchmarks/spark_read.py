@@ -210,7 +210,7 @@ def _in_memory(reader: Any, args: argparse.Namespace, records: int, trigger_rows
 
 def _load(servers: str, topic: str, records: int, args: argparse.Namespace, say: Say) -> None:
     """Batches of random values, encoded once and sent over and over."""
-    from benchmarks.support.spark_in_memory import random_values
+    from benchmarks.support.random_values import random_values
     from storage_engine.client.admin.topics import create_topic
     from storage_engine.client.cluster import Cluster
     from storage_engine.client.producer.produce import BatchWriter

@@ -29,6 +29,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from benchmarks.support.random_values import random_values
+
 FORMAT = "headrace_bench_in_memory"
 
 _DISTINCT_BATCHES = 8
@@ -38,15 +40,6 @@ _DDL = (
     "key binary, value binary, topic string, partition int, offset bigint, "
     "timestamp timestamp, timestampType int"
 )
-
-
-def random_values(rows: int, value_bytes: int, *, seed: int) -> pa.Array:
-    """`rows` values of random bytes, as a record batch's column."""
-    data = np.random.default_rng(seed).bytes(rows * value_bytes)
-    offsets = np.arange(0, (rows + 1) * value_bytes, value_bytes, dtype=np.int32)
-    return pa.BinaryArray.from_buffers(
-        pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
 
 
 class InMemoryFormat(DataSource):

@@ -63,6 +63,7 @@ _ENTRIES: list[OptionEntry] = [
     *_works(_SOURCE, "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *_works(_SOURCE, "minPartitions", "maxRecordsPerPartition", "isolationLevel"),
     *_works(_SOURCE, "kafkaConsumer.pollTimeoutMs", "columns", "maxBytesPerPartition"),
+    *_works(_SOURCE, "minRecordsPerPartition"),
     *_works(_SOURCE, "groupIdPrefix"),
     *_works(_SOURCE, "group.id", client=True),
     *_works(_SOURCE, "isolation.level", "max.partition.fetch.bytes", client=True),

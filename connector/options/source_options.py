@@ -50,6 +50,10 @@ class SourceOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     min_partitions: int | None
+    min_records_per_partition: int | None
+    """The fewest offsets that a task of Spark should read. 0 or 1: each range has a task of its
+    own. None: as `source/range_packing.py` chooses."""
+
     max_records_per_partition: int | None
     max_bytes_per_partition: int | None
     """The most that a task of Spark should read, by an estimate."""
@@ -77,6 +81,14 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
             f"'minOffsetsPerTrigger' ({min_offsets}) is greater than "
             f"'maxOffsetsPerTrigger' ({max_offsets})",
         )
+    min_records = given.integer("minRecordsPerPartition", low=0, high=INT64_MAX)
+    max_records = given.integer("maxRecordsPerPartition", low=1, high=INT64_MAX)
+    if max_records is not None and min_records is not None and min_records > max_records:
+        raise OptionError(
+            "BAD_OPTION",
+            f"'minRecordsPerPartition' ({min_records}) is greater than "
+            f"'maxRecordsPerPartition' ({max_records})",
+        )
     strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
     return SourceOptions(
         connection=parse_connection(given),
@@ -93,7 +105,8 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
             "maxTriggerDelay", default=DEFAULT_MAX_TRIGGER_DELAY_MS
         ),
         min_partitions=given.integer("minPartitions", low=1, high=INT32_MAX),
-        max_records_per_partition=given.integer("maxRecordsPerPartition", low=1, high=INT64_MAX),
+        min_records_per_partition=min_records,
+        max_records_per_partition=max_records,
         max_bytes_per_partition=given.integer("maxBytesPerPartition", low=1, high=INT64_MAX),
         group_id=_group_name(given, "group.id"),
         group_id_prefix=_group_name(given, "groupIdPrefix"),

@@ -33,7 +33,7 @@ class HeadraceBatchReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
-        """Each range that is not empty gets a task. Without any range, Spark runs an empty task."""
+        """The tasks of the read. Without any record, Spark runs an empty task."""
         options = self._options
         warn_once(options.notes)
         if options.group_id is not None or options.group_id_prefix is not None:
@@ -68,7 +68,7 @@ class HeadraceBatchReader(DataSourceReader):
         return range_tasks(options, self._metadata, self._narrowed(ranges))
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Runs in a task. Spark's own empty partition has no range."""
+        """Runs in a task. Spark's own empty partition has no ranges."""
         from connector.source.record_reader import read_records
 
         return iter(()) if partition.value is None else read_records(self._options, partition.value)

@@ -58,9 +58,10 @@ def keep_existing(
     """The ranges whose partitions still exist, in topics that still have the same id; and for each
     other range a sentence that says why it can't be read any more."""
     kept, losses = [], []
+    existing = set(partitions)
     for each in ranges:
         topic = each.topic_partition.topic
-        if each.topic_partition not in partitions:
+        if each.topic_partition not in existing:
             losses.append(
                 f"{each.topic_partition}, wanted from offset {each.start_offset} to "
                 f"{each.end_offset}, is gone"

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import InputPartition
 
 from connector.errors import OptionError, without_traceback
 from connector.options.source_options import SourceOptions
-from connector.source.read_limits import ReadAllAvailable
+from connector.read_limits import ReadAllAvailable
 from connector.source.stream_offset import StreamOffset
 from connector.source.stream_reader import HeadraceStreamReader
 

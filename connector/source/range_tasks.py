@@ -1,5 +1,5 @@
-"""Cuts ranges into what Spark's tasks read. No option and no failing estimate leaves a record
-out."""
+"""Makes the tasks of Spark of ranges: large ones are cut, small ones are read together. No option
+and no failing estimate leaves a record out."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -12,6 +12,8 @@ from connector.log_once import warn_once
 from connector.options.offset_specs import EARLIEST, LATEST
 from connector.options.source_options import SourceOptions
 from connector.source.offset_range import OffsetRange, total_records
+from connector.source.parallelism import known_parallelism
+from connector.source.range_packing import TaskLimits, pack_ranges
 from connector.source.source_metadata import SourceMetadata
 from storage_engine.core.ids import TopicPartition
 
@@ -19,18 +21,28 @@ from storage_engine.core.ids import TopicPartition
 def range_tasks(
     options: SourceOptions, metadata: SourceMetadata, ranges: Iterable[OffsetRange]
 ) -> list[InputPartition]:
-    """One task for each range, or more where `minPartitions`, `maxRecordsPerPartition` or
-    `maxBytesPerPartition` ask for it."""
+    """The ranges that each task reads, as a tuple. `minPartitions`, `maxRecordsPerPartition` and
+    `maxBytesPerPartition` cut ranges; `minRecordsPerPartition` says which small ones share a
+    task."""
     ranges = [each for each in ranges if len(each)]
-    return [
-        InputPartition(each)
-        for each in split_ranges(
-            ranges,
-            min_partitions=options.min_partitions,
-            max_records_per_partition=options.max_records_per_partition,
-            max_offsets_by_size=_max_offsets_by_size(options, metadata, ranges),
-        )
-    ]
+    max_offsets_by_size = _max_offsets_by_size(options, metadata, ranges)
+    pieces = split_ranges(
+        ranges,
+        min_partitions=options.min_partitions,
+        max_records_per_partition=options.max_records_per_partition,
+        max_offsets_by_size=max_offsets_by_size,
+    )
+    known = known_parallelism()
+    if options.min_partitions is not None:
+        known = max(options.min_partitions, known or 1)
+    limits = TaskLimits(
+        min_records=options.min_records_per_partition,
+        max_records=options.max_records_per_partition,
+        max_offsets_by_size=max_offsets_by_size,
+        min_tasks=options.min_partitions or 1,
+        parallelism=known,
+    )
+    return [InputPartition(task) for task in pack_ranges(pieces, limits)]
 
 
 def split_ranges(
@@ -40,10 +52,10 @@ def split_ranges(
     max_records_per_partition: int | None,
     max_offsets_by_size: Mapping[TopicPartition, int],
 ) -> list[OffsetRange]:
-    """One range for each task: at most `max_records_per_partition`, at most as many as
-    `max_offsets_by_size` allows, and at least `min_partitions` ranges where there are that many
-    offsets. All three count offsets: where compaction, markers or aborted records leave gaps, a
-    task gets fewer records, never more.
+    """Ranges of at most `max_records_per_partition`, at most as many as `max_offsets_by_size`
+    allows, and at least `min_partitions` ranges where there are that many offsets. All three count
+    offsets: where compaction, markers or aborted records leave gaps, a task gets fewer records,
+    never more.
     """
     whole = [offset_range for offset_range in ranges if len(offset_range)]
     piece = max_records_per_partition or max((len(each) for each in whole), default=1)

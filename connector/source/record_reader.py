@@ -1,25 +1,31 @@
-"""Reads one range of one partition, in a task. Every record of the range is yielded once, in order;
-records of aborted transactions only with read_uncommitted. A broker that dies only delays it.
+"""Reads the ranges of a task. Every record of a range is yielded once, in order within its
+partition; records of aborted transactions only with read_uncommitted. A broker that dies only
+delays it.
 
-Source: R-SPARK1, R-CLI5.
+A range that can't be read holds up no other one of its task: the others are read first, and only
+then it is asked for again, and is a loss or an error. Source: R-SPARK1, R-CLI5.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.connections import cluster_for
-from connector.errors import ConnectorError, in_one_line
+from connector.errors import ConnectorError, DataLossError, in_one_line
 from connector.options.offset_specs import LATEST
 from connector.options.source_options import SourceOptions
 from connector.options.subscription import AssignedPartitions
 from connector.source.arrow_batches import arrow_batches
-from connector.source.data_loss import report_losses
+from connector.source.data_loss import keep_existing, report_losses
 from connector.source.offset_range import OffsetRange
+from connector.source.shared_reader import RowGatherer, UnreadRange, fetch_ranges
 from connector.source.source_metadata import SourceMetadata
 from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import (
     DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
     LogTruncatedError,
     OffsetOutOfRangeError,
 )
@@ -37,108 +43,227 @@ if TYPE_CHECKING:
     from storage_engine.protocol.records.records import DecodedRecords
 
 
-def read_records(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.RecordBatch]":
+def read_records(
+    options: SourceOptions, wanted: Sequence[OffsetRange]
+) -> "Iterator[pa.RecordBatch]":
     """The records of `wanted` as rows of the source's schema.
 
-    Brokers serve records by the name of the topic. So its id is compared before the first record
-    and after the last: ids are never reused, so all records between are of the wanted topic.
+    Brokers serve records by the name of the topic. So the ids of all topics are compared before the
+    first record and after the last: ids are never reused, so all records between are of the wanted
+    topics.
     """
     metadata = SourceMetadata(options.connection, isolation_level=options.isolation_level)
-    if wanted.topic_id is not None:
-        max_age_ms = options.connection.metadata_max_age_ms
-        kept, losses = metadata.keep_existing([wanted], max_age_ms=max_age_ms)
-        report_losses(losses, fail_on_data_loss=options.fail_on_data_loss)
-        if not kept:
-            return
-    yield from _read_by_name(options, wanted)
-    if wanted.topic_id is not None and _is_another_topic(metadata, wanted):
-        raise ConnectorError(
-            "TOPIC_RECREATED",
-            f"the topic of {wanted.topic_partition} was deleted and created again while it was "
-            "read; run the task again",
-        )
-
-
-def _is_another_topic(metadata: SourceMetadata, wanted: OffsetRange) -> bool:
-    """Whether the name now belongs to another topic, by new metadata. A topic that is gone was read
-    as it was."""
-    now = metadata.find(
-        AssignedPartitions(partitions=(wanted.topic_partition,)), max_age_ms=0
-    ).topic_ids
-    return now.get(wanted.topic_partition.topic, wanted.topic_id) != wanted.topic_id
-
-
-def _read_by_name(options: SourceOptions, wanted: OffsetRange) -> "Iterator[pa.RecordBatch]":
-    position = wanted.start_offset
+    failures: list[HeadraceError] = []
     with in_one_line():
-        while position < wanted.end_offset:
-            try:
-                for decoded in _decoded(options, wanted, position):
-                    yield from arrow_batches(
-                        decoded, wanted.topic_partition, columns=options.columns
-                    )
-                    position = decoded.offsets[-1].as_py() + 1
-                return
-            except LogTruncatedError as error:
-                # Rows of the records that were cut off are written already and stay.
-                report_losses([str(error)], fail_on_data_loss=options.fail_on_data_loss)
-            except OffsetOutOfRangeError as error:
-                position = _after_gap(options, wanted, position, error)
-            except DeadlineExceededError:
-                shorter = _what_is_left(options, wanted)
-                if shorter is None:
-                    raise
-                # What was fetched and is not decoded yet is read again, too.
-                wanted = shorter
+        existing, doubtful = _by_existence(options, metadata, wanted)
+        unread: list[UnreadRange] = []
+        if len(existing) > 1:
+            yield from _read_together(options, existing, unread)
+        elif existing:
+            yield from _read_alone(options, metadata, existing[0])
+        found = _found_again(options, metadata, doubtful, failures)
+        for each in found:
+            yield from _unless_it_fails(_read_alone(options, metadata, each), failures)
+        for left, error in unread:
+            if isinstance(error, DeadlineExceededError) and _has_timed_out(failures):
+                # The task fails anyhow; another minute of waiting gains nothing.
+                continue
+            rows = _read_alone(options, metadata, left, error)
+            yield from _unless_it_fails(rows, failures)
+        if failures:
+            raise failures[0]
+    _check_topics(metadata, [*existing, *found])
 
 
-def _decoded(
-    options: SourceOptions, wanted: OffsetRange, position: int
-) -> "Iterator[DecodedRecords]":
-    guessed_bytes = (wanted.end_offset - position) * GUESSED_RECORD_BYTES
+def _by_existence(
+    options: SourceOptions, metadata: SourceMetadata, wanted: Sequence[OffsetRange]
+) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    """The ranges whose topics have the right ids, by metadata that may be a little old, and those
+    that may be lost. Where brokers know no ids, reading tells."""
+    identified = [each for each in wanted if each.topic_id is not None]
+    if not identified:
+        return list(wanted), []
+    now = metadata.find(
+        _partitions_of(identified), max_age_ms=options.connection.metadata_max_age_ms
+    )
+    kept, _ = keep_existing(identified, now.partitions, now.topic_ids)
+    doubtful = set(identified) - set(kept)
+    return (
+        [each for each in wanted if each not in doubtful],
+        [each for each in wanted if each in doubtful],
+    )
+
+
+def _found_again(
+    options: SourceOptions,
+    metadata: SourceMetadata,
+    doubtful: Sequence[OffsetRange],
+    failures: list[HeadraceError],
+) -> list[OffsetRange]:
+    """Those of `doubtful` that exist after all. The others are a loss."""
+    if not doubtful:
+        return []
+    found, losses = metadata.keep_existing(doubtful)
+    try:
+        report_losses(losses, fail_on_data_loss=options.fail_on_data_loss)
+    except DataLossError as failure:
+        failures.append(failure)
+    return found
+
+
+def _unless_it_fails(
+    rows: "Iterator[pa.RecordBatch]", failures: list[HeadraceError]
+) -> "Iterator[pa.RecordBatch]":
+    try:
+        yield from rows
+    except HeadraceError as failure:
+        failures.append(failure)
+
+
+def _has_timed_out(failures: Iterable[HeadraceError]) -> bool:
+    return any(isinstance(each, DeadlineExceededError) for each in failures)
+
+
+def _check_topics(metadata: SourceMetadata, ranges: Iterable[OffsetRange]) -> None:
+    """ConnectorError where a name now belongs to another topic, by new metadata. A topic that is
+    gone was read as it was."""
+    identified = [each for each in ranges if each.topic_id is not None]
+    if not identified:
+        return
+    now = metadata.find(_partitions_of(identified), max_age_ms=0).topic_ids
+    for each in identified:
+        if now.get(each.topic_partition.topic, each.topic_id) != each.topic_id:
+            raise ConnectorError(
+                "TOPIC_RECREATED",
+                f"the topic of {each.topic_partition} was deleted and created again while it was "
+                "read; run the task again",
+            )
+
+
+def _partitions_of(ranges: Iterable[OffsetRange]) -> AssignedPartitions:
+    return AssignedPartitions(partitions=tuple(each.topic_partition for each in ranges))
+
+
+def _read_together(
+    options: SourceOptions, ranges: Sequence[OffsetRange], unread: list[UnreadRange]
+) -> "Iterator[pa.RecordBatch]":
+    """Adds to `unread` what could not be read."""
+    by_partition = {each.topic_partition: each for each in ranges}
+    gatherer = RowGatherer()
+    for fetched in fetch_ranges(options, ranges, unread, guessed_record_bytes=GUESSED_RECORD_BYTES):
+        for each in fetched:
+            start_offset, end_offset = each.start_offset, by_partition[each.tp].end_offset
+            for decoded in _decoded(options, each.committed(), start_offset, end_offset):
+                for batch in arrow_batches(decoded, each.tp, columns=options.columns):
+                    yield from gatherer.add(batch)
+        if not fetched:
+            yield from gatherer.rest()
+    yield from gatherer.rest()
+
+
+def _read_alone(
+    options: SourceOptions,
+    metadata: SourceMetadata,
+    wanted: OffsetRange,
+    error: HeadraceError | None = None,
+) -> "Iterator[pa.RecordBatch]":
+    """`error`: what ended an earlier attempt."""
+    tp, left = wanted.topic_partition, wanted
+    while len(left):
+        if error is not None:
+            left, error = _after(options, metadata, left, error), None
+            continue
+        try:
+            for decoded in _fetched_alone(options, left):
+                yield from arrow_batches(decoded, tp, columns=options.columns)
+                left = replace(left, start_offset=decoded.offsets[-1].as_py() + 1)
+            return
+        except (KafkaError, DeadlineExceededError) as failure:
+            # What was fetched and is not decoded yet is read again, too.
+            error = failure
+
+
+def _fetched_alone(options: SourceOptions, left: OffsetRange) -> "Iterator[DecodedRecords]":
     fetched = read_range(
         cluster_for(options.connection),
-        wanted.topic_partition,
-        position,
-        wanted.end_offset,
-        max_bytes=min(options.fetch_bytes, max(guessed_bytes, LEAST_FETCH_BYTES)),
+        left.topic_partition,
+        left.start_offset,
+        left.end_offset,
+        max_bytes=min(
+            options.fetch_bytes, max(len(left) * GUESSED_RECORD_BYTES, LEAST_FETCH_BYTES)
+        ),
         isolation=options.isolation_level,
         timeout_ms=options.poll_timeout_ms,
     )
+    pieces = (piece for each in fetched for piece in each.committed())
+    return _decoded(options, pieces, left.start_offset, left.end_offset)
+
+
+def _decoded(
+    options: SourceOptions, pieces: Iterable[memoryview], start_offset: int, end_offset: int
+) -> "Iterator[DecodedRecords]":
     return iter_decoded(
-        (piece for each in fetched for piece in each.committed()),
-        start_offset=position,
-        end_offset=wanted.end_offset,
+        pieces,
+        start_offset=start_offset,
+        end_offset=end_offset,
         include_keys="key" in options.columns,
         include_values="value" in options.columns,
         include_headers="headers" in options.columns,
     )
 
 
+def _after(
+    options: SourceOptions, metadata: SourceMetadata, left: OffsetRange, error: HeadraceError
+) -> OffsetRange:
+    """What is still to be read of `left` after an error. Raises the error where nothing helps."""
+    strict = options.fail_on_data_loss
+    match error:
+        case LogTruncatedError():
+            # Rows of the records that were cut off are written already and stay.
+            report_losses([str(error)], fail_on_data_loss=strict)
+            return left
+        case OffsetOutOfRangeError():
+            return _after_gap(options, left, error)
+        case DeadlineExceededError():
+            leader = cluster_for(options.connection).known_leader(left.topic_partition)
+            shorter = None if leader is None else _what_is_there(options, left)
+            if shorter is not None:
+                return shorter
+        case KafkaError(code=ErrorCode.OFFSET_OUT_OF_RANGE):
+            # A shared fetch leaves it to this one to find out more.
+            return left
+        case KafkaError(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            found, losses = metadata.keep_existing([left])
+            report_losses(losses, fail_on_data_loss=strict)
+            return left if found else replace(left, start_offset=left.end_offset)
+    raise error
+
+
 def _after_gap(
-    options: SourceOptions, wanted: OffsetRange, position: int, error: OffsetOutOfRangeError
-) -> int:
-    """The offset to go on from where the log does not have `position` any more, because of
-    retention or a truncation since the range was planned."""
+    options: SourceOptions, left: OffsetRange, error: OffsetOutOfRangeError
+) -> OffsetRange:
+    """What is left where the log does not have the next offset any more, because of retention or a
+    truncation since the range was planned."""
     loss = (
-        f"offset {position} of {wanted.topic_partition} is wanted, but the log has the offsets "
-        f"from {error.log_start_offset} to {error.log_end_offset}"
+        f"offset {left.start_offset} of {left.topic_partition} is wanted, but the log has the "
+        f"offsets from {error.log_start_offset} to {error.log_end_offset}"
     )
     report_losses([loss], fail_on_data_loss=options.fail_on_data_loss)
-    return error.log_start_offset if position < error.log_start_offset else wanted.end_offset
+    is_before = left.start_offset < error.log_start_offset
+    return replace(left, start_offset=error.log_start_offset if is_before else left.end_offset)
 
 
-def _what_is_left(options: SourceOptions, wanted: OffsetRange) -> OffsetRange | None:
-    """`wanted` up to the end of the log, after nothing came for kafkaConsumer.pollTimeoutMs. Where
-    the log now ends before `wanted` does, that is a loss; None where it does not."""
-    topic_partition = wanted.topic_partition
+def _what_is_there(options: SourceOptions, left: OffsetRange) -> OffsetRange | None:
+    """`left` up to the end of the log, after nothing came for kafkaConsumer.pollTimeoutMs. Where
+    the log now ends before `left` does, that is a loss; None where it does not."""
+    topic_partition = left.topic_partition
     cluster = cluster_for(options.connection)
     latest = cluster.list_offsets({topic_partition: LATEST}, isolation=options.isolation_level)
-    if latest[topic_partition] >= wanted.end_offset:
+    if latest[topic_partition] >= left.end_offset:
         return None
     loss = (
-        f"{topic_partition} is wanted up to offset {wanted.end_offset}, but now ends at "
+        f"{topic_partition} is wanted up to offset {left.end_offset}, but now ends at "
         f"{latest[topic_partition]}"
     )
     report_losses([loss], fail_on_data_loss=options.fail_on_data_loss)
-    return replace(wanted, end_offset=latest[topic_partition])
+    return replace(left, end_offset=latest[topic_partition])

@@ -13,6 +13,7 @@ from uuid import UUID
 from connector.connections import cluster_for
 from connector.errors import ConnectorError, in_one_line
 from connector.options.connection_options import ConnectionOptions
+from connector.options.offset_specs import LATEST
 from connector.options.subscription import (
     AssignedPartitions,
     SubscribedTopics,
@@ -20,6 +21,7 @@ from connector.options.subscription import (
     TopicPattern,
 )
 from connector.source.data_loss import keep_existing
+from connector.source.log_survey import LogSurvey
 from connector.source.offset_range import OffsetRange
 from storage_engine.core.ids import TopicPartition
 
@@ -76,7 +78,8 @@ class SourceMetadata:
                     for each in subscription.partitions
                     if each.topic in topics and each.partition in topics[each.topic].partitions
                 )
-                missing = [str(each) for each in subscription.partitions if each not in there]
+                gone = set(subscription.partitions) - set(there)
+                missing = [str(each) for each in subscription.partitions if each in gone]
                 return FoundPartitions(
                     partitions=there, missing=tuple(missing), topic_ids=_ids(topics)
                 )
@@ -130,6 +133,18 @@ class SourceMetadata:
             return cluster_for(self._options).list_offsets(
                 timestamps_ms, isolation=self._isolation_level
             )
+
+    def survey(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], LogSurvey]:
+        """The latest offsets, like `offsets_at`, and what else the same flight of requests tells.
+        Metadata of the topics is new afterwards."""
+        wanted = tuple(partitions)
+        with in_one_line():
+            bounds = cluster_for(self._options).log_bounds(wanted, isolation=self._isolation_level)
+        survey = LogSurvey(self, bounds.earliest)
+        left = [each for each in wanted if each not in bounds.latest]
+        return {**bounds.latest, **self.offsets_at(dict.fromkeys(left, LATEST))}, survey
 
     def log_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The size of each log on its leader, in bytes."""

@@ -22,19 +22,20 @@ from connector.errors import without_traceback
 from connector.log_once import warn_once
 from connector.options.offset_specs import EARLIEST, LATEST, Everywhere
 from connector.options.source_options import SourceOptions
-from connector.source.data_loss import clip_to_logs, report_losses
-from connector.source.group_commits import GroupOffsetCommits
-from connector.source.lag import LAG_KEY, lag_to_json, offsets_behind
-from connector.source.micro_batch_planning import PlannedMicroBatch, plan_next, restarted_partitions
-from connector.source.offset_resolution import resolve
-from connector.source.range_tasks import range_tasks
-from connector.source.read_limits import (
+from connector.read_limits import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from connector.source.data_loss import clip_to_logs, report_losses
+from connector.source.group_commits import GroupOffsetCommits
+from connector.source.lag import LAG_KEY, lag_to_json, offsets_behind
+from connector.source.log_survey import LogSurvey
+from connector.source.micro_batch_planning import PlannedMicroBatch, plan_next, restarted_partitions
+from connector.source.offset_resolution import resolve
+from connector.source.range_tasks import range_tasks
 from connector.source.source_metadata import SourceMetadata
 from connector.source.stream_offset import (
     StreamOffset,
@@ -73,6 +74,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now_target: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._topic_ids: Mapping[str, UUID] = {}
+        self._survey: LogSurvey | None = None
+        self._expects_rows = False
         self._planned: Mapping[TopicPartition, int] = {}
         self._group_commits: GroupOffsetCommits | None = None
         self._ask_not_before = 0.0
@@ -139,9 +142,11 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ):
             self._ask_not_before = time.monotonic() + IDLE_POLL_MS / 1000
             self._planned = begin.positions
+            self._expects_rows = False
             return start
         self._planned_at = time.monotonic()
         self._planned = planned.end.positions
+        self._expects_rows = True
         return planned.end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -154,13 +159,15 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One task for each range, or more where options ask for it."""
+        """The tasks of the micro-batch: small ranges share one, large ones may be cut."""
         strict = self._options.fail_on_data_loss
+        survey = self._survey
         existing, losses = self._metadata.keep_existing(
-            ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end))
+            ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end)),
+            max_age_ms=0 if survey is None else survey.metadata_age_ms,
         )
         report_losses(losses, fail_on_data_loss=strict)
-        ranges = clip_to_logs(existing, self._metadata, fail_on_data_loss=strict)
+        ranges = clip_to_logs(existing, survey or self._metadata, fail_on_data_loss=strict)
         return range_tasks(self._options, self._metadata, ranges)
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -219,8 +226,16 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ask_latest(self, max_age_ms: int | None = None) -> dict[TopicPartition, int]:
         found = self._metadata.find(self._options.subscription, max_age_ms=max_age_ms)
+        latest: dict[TopicPartition, int] = {}
+        self._survey = None
+        # An idle source would ask the brokers 40 times a second for what it does not need.
+        if self._expects_rows and max_age_ms is None:
+            latest, self._survey = self._metadata.survey(found.partitions)
+            found = self._metadata.find(self._options.subscription)
         self._topic_ids = found.topic_ids
-        return self._metadata.offsets_at(dict.fromkeys(found.partitions, LATEST))
+        left = [each for each in found.partitions if each not in latest]
+        latest |= self._metadata.offsets_at(dict.fromkeys(left, LATEST))
+        return {each: latest[each] for each in found.partitions}
 
     def _waits_for_more(self, planned: PlannedMicroBatch, limit: ReadLimit) -> bool:
         """Whether a small backlog waits (minOffsetsPerTrigger), up to maxTriggerDelay."""

@@ -28,7 +28,13 @@ from integration_tests.exactly_once.sink_faults import (
     Fault,
     Stage,
 )
-from integration_tests.exactly_once.sink_queries import CLOSING, PARTITIONS, STATEFUL, TWO_SOURCES
+from integration_tests.exactly_once.sink_queries import (
+    CLOSING,
+    PARTITIONS,
+    SHARES_TASKS,
+    STATEFUL,
+    TWO_SOURCES,
+)
 from integration_tests.support.cluster_support import (
     HEALED_S,
     admin,
@@ -126,6 +132,7 @@ class _CaseRun:
         self._folder.mkdir()
         self._target = f"{name}-target"
         self._sources = [f"{name}-source"]
+        self._source_partitions = 6 if case.query in SHARES_TASKS else 2
         if case.query in TWO_SOURCES:
             self._sources.append(f"{name}-other")
         self._master = SPECULATING if case.fault is Fault.SPECULATION else LOCAL
@@ -150,7 +157,7 @@ class _CaseRun:
 
     def _prepare(self) -> None:
         for topic in self._sources:
-            create_topic(self._cluster, topic, partitions=2)
+            create_topic(self._cluster, topic, partitions=self._source_partitions)
         # Its first partition's leader is to be the one that writes no markers.
         settings = {"min.insync.replicas": "2"}
         create_topic(self._cluster, self._target, partitions=PARTITIONS, config=settings)
@@ -171,9 +178,13 @@ class _CaseRun:
     def _grow(self, count: int, *, closing: bool) -> None:
         values = [b"%d" % each for each in range(self._ids, self._ids + count)]
         self._ids += count
-        records = [{"value": value, "partition": number % 2} for number, value in enumerate(values)]
+        partitions = self._source_partitions
+        records = [
+            {"value": value, "partition": number % partitions}
+            for number, value in enumerate(values)
+        ]
         if closing and self._case.query in STATEFUL:
-            records += [{"value": b"%d" % CLOSING, "partition": number} for number in range(2)]
+            records += [{"value": b"%d" % CLOSING, "partition": each} for each in range(partitions)]
         for topic in self._sources:
             produce(self._cluster.bootstrap_servers, topic, records)
 
@@ -205,9 +216,8 @@ class _CaseRun:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(broker.pid, signal.SIGCONT)
             self._cluster.start_broker(broker.id)
-        topics = (
-            dict.fromkeys(self._sources, (2, 3)) | {self._target: (PARTITIONS, 3)} | STATE_TOPIC
-        )
+        sources = dict.fromkeys(self._sources, (self._source_partitions, 3))
+        topics = sources | {self._target: (PARTITIONS, 3)} | STATE_TOPIC
         wait_while_lacking(lambda: not_in_sync(self._admin, topics), timeout_s=HEALED_S)
 
     def _judge(self) -> None:

@@ -94,3 +94,5 @@ QUERIES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
 
 STATEFUL = frozenset({"windows", "join"})
 TWO_SOURCES = frozenset({"join"})
+SHARES_TASKS = frozenset({"random", "windows"})
+"""Their sources have so many partitions that each task reads several."""

@@ -11,10 +11,10 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, Les
 from connector.connections import close_all
 from connector.errors import ConnectorError, DataLossError
 from connector.options.source_options import parse_source_options
+from connector.read_limits import ReadAllAvailable
 from connector.source import record_reader, source_metadata
 from connector.source.batch_reader import HeadraceBatchReader
 from connector.source.pushdown_reader import HeadracePushdownReader
-from connector.source.read_limits import ReadAllAvailable
 from connector.source.stream_reader import HeadraceStreamReader
 from integration_tests.support.cluster_support import (
     admin,
@@ -341,7 +341,7 @@ def test_tasks_are_cut_by_the_bytes_of_the_log(cluster, servers, topic):
     create_topic(cluster, topic)
     produce(servers, topic, [{"value": bytes(1000)} for _ in range(100)])
     reader = HeadraceBatchReader(_options(servers, topic, maxBytesPerPartition="20000"))
-    ranges = [task.value for task in reader.partitions()]
+    ranges = [each for task in reader.partitions() for each in task.value]
     assert [each.start_offset for each in ranges[1:]] == [each.end_offset for each in ranges[:-1]]
     assert 5 <= len(ranges) <= 7
     assert len(_rows(reader)) == 100

@@ -210,6 +210,20 @@ def test_a_partition_is_split_over_tasks_without_losing_or_doubling_a_record(
     assert read.select("offset").distinct().count() == read.count() == 1000
 
 
+def test_small_partitions_share_as_many_tasks_as_this_spark_runs_at_the_same_time(
+    spark, spark_cluster, servers, topic
+):
+    create_topic(spark_cluster, topic, partitions=6)
+    records = [{"value": b"v", "partition": number % 6} for number in range(1200)]
+    produce(servers, topic, records)
+    read = _read(spark, servers, topic)
+    # The session's master is local[2].
+    assert read.rdd.getNumPartitions() == 2
+    assert read.select("partition", "offset").distinct().count() == read.count() == 1200
+    one_each = _read(spark, servers, topic, minRecordsPerPartition="1")
+    assert one_each.rdd.getNumPartitions() == 6
+
+
 def test_an_empty_topic_is_read_as_no_rows_and_no_rows_are_written(
     spark, spark_cluster, servers, topic
 ):

@@ -107,10 +107,10 @@ def test_a_driver_that_is_killed_after_a_commit_and_loses_its_checkpoint_doubles
 def test_a_query_that_begins_anew_writes_what_is_new_and_one_that_is_put_back_is_refused(
     spark, spark_cluster, servers, topic, tmp_path
 ):
-    create_topic(spark_cluster, topic, partitions=2)
+    create_topic(spark_cluster, topic, partitions=6)
     create_topic(spark_cluster, f"{topic}-target", partitions=2)
     more(servers, topic, 0, 100)
-    copy(spark, servers, topic, tmp_path / "now")
+    copy(spark, servers, topic, tmp_path / "now", minRecordsPerPartition=1)
     shutil.copytree(tmp_path / "now", tmp_path / "then")
     more(servers, topic, 100, 200)
     copy(spark, servers, topic, tmp_path / "now")
@@ -122,8 +122,9 @@ def test_a_query_that_begins_anew_writes_what_is_new_and_one_that_is_put_back_is
     sink = f"{topic}-target"
     coordinator = leader_of(admin(spark_cluster), STATE, state_partition(sink, STATE_PARTITIONS))
     spark_cluster.kill_broker(coordinator)
-    # With other micro-batches, so that one of them is written in part.
-    copy(spark, servers, topic, tmp_path / "new", maxOffsetsPerTrigger=150, minPartitions=5)
+    # With other micro-batches, so that one of them is written in part, and with tasks that read
+    # several partitions, where there was one for each.
+    copy(spark, servers, topic, tmp_path / "new", maxOffsetsPerTrigger=150, minPartitions=2)
     spark_cluster.start_broker(coordinator)
     assert read(servers, topic) == list(range(300))
 

@@ -5,8 +5,9 @@ until the deadline, any other is raised at once. Not for several threads at once
 Cluster of its own. Source: R-CLI1; the Metadata and ListOffsets APIs.
 """
 
+import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from storage_engine.client.broker_discovery import BrokerSource, GivenBrokers
 from storage_engine.client.closing import Closing
@@ -25,7 +26,7 @@ from storage_engine.protocol.apis.list_offsets import (
     ListOffsetsRequest,
 )
 from storage_engine.protocol.apis.metadata import API as METADATA
-from storage_engine.protocol.apis.metadata import MetadataRequest
+from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from storage_engine.protocol.apis.spec import AnyApi
 
 EARLIEST = EARLIEST_TIMESTAMP
@@ -43,6 +44,13 @@ UNKNOWN_TOPIC_WAIT_MS = 3_000
 topic one after the other."""
 
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
+
+
+class LogBounds(NamedTuple):
+    """The first offset of each partition, and the one behind its last."""
+
+    earliest: dict[TopicPartition, int]
+    latest: dict[TopicPartition, int]
 
 
 class Cluster(Closing):
@@ -119,8 +127,10 @@ class Cluster(Closing):
     ) -> None:
         """Refreshes brokers and the named topics (None: all topics) from any broker."""
         names = None if topics is None else list(topics)
-        request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
-        response = self.ask_any(METADATA, request, deadline)
+        self._learn(names, self.ask_any(METADATA, _metadata_request(names), deadline))
+
+    def _learn(self, names: Sequence[str] | None, response: MetadataResponse) -> None:
+        """Takes over an answer about the topics `names`."""
         fresh = view_of(response)
         now_ms = monotonic_ms()
         if names is None:
@@ -241,6 +251,45 @@ class Cluster(Closing):
         deadline = Deadline.after(timeout_ms or self.request_timeout_ms)
         return self._exchange(self.take(broker_id, deadline), spec, message, deadline, version)
 
+    def request_all(
+        self,
+        requests: Sequence[tuple[int, AnyApi, Any]],
+        *,
+        timeout_ms: int | None = None,
+    ) -> list[Any]:
+        """Sends each (broker, API, message) before it waits for the first answer, so that all take
+        as long as the slowest. It does not retry. Returns in their order the answers, and the
+        KafkaError or DeadlineExceededError of a request without one."""
+        deadline = Deadline.after(timeout_ms or self.request_timeout_ms)
+        connections: dict[int, BrokerConnection] = {}
+        answers: list[Any] = [None] * len(requests)
+
+        def send(broker_id: int, spec: AnyApi, message: Any) -> None:
+            if broker_id not in connections:
+                connections[broker_id] = self.take(broker_id, deadline)
+            connections[broker_id].send(spec, message, deadline)
+
+        try:
+            for place, request in enumerate(requests):
+                try:
+                    send(*request)
+                except (KafkaError, DeadlineExceededError) as error:
+                    answers[place] = error
+            for place, (broker_id, _, _) in enumerate(requests):
+                if answers[place] is not None:
+                    continue
+                connection = connections[broker_id]
+                try:
+                    answers[place] = connection.receive(deadline)
+                except (KafkaError, DeadlineExceededError) as error:
+                    answers[place] = error
+                    # The next answer on it may be the one to this request.
+                    connection.close()
+        finally:
+            for connection in connections.values():
+                self.give_back(connection)
+        return answers
+
     def ask_any(
         self,
         spec: AnyApi,
@@ -318,18 +367,38 @@ class Cluster(Closing):
             if not left:
                 return found
             error: HeadraceError | None = None
-            for broker_id, asked in self._by_leader(left).items():
-                try:
-                    self._ask_offsets(broker_id, asked, ISOLATION_LEVELS[isolation], found)
-                except (DeadlineExceededError, KafkaError) as failure:
-                    error = failure
+            for answer in self.request_all(self._offset_requests(left, isolation)):
+                error = _take_offsets(answer, found) or error
             if error is not None:
                 retry.pause(error)
                 self.refresh({tp.topic for tp in left})
 
-    def _by_leader(
-        self, timestamps_ms: Mapping[TopicPartition, int]
-    ) -> dict[int, list[ListOffsetsPartition]]:
+    def log_bounds(
+        self, partitions: Collection[TopicPartition], *, isolation: str = "read_uncommitted"
+    ) -> LogBounds:
+        """Where the logs begin and end, with new metadata of their topics, all in one flight. It
+        does not retry: what has no answer is left out, and old metadata stays."""
+        known = [tp for tp in partitions if self.known_leader(tp) is not None]
+        if not known:
+            return LogBounds({}, {})
+        topics = list(dict.fromkeys(tp.topic for tp in known))
+        ends = self._offset_requests(dict.fromkeys(known, LATEST), isolation)
+        starts = self._offset_requests(dict.fromkeys(known, EARLIEST), isolation)
+        any_broker = random.choice(ends)[0]
+        metadata, *answers = self.request_all(
+            [(any_broker, METADATA, _metadata_request(topics)), *ends, *starts]
+        )
+        if not isinstance(metadata, HeadraceError):
+            self._learn(topics, metadata)
+        bounds = LogBounds({}, {})
+        for place, answer in enumerate(answers):
+            _take_offsets(answer, bounds.latest if place < len(ends) else bounds.earliest)
+        return bounds
+
+    def _offset_requests(
+        self, timestamps_ms: Mapping[TopicPartition, int], isolation: str
+    ) -> list[tuple[int, AnyApi, ListOffsetsRequest]]:
+        """One request for each leader."""
         by_leader: dict[int, list[ListOffsetsPartition]] = {}
         missing = {tp.topic for tp in timestamps_ms if self.known_leader(tp) is None}
         if missing:
@@ -338,28 +407,31 @@ class Cluster(Closing):
             leader = self.leader(tp)
             asked = by_leader.setdefault(leader.broker_id, [])
             asked.append(ListOffsetsPartition(tp.topic, tp.partition, timestamp, leader.epoch))
-        return by_leader
-
-    def _ask_offsets(
-        self,
-        broker_id: int,
-        asked: Sequence[ListOffsetsPartition],
-        isolation_level: int,
-        found: dict[TopicPartition, int],
-    ) -> None:
-        """Adds to `found` what has an answer; raises the first error among the rest."""
-        request = ListOffsetsRequest(asked, isolation_level=isolation_level)
-        failure: KafkaError | None = None
-        for answer in self.request(broker_id, LIST_OFFSETS, request).partitions:
-            tp = TopicPartition(answer.topic, answer.partition)
-            code = ErrorCode.of(answer.error_code)
-            if code is ErrorCode.NONE:
-                found[tp] = answer.offset
-            elif failure is None:
-                failure = KafkaError(f"offsets of {tp}: {code.meaning}", code)
-        if failure is not None:
-            raise failure
+        level = ISOLATION_LEVELS[isolation]
+        return [
+            (broker_id, LIST_OFFSETS, ListOffsetsRequest(asked, isolation_level=level))
+            for broker_id, asked in by_leader.items()
+        ]
 
     def close(self) -> None:
         """Close all connections. The cluster can be used again."""
         self._pool.close()
+
+
+def _metadata_request(topics: list[str] | None) -> MetadataRequest:
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+def _take_offsets(answer: Any, found: dict[TopicPartition, int]) -> HeadraceError | None:
+    """Adds to `found` what has an answer; returns the first error among the rest."""
+    if isinstance(answer, HeadraceError):
+        return answer
+    failure: KafkaError | None = None
+    for row in answer.partitions:
+        tp = TopicPartition(row.topic, row.partition)
+        code = ErrorCode.of(row.error_code)
+        if code is ErrorCode.NONE:
+            found[tp] = row.offset
+        elif failure is None:
+            failure = KafkaError(f"offsets of {tp}: {code.meaning}", code)
+    return failure

@@ -153,6 +153,11 @@ def test_origins_are_known_by_the_sinks_own_brokers_unless_others_are_named():
         ({"subscribe": "a b"}, "characters other than"),
         ({"maxTriggerDelay": "soon"}, "a time such as 15m"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "is greater than"),
+        (
+            {"minRecordsPerPartition": "9", "maxRecordsPerPartition": "5"},
+            "'minRecordsPerPartition' (9) is greater than 'maxRecordsPerPartition' (5)",
+        ),
+        ({"minRecordsPerPartition": "-1"}, "must be a whole number from 0 to"),
         ({"kafka.bootstrap.servers": "localhost"}, "must be host:port"),
         ({"kafka.bootstrap.servers": "h:0"}, "must be host:port"),
         ({"bootstrap.servers": "other:1"}, "with and without 'kafka.'"),

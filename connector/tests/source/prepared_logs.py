@@ -4,6 +4,7 @@ from uuid import UUID
 
 from connector.options.offset_specs import EARLIEST, LATEST
 from connector.source.data_loss import keep_existing
+from connector.source.log_survey import LogSurvey
 from connector.source.source_metadata import FoundPartitions
 from storage_engine.core.ids import TopicPartition
 
@@ -17,6 +18,8 @@ class Logs:
         self.ends = {T0: (0, 0)}
         self.ids = {"t": UUID(int=1)}
         self.questions = 0
+        self.surveys = 0
+        self.metadata_ages = []
 
     def find(self, subscription, *, max_age_ms=None):
         return FoundPartitions(
@@ -26,8 +29,14 @@ class Logs:
     def find_all(self, subscription):
         return self.find(subscription)
 
-    def keep_existing(self, ranges):
+    def keep_existing(self, ranges, *, max_age_ms=0):
+        self.metadata_ages.append(max_age_ms)
         return keep_existing(ranges, set(self.ends), self.ids)
+
+    def survey(self, partitions):
+        self.surveys += 1
+        latest = {each: self.ends[each][1] for each in partitions}
+        return latest, LogSurvey(self, {each: self.ends[each][0] for each in partitions})
 
     def offsets_at(self, timestamps_ms):
         self.questions += bool(timestamps_ms)

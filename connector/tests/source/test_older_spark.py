@@ -20,6 +20,11 @@ def no_patience(monkeypatch):
     monkeypatch.setattr(stream_reader, "RECREATED_PATIENCE_MS", 0)
 
 
+def ranges(tasks):
+    """What tasks read, in their order."""
+    return [str(each) for task in tasks for each in task.value]
+
+
 class Query:
     """Calls the reader as Spark 4.0 and 4.1 do, with the offset log and the commit log of one
     checkpoint. `read` is what its micro-batches have read, as partition, start and end."""
@@ -63,8 +68,7 @@ class Query:
         """Reads the last micro-batch of the offset log, unless its rows are of no use."""
         start = self._end(-2) if len(self.offsets) > 1 else self.reader.initialOffset()
         if not unused:
-            tasks = [each.value for each in self.reader.partitions(start, self._end(-1))]
-            self.read += [str(each) for each in tasks]
+            self.read += ranges(self.reader.partitions(start, self._end(-1)))
         self.committed += 1
 
     def _end(self, index):
@@ -182,4 +186,4 @@ def test_a_newer_spark_goes_on_from_the_checkpoint():
     (first,) = (json.loads(each) for each in query.offsets)
     assert reader.partitions(reader.initialOffset(), first) == []
     end = reader.latestOffset(first, stream_reader.ReadAllAvailable())
-    assert [str(each.value) for each in reader.partitions(first, end)] == ["t-0 [5, 9)"]
+    assert ranges(reader.partitions(first, end)) == ["t-0 [5, 9)"]

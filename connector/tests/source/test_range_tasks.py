@@ -38,7 +38,27 @@ def _tasks(logs, *ranges, **options):
         OffsetRange(topic_partition=each, start_offset=start, end_offset=end)
         for each, start, end in ranges
     ]
-    return [str(each.value) for each in range_tasks(parsed, logs, wanted)]
+    return [" ".join(map(str, task.value)) for task in range_tasks(parsed, logs, wanted)]
+
+
+def test_small_ranges_share_a_task_unless_each_is_to_have_its_own():
+    ranges = (T2, 0, 10), (T0, 120, 130)
+    assert _tasks(Logs(), *ranges) == ["t-0 [120, 130) t-2 [0, 10)"]
+    for one in ("0", "1"):
+        tasks = _tasks(Logs(), *ranges, minRecordsPerPartition=one)
+        assert tasks == ["t-0 [120, 130)", "t-2 [0, 10)"]
+    assert len(_tasks(Logs(), *ranges, minPartitions="2")) == 2
+
+
+def test_a_shared_task_has_no_more_bytes_than_maxBytesPerPartition():
+    ranges = (T0, 120, 126), (T2, 0, 10)
+    assert len(_tasks(Logs(), *ranges, maxBytesPerPartition="300")) == 1
+
+    class Measured(Logs):
+        sizes = {T0: 5000, T2: 500}  # noqa: RUF012
+
+    assert len(_tasks(Measured(), *ranges, maxBytesPerPartition="800")) == 1
+    assert len(_tasks(Measured(), *ranges, maxBytesPerPartition="799")) == 2
 
 
 def test_a_partition_is_cut_by_its_bytes_for_an_offset():

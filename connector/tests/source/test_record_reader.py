@@ -11,7 +11,7 @@ from connector.source import record_reader, source_metadata
 from connector.source.offset_range import OffsetRange
 from connector.source.record_reader import read_records
 from storage_engine.client.fetching.fetch import FetchedBatches
-from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
+from storage_engine.client.metadata import ClusterMetadata, Leader, TopicMetadata
 from storage_engine.core.errors import (
     DeadlineExceededError,
     LogTruncatedError,
@@ -43,6 +43,9 @@ class Log:
         monkeypatch.setattr(record_reader, "read_range", self.read_range)
         monkeypatch.setattr(record_reader, "cluster_for", lambda options: self)
 
+    def known_leader(self, tp):
+        return Leader(1, 0)
+
     def list_offsets(self, timestamps_ms, *, isolation):
         return dict.fromkeys(timestamps_ms, self.end)
 
@@ -71,7 +74,7 @@ def log(monkeypatch):
 def _read(start_offset, end_offset, **options):
     parsed = parse_source_options({"bootstrap.servers": "h:1", "subscribe": "t"} | options)
     wanted = OffsetRange(topic_partition=T0, start_offset=start_offset, end_offset=end_offset)
-    batches = list(read_records(parsed, wanted))
+    batches = list(read_records(parsed, (wanted,)))
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 
@@ -148,7 +151,7 @@ def test_headers_come_only_when_asked_for(log):
         {"bootstrap.servers": "h:1", "subscribe": "t", "includeHeaders": "true"}
     )
     wanted = OffsetRange(topic_partition=T0, start_offset=0, end_offset=10)
-    (batch,) = read_records(parsed, wanted)
+    (batch,) = read_records(parsed, (wanted,))
     assert batch.column("headers").null_count == 10
 
 
@@ -171,7 +174,7 @@ class Topics:
 def _read_with_id(**options):
     parsed = parse_source_options({"bootstrap.servers": "h:1", "subscribe": "t"} | options)
     wanted = OffsetRange(topic_partition=T0, start_offset=0, end_offset=20, topic_id=UUID(int=1))
-    return sum(batch.num_rows for batch in read_records(parsed, wanted))
+    return sum(batch.num_rows for batch in read_records(parsed, (wanted,)))
 
 
 def test_a_range_of_a_topic_created_again_is_not_read(log, monkeypatch):

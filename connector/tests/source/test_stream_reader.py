@@ -9,10 +9,11 @@ import pytest
 
 from connector.errors import ConnectorError, DataLossError
 from connector.options.source_options import parse_source_options
-from connector.source import stream_reader
+from connector.read_limits import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from connector.source import log_survey, stream_reader
 from connector.source.lag import OffsetsBehindLatest, lag_of
+from connector.source.log_survey import YOUNG_MS
 from connector.source.offset_range import OffsetRange
-from connector.source.read_limits import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from connector.source.stream_reader import HeadraceStreamReader
 from connector.tests.source.prepared_logs import T0, T1, Logs
 
@@ -33,7 +34,7 @@ def _reader(logs, **options):
 
 
 def _planned(reader, start, end):
-    return [partition.value for partition in reader.partitions(start, end)]
+    return [each for task in reader.partitions(start, end) for each in task.value]
 
 
 def _range(topic_partition, start_offset, end_offset, topic_id=1):
@@ -319,3 +320,49 @@ def test_without_a_group_nobody_is_told():
     reader.latestOffset(first, ReadAllAvailable())
     reader.commit(first)
     assert reader._group_commits is None
+
+
+def test_a_busy_query_hands_out_ranges_without_asking_again():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, startingOffsets="earliest")
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert logs.surveys == 0
+    assert _planned(reader, reader.initialOffset(), first) == [_range(T0, 0, 5)]
+    assert logs.metadata_ages == [0]
+    logs.ends = {T0: (2, 9)}
+    second = reader.latestOffset(first, ReadAllAvailable())
+    assert logs.surveys == 1
+    asked = logs.questions
+    assert _planned(reader, first, second) == [_range(T0, 5, 9)]
+    assert logs.questions == asked
+    assert logs.metadata_ages == [0, YOUNG_MS]
+
+
+def test_an_idle_query_does_not_ask_for_what_only_ranges_need():
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, startingOffsets="earliest")
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    for _ in range(3):
+        assert reader.latestOffset(first, ReadAllAvailable()) == first
+    assert logs.surveys == 1
+    logs.ends = {T0: (0, 6)}
+    second = reader.latestOffset(first, ReadAllAvailable())
+    asked = logs.questions
+    assert _planned(reader, first, second) == [_range(T0, 5, 6)]
+    assert logs.questions == asked + 1
+    assert logs.metadata_ages == [0]
+
+
+def test_what_a_survey_told_long_ago_is_asked_again(monkeypatch):
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    reader = _reader(logs, startingOffsets="earliest", failOnDataLoss="false")
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logs.ends = {T0: (0, 9)}
+    second = reader.latestOffset(first, ReadAllAvailable())
+    logs.ends = {T0: (7, 9)}
+    monkeypatch.setattr(log_survey, "YOUNG_MS", -1)
+    assert _planned(reader, first, second) == [_range(T0, 7, 9)]
+    assert logs.metadata_ages == [0]

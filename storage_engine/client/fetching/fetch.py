@@ -64,6 +64,10 @@ OnTruncated = Callable[[TopicPartition, int, int], int]
 records than were read."""
 
 
+OnFailed = Callable[[TopicPartition, int, HeadraceError], None]
+"""Called with a partition that is given up, the offset up to which it was read, and why."""
+
+
 class FetchedBatches(NamedTuple):
     """Whole batches of one partition, from the one that holds `start_offset` on."""
 
@@ -123,17 +127,29 @@ class BatchFetcher:
         on_truncated: OnTruncated | None = None,
         last_epochs: Mapping[TopicPartition, int] | None = None,
         topic_ids: Mapping[str, UUID] | None = None,
+        on_failed: OnFailed | None = None,
+        guessed_offset_bytes: int = 0,
     ) -> None:
         """`timeout_ms`: how long a partition may fail, or have nothing below its end, before that
         is an error (default: the cluster's deadline). `read_ahead` False sends the next fetch only
         when it is polled for. `on_out_of_range` and `on_truncated` say where to go on instead, or
         raise. `last_epochs`: the leader epoch of the batch before the start, where it is known.
         `topic_ids`, by name: only these very topics are read, so that one that is created again is
-        an error of `poll` (KafkaError UNKNOWN_TOPIC_ID). None: whichever has the name."""
+        an error of `poll` (KafkaError UNKNOWN_TOPIC_ID). None: whichever has the name.
+        `on_failed`: is told of the partitions that `poll` would raise an error for, and the others
+        are read on; an offset out of range is not looked into then. `guessed_offset_bytes`: a first
+        fetch asks for so much an offset up to the partition's end, and later ones for what the
+        answers had (0: the first for a full share)."""
         epochs = last_epochs or {}
         self._cluster = cluster
         self._cursors = {
-            tp: Cursor(tp, start_offset, end_offset, last_epoch=epochs.get(tp, -1))
+            tp: Cursor(
+                tp,
+                start_offset,
+                end_offset,
+                last_epoch=epochs.get(tp, -1),
+                offset_bytes=guessed_offset_bytes,
+            )
             for tp, (start_offset, end_offset) in ranges.items()
         }
         self._max_bytes = max_bytes
@@ -146,6 +162,7 @@ class BatchFetcher:
         self._names = {topic_id_to_text(each): name for name, each in (topic_ids or {}).items()}
         self._on_out_of_range = on_out_of_range
         self._on_truncated = on_truncated
+        self._on_failed = on_failed
         self._fetches: dict[int, _Fetch] = {}
         self._lookup_at_ms = 0
 
@@ -223,7 +240,13 @@ class BatchFetcher:
             min_bytes=1,
             max_bytes=self._max_bytes,
             partitions=[
-                FetchPartition(*tp, cursor.position, share, cursor.leader_epoch, cursor.last_epoch)
+                FetchPartition(
+                    *tp,
+                    cursor.position,
+                    cursor.limit(share),
+                    cursor.leader_epoch,
+                    cursor.last_epoch,
+                )
                 for tp, cursor in cursors.items()
             ],
             isolation_level=self._isolation_level,
@@ -261,14 +284,15 @@ class BatchFetcher:
             )
             return
         self._check_ids(topics)
-        for tp, cursor in self._cursors.items():
+        for tp, cursor in list(self._cursors.items()):
             if tp.topic not in topics or cursor.done or cursor.in_flight:
                 continue
             cursor.leader_unsure = False
             if self._cluster.known_leader(tp) is None:
                 cursor.failed(self._cluster.without_leader(tp))
-                if cursor.failing_ms() > self._cluster.unknown_topic_wait_ms:
-                    self._raise_if_unknown(tp)
+                unknown_ms = cursor.failing_ms()
+                if unknown_ms > self._cluster.unknown_topic_wait_ms and not self._cluster.has(tp):
+                    self._give_up(cursor, self._cluster.unknown(tp))
 
     def _check_ids(self, topics: Iterable[str]) -> None:
         """Compares the topics' ids after a refresh. Raises KafkaError when a topic was deleted and
@@ -284,9 +308,12 @@ class BatchFetcher:
                     ErrorCode.UNKNOWN_TOPIC_ID,
                 )
 
-    def _raise_if_unknown(self, tp: TopicPartition) -> None:
-        if not self._cluster.has(tp):
-            raise self._cluster.unknown(tp)
+    def _give_up(self, cursor: Cursor, error: HeadraceError) -> None:
+        """Raises the error, or reads the other partitions on."""
+        if self._on_failed is None:
+            raise error
+        self.forget(cursor.tp)
+        self._on_failed(cursor.tp, cursor.position, error)
 
     def _all_failed(self, cursors: Mapping[TopicPartition, Cursor], error: HeadraceError) -> None:
         if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
@@ -359,18 +386,19 @@ class BatchFetcher:
 
     def _take_answer(self, cursor: Cursor, answer: FetchPartitionResponse) -> list[FetchedBatches]:
         code = ErrorCode.of(answer.error_code)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._on_failed is None:
             cursor.failed(self._out_of_range(cursor))
             return []
         if code is not ErrorCode.NONE:
             error = KafkaError(f"{cursor.tp}: {code.meaning}", code)
-            if not code.retriable:
-                raise error
-            cursor.failed(error)
+            if code.retriable:
+                cursor.failed(error)
+            else:
+                self._give_up(cursor, error)
             return []
         if answer.diverging_epoch is not None:
             _, end_offset = answer.diverging_epoch
-            cursor.failed(self._truncated(cursor, end_offset))
+            self._truncated(cursor, end_offset)
             return []
         start_offset = cursor.position
         assert answer.records is None or isinstance(answer.records, memoryview)
@@ -391,7 +419,7 @@ class BatchFetcher:
             )
         ]
 
-    def _truncated(self, cursor: Cursor, end_offset: int) -> KafkaError:
+    def _truncated(self, cursor: Cursor, end_offset: int) -> None:
         """The leader has had other records than were read since `end_offset`."""
         tp, position = cursor.tp, cursor.position
         truncation_offset = max(0, min(end_offset, position))
@@ -400,10 +428,13 @@ class BatchFetcher:
             f"{truncation_offset} on it has other records now (an unclean election?)"
         )
         if self._on_truncated is None:
-            raise LogTruncatedError(text, offset=position, truncation_offset=truncation_offset)
+            self._give_up(
+                cursor,
+                LogTruncatedError(text, offset=position, truncation_offset=truncation_offset),
+            )
+            return
         self.read_from(tp, self._on_truncated(tp, position, truncation_offset))
         self.pause(tp, paused=cursor.paused)
-        return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
 
     def _out_of_range(self, cursor: Cursor) -> KafkaError:
         """Raise it where the leader still says so; a leader that has just been elected may not know
@@ -424,9 +455,10 @@ class BatchFetcher:
         raise OffsetOutOfRangeError(text, log_start_offset=start_offset, log_end_offset=end_offset)
 
     def _check_patience(self) -> None:
-        for cursor in self._cursors.values():
+        for cursor in list(self._cursors.values()):
             if (reason := cursor.stuck(self._timeout_ms)) is not None:
-                raise DeadlineExceededError(f"{reason} (waited {self._timeout_ms} ms)")
+                error = DeadlineExceededError(f"{reason} (waited {self._timeout_ms} ms)")
+                self._give_up(cursor, error)
 
 
 def _with_ids(request: FetchRequest, topic_ids: Mapping[str, UUID]) -> FetchRequest:

@@ -6,6 +6,7 @@ Rule: the position moves by whole batches only, and never back.
 import struct
 from typing import NamedTuple
 
+from storage_engine.client.fetching.fetch_window import LEAST_FETCH_BYTES
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
@@ -24,6 +25,8 @@ class Cursor:
         "_error",
         "_failing_since_ms",
         "_high_watermark",
+        "_last_batch_bytes",
+        "_offset_bytes",
         "_waiting_since_ms",
         "end_offset",
         "in_flight",
@@ -43,7 +46,9 @@ class Cursor:
         end_offset: int | None,
         *,
         last_epoch: int = -1,
+        offset_bytes: float = 0,
     ) -> None:
+        """`offset_bytes`: how much an offset is guessed to need, 0 where there is no guess."""
         self.tp = tp
         # The leader epoch of the last batch that was read, -1 where that is not known: by it a
         # leader notices that it never had that batch.
@@ -62,6 +67,8 @@ class Cursor:
         # Nothing new below the end since then; 0 while there is.
         self._waiting_since_ms = 0
         self._high_watermark = -1
+        self._offset_bytes = offset_bytes
+        self._last_batch_bytes = 0
 
     @property
     def done(self) -> bool:
@@ -70,6 +77,14 @@ class Cursor:
     def wants_fetch(self, now_ms: int) -> bool:
         waits = self.done or self.in_flight or self.paused
         return not waits and now_ms >= self.retry_at_ms
+
+    def limit(self, most_bytes: int) -> int:
+        """Bytes to ask for: not much more than lies before the end, because the rest would be
+        thrown away."""
+        if self.end_offset is None or not self._offset_bytes:
+            return most_bytes
+        expected = int((self.end_offset - self.position) * self._offset_bytes * 17 / 16)
+        return min(most_bytes, max(expected + self._last_batch_bytes, LEAST_FETCH_BYTES))
 
     def advance(self, records: memoryview | None, high_watermark: int) -> memoryview | None:
         """An answer without an error: moves on, and returns its whole batches, None where there is
@@ -83,6 +98,9 @@ class Cursor:
             self._waiting_since_ms = self._waiting_since_ms or monotonic_ms()
             return None
         self._waiting_since_ms = 0
+        if whole.next_offset > self.position:
+            self._offset_bytes = len(whole.records) / (whole.next_offset - self.position)
+            self._last_batch_bytes = whole.last_batch_bytes
         self.position = max(self.position, whole.next_offset)
         self.last_epoch = whole.last_epoch
         return whole.records

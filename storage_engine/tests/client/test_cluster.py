@@ -7,6 +7,7 @@ import time
 import pytest
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.connection import BrokerConnection
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -16,6 +17,8 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
+from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.spec import VersionRange
@@ -234,3 +237,67 @@ def test_a_forked_child_opens_its_own_connections(fake, cluster):
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert list(cluster.metadata().topics) == ["t"]
+
+
+def test_leaders_are_asked_for_offsets_at_once(fake, cluster, monkeypatch):
+    fake.add_topic("t", [1, 2, 3])
+    partitions = [TopicPartition("t", number) for number in range(3)]
+    cluster.metadata(["t"])
+    steps = []
+    send, receive = BrokerConnection.send, BrokerConnection.receive
+
+    def noted_send(self, spec, *rest, **named):
+        if spec.name == "ListOffsets":
+            steps.append("send")
+        send(self, spec, *rest, **named)
+
+    def noted_receive(self, deadline):
+        steps.append("receive")
+        return receive(self, deadline)
+
+    cluster.list_offsets(dict.fromkeys(partitions, LATEST))
+    monkeypatch.setattr(BrokerConnection, "send", noted_send)
+    monkeypatch.setattr(BrokerConnection, "receive", noted_receive)
+    cluster.list_offsets(dict.fromkeys(partitions, LATEST))
+    assert steps == ["send"] * 3 + ["receive"] * 3
+
+
+def test_one_flight_tells_metadata_and_both_ends_of_all_logs(fake, cluster):
+    fake.add_topic("t", [1, 2, 3])
+    fake.partition("t", 1).end_offset, fake.partition("t", 1).start_offset = 5, 2
+    partitions = [TopicPartition("t", number) for number in range(3)]
+    assert cluster.log_bounds(partitions) == ({}, {})
+    cluster.metadata(["t"])
+    asked = fake.count("Metadata"), fake.count("ListOffsets")
+    bounds = cluster.log_bounds(partitions)
+    assert [bounds.earliest[each] for each in partitions] == [0, 2, 0]
+    assert [bounds.latest[each] for each in partitions] == [0, 5, 0]
+    assert (fake.count("Metadata"), fake.count("ListOffsets")) == (asked[0] + 1, asked[1] + 6)
+    fake.create_again("t", [1, 2, 3])
+    cluster.log_bounds(partitions)
+    assert cluster.view.topics["t"].topic_id == fake.topic_ids["t"]
+
+
+def test_a_broker_that_fails_spoils_only_its_own_part_of_a_flight(fake, cluster):
+    fake.add_topic("t", [1, 2])
+    partitions = [TopicPartition("t", number) for number in range(2)]
+    cluster.list_offsets(dict.fromkeys(partitions, LATEST))
+    drops = {"ListOffsets": Fault.DROP}
+    fake.fault = lambda asked: drops.get(asked.api) if asked.broker_id == 1 else None
+    bounds = cluster.log_bounds(partitions)
+    assert bounds == ({partitions[1]: 0}, {partitions[1]: 0})
+    fake.fault = lambda _: None
+    assert cluster.list_offsets(dict.fromkeys(partitions, LATEST)) == dict.fromkeys(partitions, 0)
+
+
+def test_an_answer_is_not_taken_for_the_next_requests_after_one_that_came_too_late(fake, cluster):
+    fake.add_topic("t", [1])
+    cluster.list_offsets({T0: LATEST})
+    fake.fault = lambda asked: Fault.SILENCE if asked.number == 2 else None
+    request = ListOffsetsRequest([ListOffsetsPartition("t", 0, LATEST, -1)], isolation_level=0)
+    silent, after = cluster.request_all(
+        [(1, LIST_OFFSETS, request), (1, LIST_OFFSETS, request)], timeout_ms=200
+    )
+    assert isinstance(silent, DeadlineExceededError)
+    assert isinstance(after, KafkaError)
+    assert cluster.list_offsets({T0: LATEST}) == {T0: 0}

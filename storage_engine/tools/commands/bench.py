@@ -3,17 +3,18 @@
 The benchmarks are in the folder benchmarks/ of the repository, and not installed with Headrace.
 
 benchmarks:
-  codec       rows to record batches and back, without a broker
-  consume     records a second, beside other clients for Python
-  failover    how long partitions are without a leader when brokers die or stop
-  hostile     what a producer notices of clients that send the most expensive requests
-  log         the log on its disk: appends, reads, recovery, memory, shared flushes
-  produce     records a second, beside other clients for Python
-  replication acks=all beside acks=1, and how fast a replica that lost its disk catches up
-  requests    what the largest request of each kind costs a broker
-  spark-read  batch and streaming reads through Spark, with a broker
-  spark-write batch and streaming writes through Spark, exactly once and at least once
-  wire        produce and fetch over TCP, with a broker
+  beside-kafka  Spark's Kafka connector on Apache Kafka beside ours (downloads 600 MB)
+  codec         rows to record batches and back, without a broker
+  consume       records a second, beside other clients for Python
+  failover      how long partitions are without a leader when brokers die or stop
+  hostile       what a producer notices of clients that send the most expensive requests
+  log           the log on its disk: appends, reads, recovery, memory, shared flushes
+  produce       records a second, beside other clients for Python
+  replication   acks=all beside acks=1, and how fast a replica that lost its disk catches up
+  requests      what the largest request of each kind costs a broker
+  spark-read    batch and streaming reads through Spark, with a broker
+  spark-write   batch and streaming writes through Spark, exactly once and at least once
+  wire          produce and fetch over TCP, with a broker
 
 examples:
   headrace bench codec
@@ -28,6 +29,7 @@ from storage_engine.tools.errors import UsageError
 from storage_engine.tools.local.signals import signals_interrupt
 
 NAMES = (
+    "beside-kafka",
     "codec",
     "consume",
     "failover",

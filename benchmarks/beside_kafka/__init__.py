@@ -1,0 +1,89 @@
+"""Spark's own Kafka connector on Apache Kafka beside the format headrace on Headrace.
+
+Downloads Apache Kafka 3.9 and Spark's Kafka connector from Maven Central, and PySpark 4.2, the
+newest version that has that connector there, from PyPI (600 MB, once, into --folder). Both clusters
+have three brokers, ZooKeeper, three replicas and acks=all; both Sparks have the same settings, read
+the same record batches and run the same queries. Ours writes exactly once, theirs at least once.
+
+The sides take turns, each first in every other round, after one round to warm up. Printed are
+medians over the rounds, their range, and the ratio of ours to theirs; the processor time is that of
+Spark, its Python workers and the brokers. Needs Linux, Java 17, 8 GB of memory and of disk.
+
+examples:
+  headrace bench beside-kafka
+  headrace bench beside-kafka --only micro-batch --only micro-batch-copy --rounds 5
+  python -m benchmarks.beside_kafka --json
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+from benchmarks.beside_kafka.rows import COLUMNS, ROWS, cells
+from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.errors import UsageError
+
+LEAST_ROWS = 100_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench beside-kafka`."""
+    names = [row.name for row in ROWS]
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=names,
+        metavar="ROW",
+        help=f"measure this row alone; may be given several times: {', '.join(names)}",
+    )
+    for name, default, meaning in (
+        ("--rounds", 3, "of each row, after one to warm up"),
+        ("--rows", 4_000_000, "that the large jobs read and copy"),
+        ("--cores", 2, "of each Spark"),
+    ):
+        parser.add_argument(
+            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+        )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        metavar="FOLDER",
+        default=default_folder(),
+        help="where the downloads are kept (default: ~/.cache/headrace/beside-kafka)",
+    )
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="where the data go (default: the temporary folder)"
+    )
+    add_json(parser)
+
+
+def default_folder() -> Path:
+    """Where caches are on this machine."""
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache") / "headrace" / "beside-kafka"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench beside-kafka`."""
+    if args.rows < LEAST_ROWS:
+        raise UsageError(f"--rows is {args.rows}; give {LEAST_ROWS} or more")
+    if args.dir is not None and not args.dir.is_dir():
+        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
+    from benchmarks.beside_kafka.comparison import Plan, compare
+    from storage_engine.tools.table import print_results, print_table
+
+    chosen = [row for row in ROWS if not args.only or row.name in args.only]
+    plan = Plan(
+        rows=chosen,
+        rounds=args.rounds,
+        large_rows=args.rows,
+        cores=args.cores,
+        cache=args.folder,
+        directory=args.dir,
+    )
+    results = compare(plan)
+    if args.json:
+        print_results(COLUMNS, results, as_json=True)
+    else:
+        print_table(COLUMNS, [cells(result) for result in results])
+    return 0

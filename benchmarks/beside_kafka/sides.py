@@ -1,0 +1,128 @@
+"""A side of the comparison: its brokers, its Spark, and what a job on them took."""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.beside_kafka import topics
+from benchmarks.beside_kafka.environment import ROOT
+from benchmarks.beside_kafka.processor_time import cpu_seconds
+from benchmarks.beside_kafka.rows import PARTITIONS, WRITTEN_PARTITIONS, Batch, Job, Measured
+from benchmarks.beside_kafka.tethered import check_runs, last_line, tethered
+from storage_engine.tools.errors import CommandError
+
+_ANSWER_S = 1_800
+
+
+class Brokers(NamedTuple):
+    """Those of one side."""
+
+    bootstrap_servers: str
+    pids: Sequence[int]
+
+
+class Spark:
+    """The process that does one side's jobs."""
+
+    def __init__(self, process: "subprocess.Popen[str]", log: Path) -> None:
+        self.pid = process.pid
+        self._process = process
+        self._log = log
+
+    @classmethod
+    @contextlib.contextmanager
+    def running(cls, python: Path, folder: Path, arguments: Sequence[str]) -> Iterator["Spark"]:
+        """A Spark that is ready within the block and gone after it."""
+        command = [str(python), "-m", "benchmarks.beside_kafka.spark_worker", *arguments]
+        unset = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
+        environment = {name: text for name, text in os.environ.items() if name not in unset}
+        log = folder / "spark.log"
+        environment |= {"PYTHONPATH": str(ROOT)}
+        environment |= {"SPARK_LOCAL_DIRS": str(folder), "TMPDIR": str(folder)}
+        with tethered(
+            command, log=log, folder=folder, environment=environment, talks=True
+        ) as process:
+            spark = cls(process, log)
+            spark._answer()
+            yield spark
+
+    def do(self, job: dict[str, Any]) -> dict[str, Any]:
+        """What the job gives; CommandError when it fails."""
+        assert self._process.stdin is not None
+        try:
+            print(json.dumps(job), file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            raise CommandError(f"Spark has ended: {last_line(self._log)}") from None
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        stream = self._process.stdout
+        assert stream is not None
+        if not select.select([stream], [], [], _ANSWER_S)[0]:
+            raise CommandError(f"Spark does not answer for {_ANSWER_S} s, see {self._log}")
+        line = stream.readline()
+        if not line:
+            self._process.wait()
+            check_runs(self._process, "Spark", self._log)
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise CommandError(f"a job of Spark failed: {answer['error']}")
+        return answer
+
+
+class Side:
+    """One of the two; its topics are filled as jobs want them."""
+
+    def __init__(self, name: str, brokers: Brokers, spark: Spark, sizes: dict[str, int]) -> None:
+        self.name = name
+        self._servers = brokers.bootstrap_servers
+        self._pids = (*brokers.pids, spark.pid)
+        self._spark = spark
+        self._sizes = sizes
+        self._filled: set[str] = set()
+        self._targets = 0
+
+    def fill(self, topic: str) -> bool:
+        """False when there is nothing to do: it is filled already, or the job reads none."""
+        if not topic or topic in self._filled:
+            return False
+        topics.fill(self._servers, topic, PARTITIONS[topic], self._sizes[topic])
+        self._filled.add(topic)
+        return True
+
+    def measure(self, job: Job, *, is_counted: bool) -> Measured:
+        """One round. `is_counted`: what was written is read back after it, and counted."""
+        rows = self._sizes[job.topic or job.name]
+        asked = {"kind": job.kind, "topic": job.topic, "rows": rows, "out": None}
+        asked["rows_per_batch"] = job.rows_per_batch
+        if not job.is_copied:
+            return self._timed(job, asked)
+        self._targets += 1
+        partitions = PARTITIONS[job.topic] if job.topic else WRITTEN_PARTITIONS
+        with topics.target(self._servers, f"out-{self._targets}", partitions) as out:
+            measured = self._timed(job, asked | {"out": out})
+            topics.check_rows(self._servers, out, partitions, rows)
+            if is_counted:
+                self._check_count(out, rows)
+        return measured
+
+    def _timed(self, job: Job, asked: dict[str, Any]) -> Measured:
+        before_s = cpu_seconds(self._pids)
+        answer = self._spark.do(asked)
+        cpu_s = cpu_seconds(self._pids) - before_s
+        batches = [Batch(**each) for each in answer["batches"]]
+        return Measured(
+            batches=batches[job.warm_up :] or batches,
+            rows=sum(batch.rows for batch in batches),
+            cpu_s=cpu_s,
+        )
+
+    def _check_count(self, topic: str, rows: int) -> None:
+        found = self._spark.do({"kind": "count", "topic": topic, "rows": rows})["rows"]
+        if found != rows:
+            raise CommandError(f"{self.name} wrote {found} rows where {rows} were given to it")
