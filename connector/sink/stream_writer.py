@@ -14,16 +14,10 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from connector.errors import without_traceback
 from connector.options.sink_options import SinkOptions
-from connector.spark_version import has_stream_arrow_writer
+from connector.spark_classes import DataSourceStreamArrowWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-if TYPE_CHECKING or has_stream_arrow_writer():
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter
-else:
-    # Spark 4.0 has no such class, and passes Arrow to every writer of this one, also in streams.
-    from pyspark.sql.datasource import DataSourceArrowWriter as DataSourceStreamArrowWriter
 
 
 class HeadraceStreamWriter(DataSourceStreamArrowWriter):

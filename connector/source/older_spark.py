@@ -19,9 +19,9 @@ from pyspark.sql.datasource import InputPartition
 
 from connector.errors import OptionError, without_traceback
 from connector.options.source_options import SourceOptions
-from connector.read_limits import ReadAllAvailable
 from connector.source.stream_offset import StreamOffset
 from connector.source.stream_reader import HeadraceStreamReader
+from connector.spark_classes import ReadAllAvailable
 
 
 class OlderSparkStreamReader(HeadraceStreamReader):

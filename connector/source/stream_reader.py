@@ -22,13 +22,6 @@ from connector.errors import without_traceback
 from connector.log_once import warn_once
 from connector.options.offset_specs import EARLIEST, LATEST, Everywhere
 from connector.options.source_options import SourceOptions
-from connector.read_limits import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from connector.source.data_loss import clip_to_logs, report_losses
 from connector.source.group_commits import GroupOffsetCommits
 from connector.source.lag import LAG_KEY, lag_to_json, offsets_behind
@@ -42,6 +35,13 @@ from connector.source.stream_offset import (
     positions_to_json,
     ranges_between,
     recreated_topics,
+)
+from connector.spark_classes import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
 )
 from storage_engine.core.ids import TopicPartition
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from integration_tests.spark.faulty_sink import FOLDER, FORMAT, FaultySource
-from integration_tests.support.spark_support import new_session
+from integration_tests.support.spark_support import NO_WORKER, new_session
 
 
 def main() -> None:
@@ -49,15 +49,16 @@ def _copy(spark: SparkSession, servers: str, source: str, target: str, folder: P
         F.concat_ws(":", F.expr("cast(value as string)"), F.rand()).alias("value"),
         F.floor(F.rand() * 3).cast("int").alias("partition"),
     )
-    query = (
+    writer = (
         rows.writeStream.format(FORMAT)
         .option("kafka.bootstrap.servers", servers)
         .option("topic", target)
         .option("checkpointLocation", str(folder / "checkpoint"))
-        .start()
     )
-    (folder / "started").touch()
+    query = writer.start()
     while not (folder / "enough").exists():
+        if not query.isActive and NO_WORKER in str(query.exception()):
+            query = writer.start()
         assert query.isActive, query.exception()
         time.sleep(0.02)
     query.processAllAvailable()

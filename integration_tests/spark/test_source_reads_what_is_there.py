@@ -11,11 +11,11 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, Les
 from connector.connections import close_all
 from connector.errors import ConnectorError, DataLossError
 from connector.options.source_options import parse_source_options
-from connector.read_limits import ReadAllAvailable
 from connector.source import record_reader, source_metadata
 from connector.source.batch_reader import HeadraceBatchReader
 from connector.source.pushdown_reader import HeadracePushdownReader
 from connector.source.stream_reader import HeadraceStreamReader
+from connector.spark_classes import ReadAllAvailable
 from integration_tests.support.cluster_support import (
     admin,
     create_topic,

@@ -18,23 +18,24 @@ from pathlib import Path
 import pytest
 
 from integration_tests.support import spark_versions
-from integration_tests.support.cluster_support import create_topic, wait_until
-from integration_tests.support.spark_support import (
-    consume,
-    last_line,
-    produce,
-    servers,
-    spark_cluster,
-    topic,
-)
+from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
+from integration_tests.support.spark_support import consume, last_line, produce, servers, topic
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "spark_cluster", "topic"]
+__all__ = ["servers", "topic"]
 
 RUN_TIMEOUT_S = 1500
 BEFORE, MEANWHILE, MORE = range(0, 100), range(100, 1100), range(1100, 2000)
+
+
+@pytest.fixture(scope="module")
+def spark_cluster(tmp_path_factory):
+    settings = (("transaction.state.log.num.partitions", "2"),)
+    folder = tmp_path_factory.mktemp("cluster")
+    with running_cluster(folder, brokers=1, settings=settings) as made:
+        yield made
 
 
 class Driver:
@@ -104,9 +105,8 @@ def _ids(servers, topic):
 def test_the_promises_hold(spark_cluster, servers, topic, tmp_path, version):
     if not spark_versions.is_installed(version):
         pytest.skip(f"Spark {version} is not there: make .venv/versions/{version}/classes.jsa")
-    create_topic(spark_cluster, topic, partitions=3)
-    for name in (f"{topic}-target", f"{topic}-target-batch"):
-        create_topic(spark_cluster, name, partitions=3)
+    for name in (topic, f"{topic}-target", f"{topic}-target-batch"):
+        create_topic(spark_cluster, name, partitions=3, replication_factor=1)
     produce(servers, topic, _values(BEFORE))
 
     # `latest` holds from the first start on, although Spark never writes it down.

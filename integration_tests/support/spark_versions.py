@@ -35,9 +35,10 @@ def environment(version: str | None) -> dict[str, str]:
     }
     named["SPARK_SUBMIT_OPTS"] = JVM
     home = VENV / "spark" if version is None else VENV / "versions" / version
+    if (home / "python").is_dir():
+        named["SPARK_HOME"] = str(home)
     archive = home / "classes.jsa"
     if archive.is_file():
-        named["SPARK_HOME"] = str(home)
         # Silent, also where the archive is of another JVM.
         named["SPARK_SUBMIT_OPTS"] += f" -XX:SharedArchiveFile={archive} -Xlog:disable"
     if version is not None:

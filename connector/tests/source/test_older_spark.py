@@ -10,6 +10,7 @@ from connector.errors import ConnectorError, DataLossError, OptionError
 from connector.options.source_options import parse_source_options
 from connector.source import stream_reader
 from connector.source.older_spark import OlderSparkStreamReader
+from connector.spark_classes import ReadAllAvailable
 from connector.tests.source.prepared_logs import T0, T1, Logs
 
 
@@ -185,5 +186,5 @@ def test_a_newer_spark_goes_on_from_the_checkpoint():
     reader._metadata = logs
     (first,) = (json.loads(each) for each in query.offsets)
     assert reader.partitions(reader.initialOffset(), first) == []
-    end = reader.latestOffset(first, stream_reader.ReadAllAvailable())
+    end = reader.latestOffset(first, ReadAllAvailable())
     assert ranges(reader.partitions(first, end)) == ["t-0 [5, 9)"]

@@ -9,12 +9,12 @@ import pytest
 
 from connector.errors import ConnectorError, DataLossError
 from connector.options.source_options import parse_source_options
-from connector.read_limits import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from connector.source import log_survey, stream_reader
 from connector.source.lag import OffsetsBehindLatest, lag_of
 from connector.source.log_survey import YOUNG_MS
 from connector.source.offset_range import OffsetRange
 from connector.source.stream_reader import HeadraceStreamReader
+from connector.spark_classes import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from connector.tests.source.prepared_logs import T0, T1, Logs
 
 
