@@ -7,6 +7,7 @@ away:
   batch                all records at once: records a second
   large micro-batches  a stream over the same records: records a second
   small micro-batches  milliseconds of one, most of which is Spark's own work
+  a task               processor time of one that reads few records, beside one that does nothing
 
 The ratio says what the log and its client cost; both sides share the machine's cores with Spark.
 
@@ -17,6 +18,7 @@ examples:
 
 import argparse
 import contextlib
+import json
 import statistics
 import tempfile
 import time
@@ -25,11 +27,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.support.spark_session import (
+    CORES,
     Say,
     add_numbers,
     bench_cluster,
     bench_session,
     in_turn,
+    processor_time_s,
     rounds,
     triggers_to_the_end,
 )
@@ -43,12 +47,18 @@ TOPIC = "bench"
 SMALL_TOPIC = "bench-small"
 """As many records as the small micro-batches of a stream have together."""
 
+TASK_TOPIC = "bench-tasks"
+"""A task a partition, with few records each."""
+
 LEAST_BATCH_RATIO = 0.6
 LEAST_STREAM_RATIO = 0.5
 MOST_OVERHEAD_RATIO = 1.3
+MOST_TASK_RATIO = 1.0
 """What the project asks of itself."""
 
 _LOAD_ROWS = 100_000
+_TASKS = 40
+_TASK_ROWS = 1_000
 _IN_MEMORY_BATCH_ROWS = 20_000
 
 
@@ -89,11 +99,13 @@ def run(args: argparse.Namespace) -> int:
         _load(servers, TOPIC, args.records, args, say)
         small = args.trigger_rows * (args.triggers + args.warm_up_triggers)
         _load(servers, SMALL_TOPIC, small, args, say)
+        _load(servers, TASK_TOPIC, _TASKS * _TASK_ROWS, args, say, partitions=_TASKS)
         spark = stack.enter_context(bench_session("spark-read"))
         results = [
             _measure_batch(spark, servers, args, say),
             _measure_large_micro_batches(spark, servers, args, say),
             _measure_small_micro_batches(spark, servers, args, say),
+            _measure_tasks(spark, servers, args, say),
         ]
     columns = ("measure", "headrace", "in memory", "ratio", "target")
     print_results(columns, results, as_json=args.json)
@@ -170,6 +182,54 @@ def _measure_small_micro_batches(
     )
 
 
+def _measure_tasks(
+    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
+) -> Result:
+    """What a read with many tasks costs more than one with two, by task. So planning is left
+    out."""
+    times_ms: dict[str, list[float]] = {"headrace": [], "in memory": []}
+    for turn in rounds(args):
+        readers = {
+            "headrace": [_assigned(spark.read, servers, tasks) for tasks in (_TASKS, CORES)],
+            "in memory": [_doing_nothing(spark.read, tasks) for tasks in (_TASKS, CORES)],
+        }
+        for name, many_and_few in in_turn(readers, turn):
+            many_s, few_s = (_processor_time_of_read(spark, each) for each in many_and_few)
+            time_ms = (many_s - few_s) * 1000 / (_TASKS - CORES)
+            if turn > 0:
+                times_ms[name].append(time_ms)
+                say(f"tasks, round {turn}: {name} {time_ms:.1f} ms of processor time each")
+    ours, theirs = (statistics.median(each) for each in times_ms.values())
+    return Result(
+        measure=f"processor time of a task of {_TASK_ROWS} records, ms",
+        headrace=round(ours, 1),
+        in_memory=round(theirs, 1),
+        ratio=round(ours / theirs, 2),
+        target=f"<= {MOST_TASK_RATIO}",
+    )
+
+
+def _processor_time_of_read(spark: "SparkSession", reader: Any) -> float:
+    started_s = processor_time_s(spark)
+    reader.load().write.format("noop").mode("overwrite").save()
+    return processor_time_s(spark) - started_s
+
+
+def _assigned(reader: Any, servers: str, tasks: int) -> Any:
+    assigned = json.dumps({TASK_TOPIC: list(range(tasks))})
+    return (
+        reader.format("headrace")
+        .option("kafka.bootstrap.servers", servers)
+        .option("assign", assigned)
+        .option("minRecordsPerPartition", 1)
+    )
+
+
+def _doing_nothing(reader: Any, tasks: int) -> Any:
+    """Its tasks yield one record batch with one row, as there are no empty ones."""
+    return _of_size(reader, records=1, tasks=tasks, batch_rows=1, value_bytes=1, trigger_rows=1)
+
+
 def _streams(
     spark: "SparkSession", servers: str, args: argparse.Namespace, topic: str, rows: int
 ) -> "dict[str, DataStreamWriter]":
@@ -196,19 +256,41 @@ def _headrace(reader: Any, servers: str, topic: str) -> Any:
 
 
 def _in_memory(reader: Any, args: argparse.Namespace, records: int, trigger_rows: int) -> Any:
+    return _of_size(
+        reader,
+        records=records // args.partitions,
+        tasks=args.partitions,
+        batch_rows=_IN_MEMORY_BATCH_ROWS,
+        value_bytes=args.value_bytes,
+        trigger_rows=trigger_rows,
+    )
+
+
+def _of_size(
+    reader: Any, *, records: int, tasks: int, batch_rows: int, value_bytes: int, trigger_rows: int
+) -> Any:
+    """`records` in each task."""
     from benchmarks.support.spark_in_memory import FORMAT
 
     return (
         reader.format(FORMAT)
-        .option("records", records // args.partitions)
-        .option("tasks", args.partitions)
-        .option("batchRows", _IN_MEMORY_BATCH_ROWS)
-        .option("valueBytes", args.value_bytes)
+        .option("records", records)
+        .option("tasks", tasks)
+        .option("batchRows", batch_rows)
+        .option("valueBytes", value_bytes)
         .option("rowsPerTrigger", trigger_rows)
     )
 
 
-def _load(servers: str, topic: str, records: int, args: argparse.Namespace, say: Say) -> None:
+def _load(
+    servers: str,
+    topic: str,
+    records: int,
+    args: argparse.Namespace,
+    say: Say,
+    *,
+    partitions: int | None = None,
+) -> None:
     """Batches of random values, encoded once and sent over and over."""
     from benchmarks.support.random_values import random_values
     from storage_engine.client.admin.topics import create_topic
@@ -217,14 +299,15 @@ def _load(servers: str, topic: str, records: int, args: argparse.Namespace, say:
     from storage_engine.core.ids import TopicPartition
     from storage_engine.protocol.records.records import EncodedBatch, encode_batches
 
+    partitions = partitions or args.partitions
     values = random_values(_LOAD_ROWS, args.value_bytes, seed=0)
     whole = encode_batches(values)
     started = time.perf_counter()
     with Cluster(servers) as cluster:
-        create_topic(cluster, topic, args.partitions, args.brokers)
+        create_topic(cluster, topic, partitions, args.brokers)
         with BatchWriter(cluster) as writer:
-            for partition in range(args.partitions):
-                left = records // args.partitions
+            for partition in range(partitions):
+                left = records // partitions
                 while left:
                     batches = whole if left >= _LOAD_ROWS else encode_batches(values[:left])
                     for batch in batches:

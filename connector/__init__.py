@@ -4,12 +4,16 @@ ways.
 Of the storage engine it uses only the client, the wire protocol, the ids and the errors. Imports
 are light, because Spark imports this package afresh in every planner and worker process.
 
+An import before the session is built lets Spark start the Python that imports it, in which the
+package is installed, unless another one was chosen (`workers_python`).
+
 `from connector import …` offers what a pipeline needs beside the format:
 
     KeyedSink        foreachBatch: micro-batches into a database, each record once
     with_dead_letters, dead_letters
                      rejected records to a topic of their own, with reason and origin
-    register         the format, where the package came with --py-files
+    register         the format, where Spark does not find it by itself
+    in_session       a function that writes from another thread
     LagListener, lag_of, OffsetsBehindLatest
                      how far a streaming query is behind the log, from its progress
     ConnectorError   what the format and its helpers refuse; `code` is stable
@@ -21,6 +25,8 @@ from connector.database.keyed_sink import KeyedSink
 from connector.dead_letters import dead_letters, with_dead_letters
 from connector.errors import ConnectorError
 from connector.registration import register
+from connector.threads import in_session
+from connector.workers_python import use_this_python
 
 if TYPE_CHECKING:
     from connector.source.lag import LagListener, OffsetsBehindLatest, lag_of
@@ -31,6 +37,7 @@ __all__ = [
     "LagListener",
     "OffsetsBehindLatest",
     "dead_letters",
+    "in_session",
     "lag_of",
     "register",
     "with_dead_letters",
@@ -44,3 +51,6 @@ def __getattr__(name: str) -> object:
     from connector.source import lag
 
     return getattr(lag, name)
+
+
+use_this_python()

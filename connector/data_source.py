@@ -50,7 +50,7 @@ class HeadraceDataSource(DataSource):
         """Serves `spark.read`."""
         check_user_schema(schema, columns=self._source_options.columns)
         if pushes_filters():
-            from connector.source.pushdown_reader import HeadracePushdownReader, plans_pushdown
+            from connector.source.pushdown.reader import HeadracePushdownReader, plans_pushdown
 
             if plans_pushdown():
                 return HeadracePushdownReader(self._source_options)

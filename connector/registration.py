@@ -1,10 +1,16 @@
 """Registers the format with a session where Spark can't find it by itself.
 
 When a session first asks for a Python format, Spark looks for modules named `pyspark_*` on the
-Python path. It does not look into archives that came with `--py-files`. Source: R-SPARK5.
+Python path. It does not look into archives that came with `--py-files`. It looks with the Python
+that the JVM was started for, which may not be the one that the session runs. Source: R-SPARK5.
 """
 
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from connector.workers_python import is_chosen, is_default
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -12,10 +18,36 @@ if TYPE_CHECKING:
 
 def register(spark: "SparkSession") -> None:
     """Makes `format("headrace")` work. It is harmless where that worked before. ConnectorError on a
-    Spark that is too old."""
+    Spark that is too old.
+
+    On one machine (`local[…]`) the format is then planned and run by this process's Python, unless
+    PYSPARK_PYTHON chooses another.
+    """
     from connector.spark_version import check_spark_version
 
     check_spark_version()
     from connector.data_source import HeadraceDataSource
 
-    spark.dataSource.register(HeadraceDataSource)
+    with _this_python(spark):
+        spark.dataSource.register(HeadraceDataSource)
+
+
+@contextmanager
+def _this_python(spark: Any) -> Iterator[None]:
+    """Spark notes with a format the Python that runs it: the context's at the time."""
+    is_remote = type(spark).__module__.startswith("pyspark.sql.connect")
+    if (
+        is_remote
+        or is_chosen()
+        or is_default()
+        or not spark.sparkContext.master.startswith("local")
+    ):
+        yield
+        return
+    context = spark.sparkContext
+    before = context.pythonExec
+    context.pythonExec = sys.executable
+    try:
+        yield
+    finally:
+        context.pythonExec = before

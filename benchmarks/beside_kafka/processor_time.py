@@ -1,4 +1,4 @@
-"""Processor time of whole trees of processes, as Linux tells it in /proc.
+"""Processor time of the brokers and the Spark of a side, as Linux tells it in /proc.
 
 Rule: a process that has ended counts with whoever waited for it, so nothing is lost between two
 looks: what Spark's short-lived Python workers took is in the figure.
@@ -7,10 +7,40 @@ looks: what Spark's short-lived Python workers took is in the figure.
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 from storage_engine.tools.errors import CommandError
 
 _PROC = Path("/proc")
+_JVM = "java"
+
+
+class CpuTimes(NamedTuple):
+    """Seconds, in the kernel too."""
+
+    brokers: float = 0.0
+    jvm: float = 0.0
+    """Spark's own."""
+    python: float = 0.0
+    """The driver's, and that of all Python workers."""
+
+    @property
+    def all(self) -> float:
+        """What the side took."""
+        return sum(self)
+
+    def since(self, before: "CpuTimes") -> "CpuTimes":
+        """What came after `before`."""
+        return CpuTimes(*(now - then for now, then in zip(self, before, strict=True)))
+
+
+class _Stat(NamedTuple):
+    parent: int
+    name: str
+    ticks: int
+    """Of its own."""
+    ended_ticks: int
+    """Of its children that have ended."""
 
 
 def check_proc() -> None:
@@ -19,28 +49,40 @@ def check_proc() -> None:
         raise CommandError("processor time is read from /proc, which Linux has: run it there")
 
 
-def cpu_seconds(pids: Collection[int]) -> float:
-    """Of these processes and all below them since they began, in the kernel too."""
+def cpu_times(brokers: Collection[int], spark: int) -> CpuTimes:
+    """Of these brokers, and of the process that runs Spark with all below it, since they began."""
     stats = _stats()
-    wanted = set(pids)
+    of_spark = _tree(stats, [spark])
+    jvm = sum(each.ticks for each in of_spark if each.name == _JVM)
+    whole = sum(each.ticks + each.ended_ticks for each in of_spark)
+    of_brokers = sum(each.ticks + each.ended_ticks for each in _tree(stats, brokers))
+    unit = os.sysconf("SC_CLK_TCK")
+    return CpuTimes(of_brokers / unit, jvm / unit, (whole - jvm) / unit)
+
+
+def _tree(stats: dict[int, _Stat], roots: Collection[int]) -> list[_Stat]:
+    """The roots and all below them."""
+    wanted = set(roots)
     left = list(wanted)
     while left:
         parent = left.pop()
-        below = [pid for pid, (its_parent, _) in stats.items() if its_parent == parent]
-        left += [pid for pid in below if pid not in wanted]
+        below = [pid for pid, stat in stats.items() if stat.parent == parent and pid not in wanted]
+        left += below
         wanted.update(below)
-    ticks = sum(stats[pid][1] for pid in wanted if pid in stats)
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return [stats[pid] for pid in wanted if pid in stats]
 
 
-def _stats() -> dict[int, tuple[int, int]]:
-    """(parent, ticks) of each process; the ticks are its own and those of children that ended."""
+def _stats() -> dict[int, _Stat]:
     found = {}
     for path in _PROC.glob("[0-9]*/stat"):
         try:
             # The name in brackets may hold blanks and brackets itself.
-            fields = path.read_text().rpartition(")")[2].split()
+            head, _, tail = path.read_text().rpartition(")")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        found[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+        fields = tail.split()
+        own = int(fields[11]) + int(fields[12])
+        ended = int(fields[13]) + int(fields[14])
+        name = head.partition("(")[2]
+        found[int(path.parent.name)] = _Stat(int(fields[1]), name, own, ended)
     return found

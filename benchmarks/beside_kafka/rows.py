@@ -7,7 +7,9 @@ median of the ratios is told, and how far they spread.
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from benchmarks.beside_kafka.processor_time import CpuTimes
 from benchmarks.support.rounds import Goal, rounded
 
 OURS = "headrace"
@@ -158,12 +160,12 @@ class Measured:
     """Those that are measured."""
     rows: int
     """Of the whole job, also of what warmed it up: the processor time is of all of it."""
-    cpu_s: float
+    cpu: CpuTimes
 
     def figure(self, measure: str) -> float:
         """As a row of this measure tells it."""
         if measure == "cpu":
-            return self.cpu_s / self.rows * 1_000_000
+            return self.cpu.all / self.rows * 1_000_000
         if measure == "time":
             return statistics.median(batch.time_ms for batch in self.batches)
         time_ms = sum(batch.time_ms for batch in self.batches)
@@ -194,7 +196,8 @@ class Result:
     met: bool
     cpu_ratio: float
     """Processor time of Spark and brokers, ours to theirs: other programs disturb it less."""
-    rounds: list[dict[str, float]]
+    rounds: list[dict[str, Any]]
+    """The figures and the processor time of each, in seconds by whose it is."""
 
 
 COLUMNS = (
@@ -234,8 +237,8 @@ def result_of(row: Row, rounds: Sequence[Round]) -> Result:
             {
                 "headrace": rounded(one),
                 "kafka": rounded(other),
-                "headrace_cpu_s": rounded(each.headrace.cpu_s),
-                "kafka_cpu_s": rounded(each.kafka.cpu_s),
+                "headrace_cpu": _seconds(each.headrace.cpu),
+                "kafka_cpu": _seconds(each.kafka.cpu),
             }
             for one, other, each in zip(ours, theirs, rounds, strict=True)
         ],
@@ -256,6 +259,10 @@ def cells(result: Result) -> list[object]:
         result.met,
         result.cpu_ratio,
     ]
+
+
+def _seconds(cpu: CpuTimes) -> dict[str, float]:
+    return {name: rounded(seconds) for name, seconds in cpu._asdict().items()}
 
 
 def _spread(figures: Sequence[float]) -> tuple[float, float]:

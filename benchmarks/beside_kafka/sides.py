@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.beside_kafka import topics
 from benchmarks.beside_kafka.environment import ROOT
-from benchmarks.beside_kafka.processor_time import cpu_seconds
+from benchmarks.beside_kafka.processor_time import cpu_times
 from benchmarks.beside_kafka.rows import PARTITIONS, WRITTEN_PARTITIONS, Batch, Job, Measured
 from benchmarks.beside_kafka.tethered import check_runs, last_line, tethered
 from storage_engine.tools.errors import CommandError
@@ -81,7 +81,7 @@ class Side:
     def __init__(self, name: str, brokers: Brokers, spark: Spark, sizes: dict[str, int]) -> None:
         self.name = name
         self._servers = brokers.bootstrap_servers
-        self._pids = (*brokers.pids, spark.pid)
+        self._broker_pids = brokers.pids
         self._spark = spark
         self._sizes = sizes
         self._filled: set[str] = set()
@@ -112,14 +112,14 @@ class Side:
         return measured
 
     def _timed(self, job: Job, asked: dict[str, Any]) -> Measured:
-        before_s = cpu_seconds(self._pids)
+        before = cpu_times(self._broker_pids, self._spark.pid)
         answer = self._spark.do(asked)
-        cpu_s = cpu_seconds(self._pids) - before_s
+        cpu = cpu_times(self._broker_pids, self._spark.pid).since(before)
         batches = [Batch(**each) for each in answer["batches"]]
         return Measured(
             batches=batches[job.warm_up :] or batches,
             rows=sum(batch.rows for batch in batches),
-            cpu_s=cpu_s,
+            cpu=cpu,
         )
 
     def _check_count(self, topic: str, rows: int) -> None:

@@ -128,6 +128,24 @@ def _wait_for_triggers(query: "StreamingQuery", triggers: int) -> list[int]:
     return [by_batch[batch] for batch in sorted(by_batch)][:triggers]
 
 
+def processor_time_s(spark: "SparkSession") -> float:
+    """What the session's JVM and its Python processes that are alive have used so far."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    used: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            # The name of the program before it may have blanks and parentheses.
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            parents[int(folder.name)] = int(fields[1])
+            used[int(folder.name)] = int(fields[11]) + int(fields[12])
+    family = [int(jvm.java.lang.ProcessHandle.current().pid())]
+    for process_id in family:
+        family += [child for child, parent in parents.items() if parent == process_id]
+    return sum(used.get(each, 0) for each in family) / os.sysconf("SC_CLK_TCK")
+
+
 @contextlib.contextmanager
 def bench_session(name: str) -> "Iterator[SparkSession]":
     """Ended after the block; knows the sources and sinks in memory."""

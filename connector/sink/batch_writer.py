@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from connector.errors import without_traceback
 from connector.options.sink_options import SinkOptions
 from connector.sink.micro_batch import batch_write_id, with_streaming_query
+from connector.worker_garbage import freeze_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +31,7 @@ class HeadraceBatchWriter(DataSourceArrowWriter):
     @without_traceback
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Runs in a task. For an empty DataFrame Spark runs one task without rows."""
+        freeze_modules()
         if self._options.exactly_once:
             from connector.sink.task_attempt import write_in_transaction
 

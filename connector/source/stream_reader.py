@@ -43,6 +43,7 @@ from connector.spark_classes import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from connector.worker_garbage import freeze_modules
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Runs in a task, in another process than the other methods."""
         from connector.source.record_reader import read_records
 
+        freeze_modules()
         return read_records(self._options, partition.value)
 
     @without_traceback

@@ -20,6 +20,7 @@ def test_only_what_a_user_needs_is_public_and_documented():
         "LagListener",
         "OffsetsBehindLatest",
         "dead_letters",
+        "in_session",
         "lag_of",
         "register",
         "with_dead_letters",

@@ -13,7 +13,7 @@ from connector.errors import ConnectorError, DataLossError
 from connector.options.source_options import parse_source_options
 from connector.source import record_reader, source_metadata
 from connector.source.batch_reader import HeadraceBatchReader
-from connector.source.pushdown_reader import HeadracePushdownReader
+from connector.source.pushdown.reader import HeadracePushdownReader
 from connector.source.stream_reader import HeadraceStreamReader
 from connector.spark_classes import ReadAllAvailable
 from integration_tests.support.cluster_support import (

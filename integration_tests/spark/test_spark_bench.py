@@ -31,6 +31,7 @@ def test_the_benchmark_of_reads_prints_both_rates_and_their_ratio():
         ("batch read, records/s", ">= 0.6"),
         ("micro-batches of 10000 records, records/s", ">= 0.5"),
         ("micro-batch of 100 records, ms", "<= 1.3"),
+        ("processor time of a task of 1000 records, ms", "<= 1.0"),
     ]
     for each in results:
         assert each["headrace"] > 0

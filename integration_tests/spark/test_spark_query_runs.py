@@ -1,10 +1,15 @@
-"""The run of a streaming query, as Spark tells it to the tasks of the sink. Source: R-SPARK2."""
+"""What a Python worker of Spark knows and keeps: the run of a streaming query, as Spark tells it to
+the tasks of the sink (R-SPARK2), and modules.
+"""
 
+import gc
 import uuid
 
 import pyarrow as pa
 import pytest
 
+from connector.data_source import HeadraceDataSource
+from connector.source.batch_reader import HeadraceBatchReader
 from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import (
     QUERY_TIMEOUT_S,
@@ -20,6 +25,23 @@ from integration_tests.support.spark_support import (
 pytestmark = pytest.mark.slow
 
 __all__ = ["servers", "spark", "spark_cluster", "topic"]
+
+
+class FrozenObjects(HeadraceDataSource):
+    """Tells in the column `offset` how many objects the Python worker of a task has frozen."""
+
+    @classmethod
+    def name(cls):
+        return "headrace_frozen_objects"
+
+    def reader(self, schema):
+        return FrozenObjectsReader(self._source_options)
+
+
+class FrozenObjectsReader(HeadraceBatchReader):
+    def read(self, partition):
+        assert sum(batch.num_rows for batch in super().read(partition)) == 1
+        yield pa.record_batch({"offset": pa.array([gc.get_freeze_count()], pa.int64())})
 
 
 def write_job(frame, servers, **options):
@@ -80,3 +102,17 @@ def test_tasks_know_the_run_of_their_query_whatever_job_groups_foreach_batch_set
     assert found == [run for run in runs for _ in range(10)]
     in_groups = [(each.value() or b"").decode() for each in consume(servers, f"{topic}-1")]
     assert in_groups == ["None"] * 40, "Spark says nothing of the run there"
+
+
+def test_a_worker_that_has_read_before_does_not_visit_its_modules_after_each_task(
+    spark, spark_cluster, servers, topic
+):
+    """PySpark collects garbage after each task, and modules are nearly all there is to visit."""
+    create_topic(spark_cluster, topic, partitions=8)
+    produce(servers, topic, [{"value": b"v", "partition": number} for number in range(8)])
+    spark.dataSource.register(FrozenObjects)
+    reader = spark.read.format(FrozenObjects.name()).option("kafka.bootstrap.servers", servers)
+    reader = reader.options(subscribe=topic, columns="offset", minRecordsPerPartition=1)
+    rows = reader.load().collect()
+    assert len(rows) == 8
+    assert max(row.offset for row in rows) > 20_000

@@ -45,25 +45,27 @@ class Command:
 COMMANDS = (
     Command(
         name="up",
-        module="up",
+        module="local_cluster.up",
         summary="start a local cluster, with its own ZooKeeper, in a directory",
     ),
     Command(
         name="status",
-        module="status",
+        module="local_cluster.status",
         summary="show the brokers, the controller and the topics of a local cluster",
     ),
     Command(
         name="stop-broker",
-        module="stop_broker",
+        module="local_cluster.stop_broker",
         summary="shut one broker of a local cluster down cleanly",
     ),
     Command(
         name="start-broker",
-        module="start_broker",
+        module="local_cluster.start_broker",
         summary="start a stopped or killed broker of a local cluster again",
     ),
-    Command(name="down", module="down", summary="stop a local cluster and keep its data"),
+    Command(
+        name="down", module="local_cluster.down", summary="stop a local cluster and keep its data"
+    ),
     Command(
         name="broker",
         module="broker",
@@ -120,6 +122,11 @@ COMMANDS = (
         name="verify-replicas",
         module="verify_replicas",
         summary="check that the replicas of partitions hold the same records",
+    ),
+    Command(
+        name="spark-check",
+        module="spark_check",
+        summary="try Spark on this machine, and say what to do",
     ),
     Command(name="bench", module="bench", summary="run a benchmark of the repository"),
 )

@@ -28,7 +28,7 @@ def find_java() -> Path:
     java = _candidate()
     if java is None:
         raise JavaError(f"Java was not found (neither JAVA_HOME nor PATH has it): {_REMEDY}")
-    version = _version(java)
+    version = version_of(java)
     if version < MINIMUM_JAVA_VERSION:
         raise JavaError(f"{java} is Java {version}, which is too old: {_REMEDY}")
     return java
@@ -50,7 +50,8 @@ def _candidate() -> Path | None:
     return Path(found) if found else None
 
 
-def _version(java: Path) -> int:
+def version_of(java: Path) -> int:
+    """The major version of this `java`; JavaError when it does not tell it."""
     # The file `release` of the installation is quick to read; asking the JVM takes 50 ms and more.
     release = java.resolve().parent.parent / "release"
     try:

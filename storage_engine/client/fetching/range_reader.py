@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.connection import BrokerConnection
@@ -22,6 +23,7 @@ from storage_engine.client.fetching.fetch import (
     isolation_level,
 )
 from storage_engine.client.fetching.fetch_cursor import WholeBatches
+from storage_engine.client.fetching.fetch_versions import knows_ids, named_by_id
 from storage_engine.client.fetching.fetch_window import MOST_IN_FLIGHT, FetchWindow
 from storage_engine.client.metadata import Leader
 from storage_engine.client.settings import FETCH_BYTES
@@ -29,7 +31,6 @@ from storage_engine.core.errors import DeadlineExceededError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms
-from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -52,6 +53,7 @@ def read_range(
     isolation: str = "read_uncommitted",
     timeout_ms: int | None = None,
     max_wait_ms: int = MAX_WAIT_MS,
+    topic_id: UUID | None = None,
 ) -> Generator[FetchedBatches, None, None]:
     """The batches of one partition with offsets from `start_offset` to below `end_offset`.
 
@@ -59,7 +61,7 @@ def read_range(
     `start_offset`, the last may end after `end_offset`. One fetch is on its way while the caller
     works on the one before, and up to `most_in_flight` where answers take longer than that work
     (0: none). Raises as BatchFetcher.poll does; an `end_offset` that the log does not reach is
-    waited for up to `timeout_ms`.
+    waited for up to `timeout_ms`. `topic_id`: of which topic, None for whichever has the name.
     """
     asking = _Asking(
         cluster=cluster,
@@ -68,6 +70,7 @@ def read_range(
         isolation_level=isolation_level(isolation),
         max_wait_ms=max_wait_ms,
         timeout_ms=timeout_ms or cluster.deadline_ms,
+        topic_id=topic_id,
     )
     window = FetchWindow(end_offset, max_bytes=max_bytes, most_in_flight=most_in_flight)
     return _read(asking, window, start_offset, end_offset)
@@ -83,6 +86,11 @@ class _Asking:
     isolation_level: int
     max_wait_ms: int
     timeout_ms: int
+    topic_id: UUID | None
+
+    @property
+    def topic_ids(self) -> dict[str, UUID] | None:
+        return None if self.topic_id is None else {self.tp.topic: self.topic_id}
 
 
 def _read(
@@ -126,6 +134,7 @@ def _fetch(
         timeout_ms=timeout_ms,
         read_ahead=False,
         last_epochs={asking.tp: last_epoch},
+        topic_ids=asking.topic_ids,
     )
     try:
         while not (found := reader.poll(_POLL_MS)):
@@ -248,16 +257,22 @@ class _FetchesAhead:
             if start is None:
                 return
             try:
-                self._send(start, leader)
+                connection = self._connected_to(leader.broker_id)
+                if self._asking.topic_id is not None and not knows_ids(connection):
+                    # The answers would have to be checked one by one, as BatchFetcher does.
+                    return
+                self._send(connection, start, leader)
             except (KafkaError, DeadlineExceededError):
                 self._drop()
                 return
 
-    def _send(self, start_offset: int, leader: Leader) -> None:
-        deadline = self._deadline()
+    def _connected_to(self, broker_id: int) -> BrokerConnection:
         if self._connection is None:
-            self._connection = self._asking.cluster.take(leader.broker_id, deadline)
-            self._broker_id = leader.broker_id
+            self._connection = self._asking.cluster.take(broker_id, self._deadline())
+            self._broker_id = broker_id
+        return self._connection
+
+    def _send(self, connection: BrokerConnection, start_offset: int, leader: Leader) -> None:
         max_bytes = self._window.limit(start_offset)
         request = FetchRequest(
             max_wait_ms=self._asking.max_wait_ms,
@@ -266,7 +281,8 @@ class _FetchesAhead:
             partitions=[FetchPartition(*self._asking.tp, start_offset, max_bytes, leader.epoch)],
             isolation_level=self._asking.isolation_level,
         )
-        self._connection.send(FETCH, request, deadline)
+        spec, request = named_by_id(connection, request, self._asking.topic_ids)
+        connection.send(spec, request, self._deadline())
         self._sent.append(_Sent(start_offset, time.perf_counter()))
 
     def _deadline(self) -> Deadline:

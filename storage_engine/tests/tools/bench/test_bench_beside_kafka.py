@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.beside_kafka.environment import ROOT, requirements
 from benchmarks.beside_kafka.jars import CONNECTOR, KAFKA, SPARK_VERSION, ivy_file, read_pinned
-from benchmarks.beside_kafka.processor_time import cpu_seconds
+from benchmarks.beside_kafka.processor_time import CpuTimes, cpu_times
 from benchmarks.beside_kafka.rows import (
     COLUMNS,
     JOBS,
@@ -31,7 +31,8 @@ BURN = "import time; t = time.process_time()\nwhile time.process_time() - t < 0.
 
 def measured(rows: int, times_ms: list[float], cpu_s: float) -> Measured:
     batches = [Batch(rows=rows, time_ms=each) for each in times_ms]
-    return Measured(batches=batches, rows=rows * len(batches), cpu_s=cpu_s)
+    cpu = CpuTimes(brokers=cpu_s / 2, jvm=cpu_s / 4, python=cpu_s / 4)
+    return Measured(batches=batches, rows=rows * len(batches), cpu=cpu)
 
 
 def rounds(
@@ -146,9 +147,11 @@ def test_an_unknown_row_is_refused_with_the_names_of_all(capsys):
 
 
 def test_processor_time_of_children_that_ended_is_counted():
-    before_s = cpu_seconds([os.getpid()])
+    before = cpu_times([], os.getpid())
     subprocess.run([sys.executable, "-I", "-S", "-c", BURN], check=True)
-    assert cpu_seconds([os.getpid()]) - before_s >= 0.25
+    took = cpu_times([], os.getpid()).since(before)
+    assert took.python >= 0.25
+    assert took.all == took.python
 
 
 def test_what_was_started_is_killed_with_us(tmp_path):

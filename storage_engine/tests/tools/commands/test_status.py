@@ -7,7 +7,7 @@ import pytest
 
 from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
 from storage_engine.protocol.apis.metadata import MetadataBroker, MetadataPartition
-from storage_engine.tools.commands.status import describe, print_status
+from storage_engine.tools.commands.local_cluster.status import describe, print_status
 from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
 
 CLUSTER = ClusterFile(

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import Filter
 from connector.options.source_options import SourceOptions
 from connector.source.batch_reader import HeadraceBatchReader
 from connector.source.offset_range import OffsetRange
-from connector.source.pushdown import Narrowing, narrow
+from connector.source.pushdown.narrowing import Narrowing, narrow
 
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 

@@ -1,0 +1,50 @@
+"""What a Python worker keeps is left out of the collections between tasks."""
+
+import gc
+import sys
+
+import pyspark
+import pytest
+
+from connector import worker_garbage
+from connector.worker_garbage import freeze_modules
+
+
+class Freezes(list):
+    """The number of modules at each freeze."""
+
+    def freeze(self):
+        self.append(len(sys.modules))
+
+
+@pytest.fixture
+def freezes(monkeypatch):
+    """As if in a task of a worker that has had none before."""
+    monkeypatch.setattr(worker_garbage, "_frozen_modules", None)
+    monkeypatch.setattr(pyspark.TaskContext, "get", classmethod(lambda cls: object()))
+    freezes = Freezes()
+    monkeypatch.setattr(worker_garbage, "gc", freezes)
+    return freezes
+
+
+def test_the_second_task_freezes_and_later_ones_do_not(freezes):
+    freeze_modules()
+    assert freezes == []
+    for _ in range(3):
+        freeze_modules()
+    assert freezes == [len(sys.modules)]
+
+
+def test_a_task_freezes_what_was_loaded_since(freezes, monkeypatch):
+    freeze_modules()
+    freeze_modules()
+    monkeypatch.setitem(sys.modules, "loaded_by_the_user", gc)
+    freeze_modules()
+    assert [count - freezes[0] for count in freezes] == [0, 1]
+
+
+def test_outside_of_tasks_nothing_is_frozen(freezes, monkeypatch):
+    monkeypatch.setattr(pyspark.TaskContext, "get", classmethod(lambda cls: None))
+    freeze_modules()
+    freeze_modules()
+    assert freezes == []

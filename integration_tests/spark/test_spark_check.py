@@ -1,0 +1,49 @@
+"""`headrace spark-check` with a real session."""
+
+import json
+import sys
+
+import pytest
+
+from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tools.cli import main
+
+pytestmark = pytest.mark.slow
+
+GOOD = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+def _check(capsys, *arguments):
+    status = main(["spark-check", "--json", "--master", "local[1]", *arguments])
+    document = json.loads(capsys.readouterr().out)
+    return status, {each["check"]: each for each in document["checks"]}
+
+
+def test_an_environment_that_is_in_order_is_ready(capsys, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    settings = [f"--conf={name}={value}" for name, value in GOOD.items()]
+    status, found = _check(capsys, *settings)
+    assert {name: each for name, each in found.items() if each["verdict"] != "ok"} == {}
+    assert status == 0
+    assert found["task"]["found"] == f"runs in {sys.executable}"
+    assert found["spark.sql.shuffle.partitions"]["found"] == "1"
+
+
+@pytest.mark.skipif(not ALL_FAULTS, reason="beside the good one: with HEADRACE_FAULTS=full")
+def test_an_environment_that_is_not_activated_is_told_what_to_do(capsys, monkeypatch, tmp_path):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -P "$@"')
+    python.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    status, found = _check(capsys)
+    assert status == 1
+    assert "write 'import connector' in the job" in found["Python of the workers"]["remedy"]
+    assert found['format("headrace")']["found"] == "not found"
+    assert found["spark.python.unix.domain.socket.enabled"]["verdict"] == "advice"

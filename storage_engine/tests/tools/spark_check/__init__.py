@@ -1,0 +1,1 @@
+"""What `headrace spark-check` looks at."""

@@ -1,0 +1,1 @@
+"""The commands that run a cluster in a folder of this machine."""

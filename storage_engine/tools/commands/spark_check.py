@@ -1,0 +1,97 @@
+"""Try Spark on this machine: versions, the Python of its workers, the format, the settings.
+
+A session is built as a job of this environment would build it, with the settings that Spark finds
+by itself (spark-defaults.conf) and those of --conf. No broker is asked. 'to do' means that the
+format does not work until something is done: the exit status is then 1. 'advice' is for speed.
+
+examples:
+  headrace spark-check
+  headrace spark-check --conf spark.sql.shuffle.partitions=2 --json
+  headrace spark-check --remote sc://HOST:15002
+"""
+
+import argparse
+from dataclasses import asdict
+
+from storage_engine.tools.arguments import add_json, add_timeout
+from storage_engine.tools.errors import UsageError
+from storage_engine.tools.local.signals import signals_interrupt
+from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
+from storage_engine.tools.spark_check.java import check_java
+from storage_engine.tools.spark_check.packages import check_packages
+from storage_engine.tools.spark_check.session import SessionPlan, check_session
+from storage_engine.tools.spark_check.workers import check_workers
+from storage_engine.tools.table import print_json, print_table, write_line
+
+TIMEOUT_S = 120.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace spark-check`."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--master", metavar="URL", help="master of the session (default: as Spark is configured)"
+    )
+    where.add_argument("--remote", metavar="URL", help="check a server of Spark Connect instead")
+    parser.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of the session; may be given several times",
+    )
+    add_timeout(parser, TIMEOUT_S, "give up when the session needs more than this many seconds")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace spark-check`."""
+    plan = SessionPlan(
+        master=args.master,
+        remote=args.remote,
+        conf=dict(map(_pair, args.conf)),
+        timeout_s=args.timeout,
+    )
+    with signals_interrupt():
+        findings = check(plan)
+    is_ready = all(each.verdict is not CheckVerdict.TO_DO for each in findings)
+    if args.json:
+        print_json({"ready": is_ready, "checks": [asdict(each) for each in findings]})
+    else:
+        print_findings(findings, is_ready=is_ready)
+    return 0 if is_ready else 1
+
+
+def check(plan: SessionPlan) -> list[Finding]:
+    """All findings. What can't be tried, because something that it needs is missing, has none."""
+    packages = check_packages(needs_spark=plan.remote is None)
+    findings = list(packages.findings)
+    if plan.remote is None:
+        findings.append(check_java())
+        if packages.spark_home is not None:
+            findings.append(check_workers(packages.spark_home))
+    can_start = {each.check for each in findings if each.verdict is CheckVerdict.TO_DO} <= {
+        "Python of the workers"
+    }
+    if can_start and packages.pyspark is not None:
+        findings += check_session(plan, pyspark=packages.pyspark)
+    return findings
+
+
+def print_findings(findings: list[Finding], *, is_ready: bool) -> None:
+    """The table, and below it what to do, the necessary first."""
+    print_table(
+        ["check", "found", "result"], [[each.check, each.found, each.verdict] for each in findings]
+    )
+    for verdict in (CheckVerdict.TO_DO, CheckVerdict.ADVICE):
+        for each in findings:
+            if each.verdict is verdict:
+                write_line(f"\n{verdict}: {each.check}\n  {each.remedy}")
+    write_line("\nready" if is_ready else "\nnot ready: do what is marked 'to do', and check again")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--conf '{text}' is not of the form KEY=VALUE")
+    return key, value

@@ -1,0 +1,26 @@
+"""What was checked, what was found, and what to do about it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class CheckVerdict(StrEnum):
+    """`TO_DO`: the format does not work until something is done."""
+
+    OK = "ok"
+    ADVICE = "advice"
+    TO_DO = "to do"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the table."""
+
+    check: str
+    found: str
+    verdict: CheckVerdict = CheckVerdict.OK
+    remedy: str = ""
+    """What to do; empty where nothing is."""
+
+    def __post_init__(self) -> None:
+        assert (self.verdict is CheckVerdict.OK) == (not self.remedy), self

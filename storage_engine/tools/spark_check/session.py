@@ -1,0 +1,144 @@
+"""Tries a session: whether it starts, whether it finds the format, whether a task runs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
+from storage_engine.tools.spark_check.settings import SETTINGS, judge_settings
+
+PROBE = Path(__file__).with_name("session_probe.py")
+SHOWN_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlan:
+    """The session that is tried."""
+
+    master: str | None = None
+    remote: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float
+
+
+def check_session(plan: SessionPlan, *, pyspark: str) -> list[Finding]:
+    """What a session on this machine does. The Python of the workers was looked at before."""
+    found, said = _try(plan)
+    if "version" not in found:
+        text = "not started" if said is None else "failed"
+        why = f"no answer within {plan.timeout_s:g} s (--timeout)" if said is None else said
+        return [_to_do("session", text, why)]
+    return [
+        _session_finding(found, pyspark=pyspark),
+        _format_finding(found, said),
+        _task_finding(found, said),
+        *_settings_findings(found),
+    ]
+
+
+def _try(plan: SessionPlan) -> tuple[dict[str, Any], str | None]:
+    """What the program found out, and what it said last; None where it had to be ended."""
+    given = {
+        "master": plan.master,
+        "remote": plan.remote,
+        "conf": dict(plan.conf),
+        "names": [setting.name for setting in SETTINGS],
+    }
+    with tempfile.TemporaryDirectory(prefix="headrace-spark-check-") as folder:
+        result = Path(folder) / "result.json"
+        child = subprocess.Popen(
+            [sys.executable, "-P", PROBE, result, json.dumps(given)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            output, _ = child.communicate(timeout=plan.timeout_s)
+            said: str | None = last_words(output)
+        except subprocess.TimeoutExpired:
+            said = None
+        finally:
+            _end(child)
+        found: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {}
+    return found, said
+
+
+def _end(child: "subprocess.Popen[str]") -> None:
+    """The JVM is of the child's process group."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+
+
+def last_words(output: str) -> str:
+    """The line that says most of an error: the last one that names an error, else the last."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = [
+        line
+        for line in lines
+        if not line.startswith(("at ", "File ", "... "))
+        and any(word in line for word in ("Error", "Exception", "error:", "[DATA_SOURCE"))
+    ]
+    line = (telling or lines or ["it said nothing"])[-1]
+    return line if len(line) <= SHOWN_CHARACTERS else line[:SHOWN_CHARACTERS] + "…"
+
+
+def _session_finding(found: Mapping[str, Any], *, pyspark: str) -> Finding:
+    version = found["version"]
+    where = f", {found['master']}" if "master" in found else ""
+    text = f"Spark {version}{where}, started in {found['seconds']:.1f} s"
+    if _numbers(version) != _numbers(pyspark):
+        remedy = f"install the same version on both sides; PySpark is {pyspark}"
+        if home := os.environ.get("SPARK_HOME"):
+            remedy = f"unset SPARK_HOME, which is {home}, or {remedy}"
+        return _to_do("session", text, remedy)
+    return Finding(check="session", found=text)
+
+
+def _format_finding(found: Mapping[str, Any], said: str | None) -> Finding:
+    check = 'format("headrace")'
+    error = found.get("format", said or "no answer")
+    if error is None:
+        return Finding(check=check, found="found")
+    if "DATA_SOURCE_NOT_FOUND" in error:
+        return _to_do(
+            check,
+            "not found",
+            "mend the Python of the workers; where that is in order, call "
+            "connector.register(spark) in the job",
+        )
+    return _to_do(check, "fails", last_words(error))
+
+
+def _task_finding(found: Mapping[str, Any], said: str | None) -> Finding:
+    error = found.get("task", said or "no answer")
+    if error is None:
+        return Finding(check="task", found=f"runs in {', '.join(found['executables'])}")
+    return _to_do("task", "fails", last_words(error))
+
+
+def _settings_findings(found: Mapping[str, Any]) -> list[Finding]:
+    if "settings" not in found:
+        return []
+    return judge_settings(
+        found["settings"], version=_numbers(found["version"]), cores=found.get("cores")
+    )
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def _to_do(check: str, found: str, remedy: str) -> Finding:
+    return Finding(check=check, found=found, verdict=CheckVerdict.TO_DO, remedy=remedy)

@@ -1,0 +1,86 @@
+"""Builds a session, asks it for the format, and runs a task. It is a program of its own, because it
+may hang, or die with its JVM.
+
+    python -P session_probe.py RESULT.json '{"master": …, "remote": …, "conf": {…}, "names": […]}'
+
+RESULT.json is written after each step, with what is known by then. It imports nothing of Headrace,
+so that the session is that of a job which does not either.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    result, given = Path(sys.argv[1]), json.loads(sys.argv[2])
+    found: dict[str, Any] = {}
+
+    def note(**step: Any) -> None:
+        found.update(step)
+        written = result.with_suffix(".part")
+        written.write_text(json.dumps(found))
+        written.replace(result)
+
+    began = time.monotonic()
+    spark = session(given)
+    note(version=spark.version, seconds=time.monotonic() - began)
+    if given["remote"] is None:
+        context = spark.sparkContext
+        context.setLogLevel("OFF")
+        note(cores=context.defaultParallelism, master=context.master)
+    note(settings={name: spark.conf.get(name, None) for name in given["names"]})
+    note(format=error_of(lambda: ask_for_format(spark)))
+    note(task=error_of(lambda: note(executables=run_task(spark))))
+    spark.stop()
+
+
+def session(given: dict[str, Any]) -> Any:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("headrace spark-check")
+    if given["remote"] is not None:
+        return builder.remote(given["remote"]).getOrCreate()
+    if given["master"] is not None:
+        builder = builder.master(given["master"])
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    for name, value in (quiet | given["conf"]).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def error_of(step: Any) -> str | None:
+    """The error of the step in its own words; None where it has none."""
+    try:
+        step()
+    except Exception as error:  # noqa: BLE001 - it is reported, whatever it is
+        return str(error) or type(error).__name__
+    return None
+
+
+def ask_for_format(spark: Any) -> None:
+    """No broker is asked: the schema follows from the options."""
+    reader = spark.read.format("headrace").option("kafka.bootstrap.servers", "127.0.0.1:9")
+    assert "value" in reader.option("subscribe", "any").load().columns
+
+
+def run_task(spark: Any) -> list[str]:
+    """The Python that a task runs in."""
+    rows = spark.range(0, 1, 1, 1).mapInArrow(in_task, "executable string").collect()
+    return [row.executable for row in rows]
+
+
+def in_task(batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow
+
+    for _ in batches:
+        pass
+    column = pyarrow.array([sys.executable], pyarrow.string())
+    yield pyarrow.RecordBatch.from_arrays([column], names=["executable"])
+
+
+if __name__ == "__main__":
+    main()
