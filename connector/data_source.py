@@ -15,6 +15,7 @@ from connector.options.sink_options import SinkOptions, parse_sink_options
 from connector.options.source_options import SourceOptions, parse_source_options
 from connector.schema import check_sink_schema, check_user_schema, source_schema
 from connector.spark_version import check_spark_version, limits_micro_batches, pushes_filters
+from connector.spark_workers import prepare_worker
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,11 +44,13 @@ class HeadraceDataSource(DataSource):
     def schema(self) -> "StructType":
         """The columns of a record: those that `columns` names, or all, with `headers` only where
         `includeHeaders` asks for them."""
+        prepare_worker()
         return source_schema(self._source_options.columns)
 
     @without_traceback
     def reader(self, schema: "StructType") -> "HeadraceBatchReader":
         """Serves `spark.read`."""
+        prepare_worker()
         check_user_schema(schema, columns=self._source_options.columns)
         if pushes_filters():
             from connector.source.pushdown.reader import HeadracePushdownReader, plans_pushdown
@@ -80,6 +83,7 @@ class HeadraceDataSource(DataSource):
         """Serves `df.write`."""
         from connector.sink.batch_writer import HeadraceBatchWriter
 
+        prepare_worker()
         if overwrite:
             raise OptionError(
                 "BAD_MODE", "a log can't be overwritten, only appended to: use .mode('append')"
@@ -95,6 +99,7 @@ class HeadraceDataSource(DataSource):
         micro-batch appends the whole result, as in Spark's Kafka connector."""
         from connector.sink.stream_writer import HeadraceStreamWriter
 
+        prepare_worker()
         options = parse_sink_options(self.options, is_stream=True)
         self._check_sink_schema(schema, options)
         warn_once(options.notes)

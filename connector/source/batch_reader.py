@@ -17,7 +17,7 @@ from connector.source.offset_range import OffsetRange
 from connector.source.offset_resolution import resolve
 from connector.source.range_tasks import range_tasks
 from connector.source.source_metadata import SourceMetadata
-from connector.worker_garbage import freeze_modules
+from connector.spark_workers import prepare_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +72,7 @@ class HeadraceBatchReader(DataSourceReader):
         """Runs in a task. Spark's own empty partition has no ranges."""
         from connector.source.record_reader import read_records
 
-        freeze_modules()
+        prepare_worker()
         return iter(()) if partition.value is None else read_records(self._options, partition.value)
 
     def _narrowed(self, ranges: list[OffsetRange]) -> list[OffsetRange]:

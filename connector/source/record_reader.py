@@ -15,10 +15,10 @@ from connector.errors import ConnectorError, DataLossError, in_one_line
 from connector.options.offset_specs import LATEST
 from connector.options.source_options import SourceOptions
 from connector.options.subscription import AssignedPartitions
-from connector.source.arrow_batches import arrow_batches
+from connector.source.arrow_batches import arrow_batches, arrow_batches_of_several
 from connector.source.data_loss import keep_existing, report_losses
 from connector.source.offset_range import OffsetRange
-from connector.source.shared_reader import RowGatherer, UnreadRange, fetch_ranges
+from connector.source.shared_reader import UnreadRange, fetch_ranges
 from connector.source.source_metadata import SourceMetadata
 from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import (
@@ -29,7 +29,7 @@ from storage_engine.core.errors import (
     LogTruncatedError,
     OffsetOutOfRangeError,
 )
-from storage_engine.protocol.records.records import iter_decoded
+from storage_engine.protocol.records.records import LogPiece, iter_decoded, iter_decoded_logs
 
 GUESSED_RECORD_BYTES = 512
 """The assumed record size in a short range, which limits the fetch because records beyond its end
@@ -147,18 +147,17 @@ def _partitions_of(ranges: Iterable[OffsetRange]) -> AssignedPartitions:
 def _read_together(
     options: SourceOptions, ranges: Sequence[OffsetRange], unread: list[UnreadRange]
 ) -> "Iterator[pa.RecordBatch]":
-    """Adds to `unread` what could not be read."""
-    by_partition = {each.topic_partition: each for each in ranges}
-    gatherer = RowGatherer()
-    for fetched in fetch_ranges(options, ranges, unread, guessed_record_bytes=GUESSED_RECORD_BYTES):
-        for each in fetched:
-            start_offset, end_offset = each.start_offset, by_partition[each.tp].end_offset
-            for decoded in _decoded(options, each.committed(), start_offset, end_offset):
-                for batch in arrow_batches(decoded, each.tp, columns=options.columns):
-                    yield from gatherer.add(batch)
-        if not fetched:
-            yield from gatherer.rest()
-    yield from gatherer.rest()
+    """Adds to `unread` what could not be read. What came of several partitions is decoded in one
+    pass, and goes to Spark in one piece: each pass, and each piece, has a cost of its own."""
+    ends = {each.topic_partition: each.end_offset for each in ranges}
+    fetches = fetch_ranges(options, ranges, unread, guessed_record_bytes=GUESSED_RECORD_BYTES)
+    pieces = (
+        LogPiece(each.tp, piece, each.start_offset, ends[each.tp])
+        for each in fetches
+        for piece in each.committed()
+    )
+    for decoded in iter_decoded_logs(pieces, **_included(options)):
+        yield from arrow_batches_of_several(decoded, columns=options.columns)
 
 
 def _read_alone(
@@ -195,21 +194,18 @@ def _fetched_alone(options: SourceOptions, left: OffsetRange) -> "Iterator[Decod
         isolation=options.isolation_level,
         timeout_ms=options.poll_timeout_ms,
     )
-    pieces = (piece for each in fetched for piece in each.committed())
-    return _decoded(options, pieces, left.start_offset, left.end_offset)
-
-
-def _decoded(
-    options: SourceOptions, pieces: Iterable[memoryview], start_offset: int, end_offset: int
-) -> "Iterator[DecodedRecords]":
     return iter_decoded(
-        pieces,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        include_keys="key" in options.columns,
-        include_values="value" in options.columns,
-        include_headers="headers" in options.columns,
+        (piece for each in fetched for piece in each.committed()),
+        start_offset=left.start_offset,
+        end_offset=left.end_offset,
+        **_included(options),
     )
+
+
+def _included(options: SourceOptions) -> dict[str, bool]:
+    """The columns that cost a copy."""
+    names = {"include_keys": "key", "include_values": "value", "include_headers": "headers"}
+    return {argument: name in options.columns for argument, name in names.items()}
 
 
 def _after(

@@ -43,7 +43,7 @@ from connector.spark_classes import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
-from connector.worker_garbage import freeze_modules
+from connector.spark_workers import prepare_worker
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Runs in a task, in another process than the other methods."""
         from connector.source.record_reader import read_records
 
-        freeze_modules()
+        prepare_worker()
         return read_records(self._options, partition.value)
 
     @without_traceback

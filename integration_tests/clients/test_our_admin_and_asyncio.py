@@ -1,4 +1,4 @@
-"""Issue 6.3 on a real broker: `Admin` does what it says, and says what it can't do; with asyncio
+"""On a real broker `Admin` does what it says, and says what it can't do; with asyncio
 all clients do what they do without, also when what waits for them is cancelled at any moment."""
 
 import asyncio

@@ -17,6 +17,7 @@ from integration_tests.support.command_line import (
     processes_of,
     start,
     succeed,
+    succeed_here,
 )
 
 
@@ -68,9 +69,9 @@ def test_impossible_topics_are_one_line(
     def error(*arguments: str, status: int = 1) -> str:
         return fail_here(capsys, "topics", *arguments, *at, status=status)
 
-    succeed("topics", "create", "there", *at)
+    succeed_here("topics", "create", "there", *at)
     assert "topic 'there' exists" in error("create", "there")
-    succeed("topics", "create", "there", "--if-not-exists", *at)
+    succeed_here("topics", "create", "there", "--if-not-exists", *at)
     assert "no!name" in error("create", "no!name")
     assert "3 brokers" in error("create", "wide", "--replication-factor", "4")
     assert "'retention.ms'" in error("create", "odd", "--config", "retention.m=1")
@@ -87,7 +88,7 @@ def test_impossible_topics_are_one_line(
 
 
 def test_the_oldest_records_are_deleted(at: tuple[str, str]) -> None:
-    succeed("topics", "create", "short", "--partitions", "2", *at)
+    succeed_here("topics", "create", "short", "--partitions", "2", *at)
     succeed("produce", "short", *at, stdin=b"".join(b"%d\n" % i for i in range(100)))
     begins = succeed("topics", "delete-records", "short", "--all", *at).splitlines()
     ends = [int(line.removeprefix(f"short-{p} begins at offset ")) for p, line in enumerate(begins)]
@@ -98,7 +99,7 @@ def test_the_oldest_records_are_deleted(at: tuple[str, str]) -> None:
 
 
 def test_lines_come_back_as_they_went(at: tuple[str, str], tmp_path: Path) -> None:
-    succeed("topics", "create", "lines", "--partitions", "1", *at)
+    succeed_here("topics", "create", "lines", "--partitions", "1", *at)
     lines = [b"line %d %s" % (i, b"x" * (i % 100)) for i in range(50_000)]
     lines += [b"", b"\xff\x00 no text", "süß".encode()]
     content = b"\n".join(lines) + b"\n"
@@ -110,7 +111,7 @@ def test_lines_come_back_as_they_went(at: tuple[str, str], tmp_path: Path) -> No
 
 
 def test_keys_choose_the_partition_and_order_is_kept_per_key(at: tuple[str, str]) -> None:
-    succeed("topics", "create", "keyed", "--partitions", "3", *at)
+    succeed_here("topics", "create", "keyed", "--partitions", "3", *at)
     content = b"".join(b"key%d=%d\n" % (i % 10, i) for i in range(3000))
     succeed("produce", "keyed", "--key-separator", "=", *at, stdin=content)
     read = succeed("consume", "keyed", "--exit-at-end", "--json", *at)
@@ -136,7 +137,7 @@ def test_keys_choose_the_partition_and_order_is_kept_per_key(at: tuple[str, str]
 def test_a_line_without_a_key_ends_with_its_number_and_what_came_before_is_sent(
     at: tuple[str, str],
 ) -> None:
-    succeed("topics", "create", "half", "--partitions", "1", *at)
+    succeed_here("topics", "create", "half", "--partitions", "1", *at)
     error = fail("produce", "half", "--key-separator", ":", *at, stdin=b"a:1\nb:2\nc\nd:4\n")
     assert error.startswith("line 3 of the input has no key separator ':'")
     read = succeed("consume", "half", "--exit-at-end", "--key-separator", ":", *at)
@@ -144,7 +145,7 @@ def test_a_line_without_a_key_ends_with_its_number_and_what_came_before_is_sent(
 
 
 def test_consume_begins_and_ends_where_it_is_told(at: tuple[str, str]) -> None:
-    succeed("topics", "create", "window", "--partitions", "1", *at)
+    succeed_here("topics", "create", "window", "--partitions", "1", *at)
     succeed("produce", "window", *at, stdin=b"".join(b"%d\n" % i for i in range(100)))
     assert succeed("consume", "window", "--from", "97", "--exit-at-end", *at) == "97\n98\n99\n"
     assert succeed("consume", "window", "--from", "5", "--max", "2", *at) == "5\n6\n"
@@ -154,7 +155,7 @@ def test_consume_begins_and_ends_where_it_is_told(at: tuple[str, str]) -> None:
 
 
 def test_consume_follows_until_ctrl_c_and_then_exits_cleanly(at: tuple[str, str]) -> None:
-    succeed("topics", "create", "live", "--partitions", "2", *at)
+    succeed_here("topics", "create", "live", "--partitions", "2", *at)
     command = start("consume", "live", "--json", *at)
     try:
         assert command.stdout is not None
@@ -171,7 +172,7 @@ def test_consume_follows_until_ctrl_c_and_then_exits_cleanly(at: tuple[str, str]
 
 
 def test_a_reader_that_goes_away_ends_consume_without_a_word(at: tuple[str, str]) -> None:
-    succeed("topics", "create", "pipe", "--partitions", "1", *at)
+    succeed_here("topics", "create", "pipe", "--partitions", "1", *at)
     succeed("produce", "pipe", *at, stdin=b"some line of text\n" * 100_000)
     command = subprocess.Popen(
         [*COMMAND, "consume", "pipe", *at],
@@ -191,7 +192,7 @@ def test_a_reader_that_goes_away_ends_consume_without_a_word(at: tuple[str, str]
 
 
 def test_lines_that_trickle_are_sent_without_waiting_for_more(at: tuple[str, str]) -> None:
-    succeed("topics", "create", "slow", "--partitions", "1", *at)
+    succeed_here("topics", "create", "slow", "--partitions", "1", *at)
     command = subprocess.Popen(
         [*COMMAND, "produce", "slow", *at],
         stdin=subprocess.PIPE,
@@ -218,7 +219,7 @@ def test_what_cannot_be_is_one_line(
     def error(*arguments: str, status: int = 1) -> str:
         return fail_here(capsys, *arguments, *at, status=status)
 
-    succeed("topics", "create", "two", "--partitions", "2", *at)
+    succeed_here("topics", "create", "two", "--partitions", "2", *at)
     assert "'gone' does not exist" in error("produce", "gone")
     assert "'gone' does not exist" in error("consume", "gone")
     assert "there is no partition 2" in error("consume", "two", "--partition", "2")
@@ -237,7 +238,7 @@ def test_a_line_that_is_too_large_is_one_line_and_the_topic_stays_usable(
     at: tuple[str, str],
 ) -> None:
     limit = ("--config", "max.message.bytes=2000")
-    succeed("topics", "create", "small", "--partitions", "1", *limit, *at)
+    succeed_here("topics", "create", "small", "--partitions", "1", *limit, *at)
     error = fail("produce", "small", *at, stdin=b"x" * 3000 + b"\n")
     assert "max.message.bytes" in error
     # Many lines together are larger than the limit, but go in batches that are not.
@@ -246,7 +247,7 @@ def test_a_line_that_is_too_large_is_one_line_and_the_topic_stays_usable(
 
 
 def test_dump_log_reads_what_the_brokers_wrote(at: tuple[str, str], directory: Path) -> None:
-    succeed("topics", "create", "dumped", "--partitions", "1", *at)
+    succeed_here("topics", "create", "dumped", "--partitions", "1", *at)
     succeed("produce", "dumped", "--key-separator", ":", *at, stdin=b"k:v\nl:w\n")
     for broker in (1, 2, 3):
         folder = directory / f"broker-{broker}" / "data" / "dumped-0"

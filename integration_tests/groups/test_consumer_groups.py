@@ -1,4 +1,4 @@
-"""Issue 6.1 with real processes: groups of clients that we did not write, whose members come, go
+"""Groups with real processes: groups of clients that we did not write, whose members come, go
 and are killed, and whose coordinator is; offsets, also in transactions."""
 
 import json

@@ -1,4 +1,4 @@
-"""Issue 6: every API in every version that is served, with random requests and damaged ones, on a
+"""Every API in every version that is served, with random requests and damaged ones, on a
 real broker: each gets an answer or costs its own connection, and nothing else."""
 
 import dataclasses

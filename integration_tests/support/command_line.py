@@ -1,5 +1,7 @@
 """Runs the command `headrace` as a user does, and looks at what it leaves on the machine."""
 
+import contextlib
+import io
 import json
 import os
 import socket
@@ -46,6 +48,12 @@ def fail(*arguments: object, stdin: bytes = b"", status: int = 1) -> str:
     *_, last = errors.splitlines()
     assert last.startswith("headrace: "), errors
     return last.removeprefix("headrace: ")
+
+
+def succeed_here(*arguments: object) -> None:
+    """A command that must exit with 0, within this process: it prepares what a test looks at."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main([str(argument) for argument in arguments]) == 0
 
 
 def fail_here(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 1) -> str:

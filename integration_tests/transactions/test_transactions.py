@@ -1,4 +1,4 @@
-"""Issue 5.2 with real processes: transactional producers of others, readers of both isolation
+"""Transactions with real processes: transactional producers of others, readers of both isolation
 levels at work meanwhile, a second producer with the same id, and coordinators that are killed."""
 
 import os

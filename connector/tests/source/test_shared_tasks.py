@@ -14,7 +14,6 @@ from connector.options.source_options import parse_source_options
 from connector.source import source_metadata
 from connector.source.offset_range import OffsetRange
 from connector.source.record_reader import read_records
-from connector.source.shared_reader import GATHERED_ROWS, RowGatherer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.records import encode_batches
@@ -242,20 +241,3 @@ def test_several_partitions_without_a_leader_are_waited_for_together(fake):
     reading = Reading(fake)
     assert reading.error.code == "TIMED_OUT"
     assert time.monotonic() - started < 1.0 * PARTITIONS
-
-
-def _batch(first, rows):
-    return pa.record_batch({"number": pa.array(range(first, first + rows))})
-
-
-def test_small_record_batches_are_joined_and_large_ones_are_not_copied():
-    gatherer, large = RowGatherer(), _batch(30, GATHERED_ROWS)
-    out: list[pa.RecordBatch] = []
-    for batch in (_batch(0, 10), _batch(10, 20), large, _batch(30 + GATHERED_ROWS, 5)):
-        out += gatherer.add(batch)
-    assert out[1] is large
-    out += gatherer.rest()
-    assert [each.num_rows for each in out] == [30, GATHERED_ROWS, 5]
-    assert [n for each in out for n in each.column(0).to_pylist()] == list(
-        range(35 + GATHERED_ROWS)
-    )

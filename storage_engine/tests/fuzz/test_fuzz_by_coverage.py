@@ -1,4 +1,4 @@
-"""Issue 6, hostile input: requests of every API in every served version, and records, fuzzed by
+"""Hostile input: requests of every API in every served version, and records, fuzzed by
 coverage; only errors of ours leave a decoder, within processor time and memory that grow with the
 input, not with its square."""
 

@@ -1,5 +1,6 @@
 """Bytes that are no message: InvalidRequestError and nothing else, soon, without much memory."""
 
+import functools
 import random
 import struct
 import time
@@ -65,18 +66,30 @@ def decode(key: int, version: int, kind: str, data: bytes) -> Any:
     return decoder(version, memoryview(data))
 
 
+@functools.cache
+def few_messages(
+    key: int, version: int, kind: str, pinned: tuple[str, ...]
+) -> list[tuple[bytes, int]]:
+    """Bytes of random messages, a seed beside each. Made once: to make them takes far longer than
+    to read them."""
+    strategy = kio_messages.messages(kio_messages.kio_class(key, version, kind), pinned)
+    made = []
+
+    @settings(max_examples=3, deadline=None, derandomize=True, database=None)
+    @given(strategy.map(kio_messages.encode), st.integers(0, 1000))
+    def keep(data: bytes, seed: int) -> None:
+        made.append((data, seed))
+
+    keep()
+    return made
+
+
 def for_messages(
     key: int, version: int, kind: str, check: Any, pinned: tuple[str, ...] = ()
 ) -> None:
     """Calls `check(bytes of a message, a seeded random)` for a few random messages."""
-    strategy = kio_messages.messages(kio_messages.kio_class(key, version, kind), pinned)
-
-    @settings(max_examples=3, deadline=None, derandomize=True, database=None)
-    @given(strategy.map(kio_messages.encode), st.integers(0, 1000).map(random.Random))
-    def run(data: bytes, choices: random.Random) -> None:
-        check(data, choices)
-
-    run()
+    for data, seed in few_messages(key, version, kind, pinned):
+        check(data, random.Random(seed))
 
 
 def refuses(key: int, version: int, kind: str, data: bytes) -> bool:
