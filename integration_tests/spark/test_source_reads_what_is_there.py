@@ -19,14 +19,12 @@ from connector.spark_classes import ReadAllAvailable
 from integration_tests.support.cluster_support import (
     admin,
     create_topic,
-    running_cluster,
     wait_until,
 )
 from integration_tests.support.spark_support import consume, produce, topic
 from integration_tests.support.transactional_clients import Confluent
 from storage_engine.client.fetching import range_reader
 
-SETTINGS = (("log.cleaner.backoff.ms", "200"),)
 COMPACTED = {
     "cleanup.policy": "compact",
     "segment.bytes": "20000",
@@ -40,9 +38,8 @@ __all__ = ["topic"]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as running:
-        yield running
+def cluster(cluster):
+    yield cluster
     close_all()
 
 

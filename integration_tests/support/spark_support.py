@@ -16,10 +16,7 @@ from pyspark.sql import SparkSession
 
 from connector.spark_version import limits_micro_batches, pushes_filters
 from integration_tests.support.background import Background
-from integration_tests.support.cluster_support import DEADLINE_S, running_cluster
-
-# Retention that a test can wait for.
-SETTINGS = (("log.retention.check.interval.ms", "200"),)
+from integration_tests.support.cluster_support import DEADLINE_S
 
 PRODUCER_TIMEOUT_MS = 300_000
 
@@ -71,10 +68,9 @@ def spark():
 
 
 @pytest.fixture(scope="module")
-def spark_cluster(tmp_path_factory):
-    """Three brokers for the tests of one file; each test makes topics of its own."""
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as cluster:
-        yield cluster
+def spark_cluster(cluster):
+    """Three brokers that other files use, too."""
+    return cluster
 
 
 @pytest.fixture
