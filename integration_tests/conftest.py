@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from integration_tests.support.cluster_support import running_cluster
+from integration_tests.support.cluster_support import SHARED_SETTINGS, make_whole, running_cluster
 from integration_tests.support.loop_disk import LoopDisk
 
 
@@ -16,11 +16,19 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """Three brokers for the tests of one file; each test makes topics of its own."""
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+@pytest.fixture(scope="session")
+def _shared(tmp_path_factory):
+    with running_cluster(tmp_path_factory.mktemp("shared"), settings=SHARED_SETTINGS) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def cluster(_shared):
+    """Three brokers for the tests of many files, since their start costs three seconds of
+    processor time. Names of topics and groups are each test's own, and who kills a broker starts it
+    again. A file that changes more than that has a cluster to itself."""
+    yield _shared
+    make_whole(_shared)
 
 
 @pytest.fixture

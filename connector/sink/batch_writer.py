@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from connector.errors import without_traceback
 from connector.options.sink_options import SinkOptions
 from connector.sink.micro_batch import batch_write_id, with_streaming_query
-from connector.worker_garbage import freeze_modules
+from connector.spark_workers import prepare_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ class HeadraceBatchWriter(DataSourceArrowWriter):
     @without_traceback
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Runs in a task. For an empty DataFrame Spark runs one task without rows."""
-        freeze_modules()
+        prepare_worker()
         if self._options.exactly_once:
             from connector.sink.task_attempt import write_in_transaction
 
@@ -44,6 +44,7 @@ class HeadraceBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Returns when the rows are committed for good. At least once there is nothing to do: rows
         were readable as soon as they were acknowledged."""
+        prepare_worker()
         if self._options.exactly_once:
             from connector.sink.micro_batch_commit import commit_micro_batch
 

@@ -10,11 +10,12 @@ Spark makes two writers per micro-batch, in two processes, so nothing on `self` 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from connector.errors import without_traceback
 from connector.options.sink_options import SinkOptions
-from connector.worker_garbage import freeze_modules
+from connector.spark_classes import DataSourceStreamArrowWriter
+from connector.spark_workers import prepare_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +30,7 @@ class HeadraceStreamWriter(DataSourceStreamArrowWriter):
     @without_traceback
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Runs in a task. For an empty micro-batch Spark runs one task without rows."""
-        freeze_modules()
+        prepare_worker()
         if self._options.exactly_once:
             from connector.sink.micro_batch import streaming_micro_batch
             from connector.sink.task_attempt import write_in_transaction

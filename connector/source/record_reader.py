@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.connections import cluster_for
-from connector.errors import ConnectorError, DataLossError, in_one_line
+from connector.errors import DataLossError, in_one_line
 from connector.options.offset_specs import LATEST
 from connector.options.source_options import SourceOptions
 from connector.options.subscription import AssignedPartitions
-from connector.source.arrow_batches import arrow_batches
+from connector.source.arrow_batches import arrow_batches, arrow_batches_of_several
 from connector.source.data_loss import keep_existing, report_losses
 from connector.source.offset_range import OffsetRange
-from connector.source.shared_reader import RowGatherer, UnreadRange, fetch_ranges
+from connector.source.shared_reader import UnreadRange, fetch_ranges
 from connector.source.source_metadata import SourceMetadata
 from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import (
@@ -29,7 +29,7 @@ from storage_engine.core.errors import (
     LogTruncatedError,
     OffsetOutOfRangeError,
 )
-from storage_engine.protocol.records.records import iter_decoded
+from storage_engine.protocol.records.records import LogPiece, iter_decoded, iter_decoded_logs
 
 GUESSED_RECORD_BYTES = 512
 """The assumed record size in a short range, which limits the fetch because records beyond its end
@@ -46,12 +46,8 @@ if TYPE_CHECKING:
 def read_records(
     options: SourceOptions, wanted: Sequence[OffsetRange]
 ) -> "Iterator[pa.RecordBatch]":
-    """The records of `wanted` as rows of the source's schema.
-
-    Brokers serve records by the name of the topic. So the ids of all topics are compared before the
-    first record and after the last: ids are never reused, so all records between are of the wanted
-    topics.
-    """
+    """The records of `wanted` as rows of the source's schema. Topics with an id are fetched by it,
+    so that none of the records is of a topic that was created again under the name."""
     metadata = SourceMetadata(options.connection, isolation_level=options.isolation_level)
     failures: list[HeadraceError] = []
     with in_one_line():
@@ -61,8 +57,7 @@ def read_records(
             yield from _read_together(options, existing, unread)
         elif existing:
             yield from _read_alone(options, metadata, existing[0])
-        found = _found_again(options, metadata, doubtful, failures)
-        for each in found:
+        for each in _found_again(options, metadata, doubtful, failures):
             yield from _unless_it_fails(_read_alone(options, metadata, each), failures)
         for left, error in unread:
             if isinstance(error, DeadlineExceededError) and _has_timed_out(failures):
@@ -72,7 +67,6 @@ def read_records(
             yield from _unless_it_fails(rows, failures)
         if failures:
             raise failures[0]
-    _check_topics(metadata, [*existing, *found])
 
 
 def _by_existence(
@@ -124,22 +118,6 @@ def _has_timed_out(failures: Iterable[HeadraceError]) -> bool:
     return any(isinstance(each, DeadlineExceededError) for each in failures)
 
 
-def _check_topics(metadata: SourceMetadata, ranges: Iterable[OffsetRange]) -> None:
-    """ConnectorError where a name now belongs to another topic, by new metadata. A topic that is
-    gone was read as it was."""
-    identified = [each for each in ranges if each.topic_id is not None]
-    if not identified:
-        return
-    now = metadata.find(_partitions_of(identified), max_age_ms=0).topic_ids
-    for each in identified:
-        if now.get(each.topic_partition.topic, each.topic_id) != each.topic_id:
-            raise ConnectorError(
-                "TOPIC_RECREATED",
-                f"the topic of {each.topic_partition} was deleted and created again while it was "
-                "read; run the task again",
-            )
-
-
 def _partitions_of(ranges: Iterable[OffsetRange]) -> AssignedPartitions:
     return AssignedPartitions(partitions=tuple(each.topic_partition for each in ranges))
 
@@ -147,18 +125,17 @@ def _partitions_of(ranges: Iterable[OffsetRange]) -> AssignedPartitions:
 def _read_together(
     options: SourceOptions, ranges: Sequence[OffsetRange], unread: list[UnreadRange]
 ) -> "Iterator[pa.RecordBatch]":
-    """Adds to `unread` what could not be read."""
-    by_partition = {each.topic_partition: each for each in ranges}
-    gatherer = RowGatherer()
-    for fetched in fetch_ranges(options, ranges, unread, guessed_record_bytes=GUESSED_RECORD_BYTES):
-        for each in fetched:
-            start_offset, end_offset = each.start_offset, by_partition[each.tp].end_offset
-            for decoded in _decoded(options, each.committed(), start_offset, end_offset):
-                for batch in arrow_batches(decoded, each.tp, columns=options.columns):
-                    yield from gatherer.add(batch)
-        if not fetched:
-            yield from gatherer.rest()
-    yield from gatherer.rest()
+    """Adds to `unread` what could not be read. What came of several partitions is decoded in one
+    pass, and goes to Spark in one piece: each pass, and each piece, has a cost of its own."""
+    ends = {each.topic_partition: each.end_offset for each in ranges}
+    fetches = fetch_ranges(options, ranges, unread, guessed_record_bytes=GUESSED_RECORD_BYTES)
+    pieces = (
+        LogPiece(each.tp, piece, each.start_offset, ends[each.tp])
+        for each in fetches
+        for piece in each.committed()
+    )
+    for decoded in iter_decoded_logs(pieces, **_included(options)):
+        yield from arrow_batches_of_several(decoded, columns=options.columns)
 
 
 def _read_alone(
@@ -194,22 +171,20 @@ def _fetched_alone(options: SourceOptions, left: OffsetRange) -> "Iterator[Decod
         ),
         isolation=options.isolation_level,
         timeout_ms=options.poll_timeout_ms,
+        topic_id=left.topic_id,
     )
-    pieces = (piece for each in fetched for piece in each.committed())
-    return _decoded(options, pieces, left.start_offset, left.end_offset)
-
-
-def _decoded(
-    options: SourceOptions, pieces: Iterable[memoryview], start_offset: int, end_offset: int
-) -> "Iterator[DecodedRecords]":
     return iter_decoded(
-        pieces,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        include_keys="key" in options.columns,
-        include_values="value" in options.columns,
-        include_headers="headers" in options.columns,
+        (piece for each in fetched for piece in each.committed()),
+        start_offset=left.start_offset,
+        end_offset=left.end_offset,
+        **_included(options),
     )
+
+
+def _included(options: SourceOptions) -> dict[str, bool]:
+    """The columns that cost a copy."""
+    names = {"include_keys": "key", "include_values": "value", "include_headers": "headers"}
+    return {argument: name in options.columns for argument, name in names.items()}
 
 
 def _after(
@@ -232,7 +207,7 @@ def _after(
         case KafkaError(code=ErrorCode.OFFSET_OUT_OF_RANGE):
             # A shared fetch leaves it to this one to find out more.
             return left
-        case KafkaError(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        case KafkaError(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.UNKNOWN_TOPIC_ID):
             found, losses = metadata.keep_existing([left])
             report_losses(losses, fail_on_data_loss=strict)
             return left if found else replace(left, start_offset=left.end_offset)

@@ -6,7 +6,8 @@ and not handed on yet is bounded for the task as a whole.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+from uuid import UUID
 
 from connector.connections import cluster_for
 from connector.options.source_options import SourceOptions
@@ -15,9 +16,6 @@ from storage_engine.client.fetching.fetch import BatchFetcher, FetchedBatches
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 HELD_BYTES = 32 << 20
 """The most that a task has fetched and not decoded: one fetch for each leader."""
 
@@ -25,11 +23,6 @@ LEAST_FETCH_BYTES = 256 << 10
 """The least size of a fetch, however many leaders there are."""
 
 POLL_MS = 1_000
-
-GATHERED_ROWS = 10_000
-GATHERED_BYTES = 4 << 20
-"""Rows of several ranges go to Spark together up to here, because each Arrow record batch costs
-half a millisecond on its way, and ranges may have a few rows each."""
 
 
 class UnreadRange(NamedTuple):
@@ -45,9 +38,9 @@ def fetch_ranges(
     unread: list[UnreadRange],
     *,
     guessed_record_bytes: int,
-) -> Iterator[list[FetchedBatches]]:
-    """What has come of ranges of different partitions, in order within each. An empty list: nothing
-    has come for a while. At the end, `unread` has those that could not be read."""
+) -> Iterator[FetchedBatches]:
+    """Batches of ranges of different partitions, as they come, in order within each. At the end,
+    `unread` has the ranges that could not be read."""
     by_partition = {each.topic_partition: each for each in ranges}
 
     def put_aside(tp: TopicPartition, position: int, error: HeadraceError) -> None:
@@ -62,12 +55,19 @@ def fetch_ranges(
         timeout_ms=options.poll_timeout_ms,
         on_failed=put_aside,
         guessed_offset_bytes=guessed_record_bytes,
+        topic_ids=_topic_ids(ranges),
     )
     try:
         while not reader.done:
-            yield reader.poll(POLL_MS)
+            yield from reader.poll(POLL_MS)
     finally:
         reader.close()
+
+
+def _topic_ids(ranges: Sequence[OffsetRange]) -> dict[str, UUID] | None:
+    """None where the brokers knew no ids when the ranges were planned."""
+    known = {each.topic_partition.topic: each.topic_id for each in ranges if each.topic_id}
+    return known if all(each.topic_id for each in ranges) else None
 
 
 def _fetch_bytes(options: SourceOptions, partitions: Collection[TopicPartition]) -> int:
@@ -81,34 +81,3 @@ def _fetch_bytes(options: SourceOptions, partitions: Collection[TopicPartition])
     brokers = {leader.broker_id for leader in leaders if leader is not None}
     share = HELD_BYTES // max(1, len(brokers))
     return min(options.fetch_bytes, max(share, LEAST_FETCH_BYTES))
-
-
-class RowGatherer:
-    """Joins small Arrow record batches. Rows keep their order."""
-
-    def __init__(self) -> None:
-        self._waiting: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
-
-    def add(self, batch: "pa.RecordBatch") -> "Iterator[pa.RecordBatch]":
-        """Returns what is large enough to go on."""
-        if batch.num_rows >= GATHERED_ROWS:
-            yield from self.rest()
-            yield batch
-            return
-        self._waiting.append(batch)
-        self._rows += batch.num_rows
-        self._bytes += batch.nbytes
-        if self._rows >= GATHERED_ROWS or self._bytes >= GATHERED_BYTES:
-            yield from self.rest()
-
-    def rest(self) -> "Iterator[pa.RecordBatch]":
-        """What waits still."""
-        import pyarrow as pa
-
-        waiting, self._waiting = self._waiting, []
-        self._rows = self._bytes = 0
-        if len(waiting) < 2:
-            yield from waiting
-        else:
-            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()

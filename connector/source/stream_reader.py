@@ -16,13 +16,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from connector.connections import close_all
 from connector.errors import without_traceback
@@ -43,7 +36,14 @@ from connector.source.stream_offset import (
     ranges_between,
     recreated_topics,
 )
-from connector.worker_garbage import freeze_modules
+from connector.spark_classes import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from connector.spark_workers import prepare_worker
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Runs in a task, in another process than the other methods."""
         from connector.source.record_reader import read_records
 
-        freeze_modules()
+        prepare_worker()
         return read_records(self._options, partition.value)
 
     @without_traceback

@@ -3,7 +3,6 @@
 import gc
 import sys
 
-import pyspark
 import pytest
 
 from connector import worker_garbage
@@ -19,9 +18,8 @@ class Freezes(list):
 
 @pytest.fixture
 def freezes(monkeypatch):
-    """As if in a task of a worker that has had none before."""
+    """As if in a worker that was called for nothing before."""
     monkeypatch.setattr(worker_garbage, "_frozen_modules", None)
-    monkeypatch.setattr(pyspark.TaskContext, "get", classmethod(lambda cls: object()))
     freezes = Freezes()
     monkeypatch.setattr(worker_garbage, "gc", freezes)
     return freezes
@@ -41,10 +39,3 @@ def test_a_task_freezes_what_was_loaded_since(freezes, monkeypatch):
     monkeypatch.setitem(sys.modules, "loaded_by_the_user", gc)
     freeze_modules()
     assert [count - freezes[0] for count in freezes] == [0, 1]
-
-
-def test_outside_of_tasks_nothing_is_frozen(freezes, monkeypatch):
-    monkeypatch.setattr(pyspark.TaskContext, "get", classmethod(lambda cls: None))
-    freeze_modules()
-    freeze_modules()
-    assert freezes == []

@@ -39,7 +39,7 @@ def read_all(servers, topic, count):
 @pytest.mark.parametrize("codec", CODECS)
 def test_confluent_kafka_reads_what_was_sent(cluster, codec):
     topic = f"sent-{codec}"
-    create_topic(cluster, topic)
+    create_topic(cluster, topic, config={"retention.ms": "-1"})
     config = {"bootstrap.servers": cluster.bootstrap_servers, "compression.type": codec}
     with Producer(config) as producer:
         futures = [

@@ -3,6 +3,7 @@ in force on all of them, and stay through restarts and kills.
 """
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import KafkaException
@@ -13,15 +14,23 @@ from integration_tests.support.cluster_support import (
     admin,
     create_topic,
     leader_of,
+    running_cluster,
     wait_for_isr,
     wait_until,
 )
 from integration_tests.support.settings_support import alter, describe, folder_of, produce, segments
 from storage_engine.client.admin.topics import alter_topic_configs
 from storage_engine.client.cluster import Cluster
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 BROKERS = (1, 2, 3)
 LARGE = [b"x" * 5000]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as made:
+        yield made
 
 
 def test_every_leader_enforces_a_lowered_limit_and_a_deleted_one_no_more(cluster):

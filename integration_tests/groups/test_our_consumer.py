@@ -4,7 +4,6 @@ groups that it shares with such a client, also when a member or the coordinator 
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,10 +12,10 @@ from confluent_kafka import Producer
 from integration_tests.groups.group_members import ConfluentMember, GroupMember, poll_until, share
 from integration_tests.groups.our_member import OurMember
 from integration_tests.support.cluster_support import (
+    COORDINATOR_PARTITIONS,
     admin,
     create_topic,
     leader_of,
-    running_cluster,
     wait_for_isr,
     wait_until,
 )
@@ -32,26 +31,14 @@ from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"
-OFFSETS_PARTITIONS = 3
 PARTITIONS = 4
 RECORDS = 200
 LEAST_SESSION_MS = 3_000
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
-    settings = (
-        ("group.initial.rebalance.delay.ms", "0"),
-        ("group.min.session.timeout.ms", str(LEAST_SESSION_MS)),
-        ("transaction.state.log.num.partitions", "3"),
-    )
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
-        yield made
-
-
 def filled(cluster: LocalCluster, topic: str) -> str:
     """Number n is in partition n % PARTITIONS, at n seconds."""
-    create_topic(cluster, topic, partitions=PARTITIONS)
+    create_topic(cluster, topic, partitions=PARTITIONS, config={"retention.ms": "-1"})
     write(cluster, topic)
     return topic
 
@@ -317,7 +304,7 @@ def test_members_go_on_when_their_coordinator_is_killed(cluster):
     ours = OurMember(servers, topic, topic)
     until_shared(ours, theirs)
     rebalances = ours.rebalances
-    partition = state_partition(topic, OFFSETS_PARTITIONS)
+    partition = state_partition(topic, COORDINATOR_PARTITIONS)
     victim = leader_of(admin(cluster), OFFSETS, partition)
     cluster.kill_broker(victim)
     try:

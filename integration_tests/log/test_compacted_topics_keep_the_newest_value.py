@@ -1,18 +1,15 @@
 """R-LOG10: a compacted topic is read by foreign clients while and after it is compacted."""
 
 import random
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
-from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
+from integration_tests.support.cluster_support import create_topic, wait_until
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.tools.local.local_cluster import LocalCluster
 
-SETTINGS = (("log.cleaner.backoff.ms", "200"),)
 TOPIC_CONFIG = {
     "cleanup.policy": "compact",
     "segment.bytes": "20000",
@@ -109,12 +106,6 @@ def stored_records(cluster, topic):
     except FileNotFoundError:
         return []
     return counts
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as made:
-        yield made
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])

@@ -6,7 +6,6 @@ from integration_tests.support.cluster_support import (
     admin,
     create_topic,
     leader_of,
-    running_cluster,
     wait_for_isr,
     wait_until,
 )
@@ -16,25 +15,24 @@ from storage_engine.tests.sampling import ALL_FAULTS
 KILLS = 5 if ALL_FAULTS else 2
 
 
-def test_every_acknowledged_record_survives_kills_of_the_leader(tmp_path):
-    with running_cluster(tmp_path) as cluster:
-        topic = "steady"
-        create_topic(cluster, topic, config={"min.insync.replicas": "2"})
-        client = admin(cluster)
-        with SteadyProducer(cluster.bootstrap_servers, topic) as producer:
-            for _ in range(KILLS):
-                before = len(producer.acknowledged)
-                wait_until(
-                    lambda before=before: len(producer.acknowledged) > before + 500,
-                    "records are acknowledged before the kill",
-                )
-                leader = leader_of(client, topic)
-                cluster.kill_broker(leader)
-                killed_at = len(producer.acknowledged)
-                wait_until(
-                    lambda killed_at=killed_at: len(producer.acknowledged) > killed_at + 500,
-                    "records are acknowledged by the next leader",
-                )
-                assert cluster.start_broker(leader)
-                wait_for_isr(client, topic, 3)
-            check_kept(cluster.bootstrap_servers, topic, producer)
+def test_every_acknowledged_record_survives_kills_of_the_leader(cluster):
+    topic = "led-by-others"
+    create_topic(cluster, topic, config={"min.insync.replicas": "2"})
+    client = admin(cluster)
+    with SteadyProducer(cluster.bootstrap_servers, topic) as producer:
+        for _ in range(KILLS):
+            before = len(producer.acknowledged)
+            wait_until(
+                lambda before=before: len(producer.acknowledged) > before + 500,
+                "records are acknowledged before the kill",
+            )
+            leader = leader_of(client, topic)
+            cluster.kill_broker(leader)
+            killed_at = len(producer.acknowledged)
+            wait_until(
+                lambda killed_at=killed_at: len(producer.acknowledged) > killed_at + 500,
+                "records are acknowledged by the next leader",
+            )
+            assert cluster.start_broker(leader)
+            wait_for_isr(client, topic, 3)
+        check_kept(cluster.bootstrap_servers, topic, producer)

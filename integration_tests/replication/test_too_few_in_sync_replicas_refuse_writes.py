@@ -9,7 +9,6 @@ from integration_tests.support.cluster_support import (
     create_topic,
     leader_of,
     partition_metadata,
-    running_cluster,
     wait_for_isr,
     wait_until,
 )
@@ -47,25 +46,24 @@ def _values(servers: str, count: int) -> list[bytes | None]:
     return values
 
 
-def test_writes_stop_below_the_minimum_and_reads_go_on(tmp_path):
-    with running_cluster(tmp_path) as cluster:
-        servers = cluster.bootstrap_servers
-        create_topic(cluster, "guarded", config={"min.insync.replicas": "2"})
-        client = admin(cluster)
-        assert _produce(servers, b"with three", acks="all", timeout_ms=60_000) is None
+def test_writes_stop_below_the_minimum_and_reads_go_on(cluster):
+    servers = cluster.bootstrap_servers
+    create_topic(cluster, "guarded", config={"min.insync.replicas": "2"})
+    client = admin(cluster)
+    assert _produce(servers, b"with three", acks="all", timeout_ms=60_000) is None
 
-        leader = leader_of(client, "guarded")
-        followers = [broker for broker in (1, 2, 3) if broker != leader]
-        for follower in followers:
-            cluster.kill_broker(follower)
-        wait_until(
-            lambda: (m := partition_metadata(client, "guarded")) and m.isrs == [leader],
-            "the ISR is the leader alone",
-        )
-        assert _produce(servers, b"alone", acks="all", timeout_ms=3000) == "_MSG_TIMED_OUT"
-        assert _values(servers, 1) == [b"with three"]
+    leader = leader_of(client, "guarded")
+    followers = [broker for broker in (1, 2, 3) if broker != leader]
+    for follower in followers:
+        cluster.kill_broker(follower)
+    wait_until(
+        lambda: (m := partition_metadata(client, "guarded")) and m.isrs == [leader],
+        "the ISR is the leader alone",
+    )
+    assert _produce(servers, b"alone", acks="all", timeout_ms=3000) == "_MSG_TIMED_OUT"
+    assert _values(servers, 1) == [b"with three"]
 
-        cluster.start_broker(followers[0])
-        wait_for_isr(client, "guarded", 2)
-        assert _produce(servers, b"with two", acks="all", timeout_ms=60_000) is None
-        assert _values(servers, 2) == [b"with three", b"with two"]
+    cluster.start_broker(followers[0])
+    wait_for_isr(client, "guarded", 2)
+    assert _produce(servers, b"with two", acks="all", timeout_ms=60_000) is None
+    assert _values(servers, 2) == [b"with three", b"with two"]

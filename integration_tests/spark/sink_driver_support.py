@@ -21,7 +21,6 @@ from storage_engine.tools.local.local_cluster import LocalCluster
 ROOT = Path(__file__).parents[2]
 RUN_TIMEOUT_S = 300
 STATE = "__transaction_state"
-STATE_PARTITIONS = 5
 
 
 @contextlib.contextmanager

@@ -7,25 +7,24 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, LessThan
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from connector.connections import close_all
 from connector.errors import ConnectorError, DataLossError
 from connector.options.source_options import parse_source_options
 from connector.source import record_reader, source_metadata
-from connector.source.batch_reader import HeadraceBatchReader, HeadracePushdownReader
+from connector.source.batch_reader import HeadraceBatchReader
+from connector.source.pushdown.reader import HeadracePushdownReader
 from connector.source.stream_reader import HeadraceStreamReader
+from connector.spark_classes import ReadAllAvailable
 from integration_tests.support.cluster_support import (
     admin,
     create_topic,
-    running_cluster,
     wait_until,
 )
 from integration_tests.support.spark_support import consume, produce, topic
 from integration_tests.support.transactional_clients import Confluent
 from storage_engine.client.fetching import range_reader
 
-SETTINGS = (("log.cleaner.backoff.ms", "200"),)
 COMPACTED = {
     "cleanup.policy": "compact",
     "segment.bytes": "20000",
@@ -39,9 +38,8 @@ __all__ = ["topic"]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as running:
-        yield running
+def cluster(cluster):
+    yield cluster
     close_all()
 
 

@@ -3,14 +3,12 @@ every record of its source once, also when driver and coordinator are killed. So
 """
 
 import shutil
-from collections.abc import Iterator
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from integration_tests.spark.sink_driver_support import (
     STATE,
-    STATE_PARTITIONS,
     committed,
     driver,
     ids,
@@ -19,34 +17,28 @@ from integration_tests.spark.sink_driver_support import (
 )
 from integration_tests.spark.spark_sink_driver import PER_BATCH
 from integration_tests.support.cluster_support import (
+    COORDINATOR_PARTITIONS,
     admin,
     create_topic,
     leader_of,
-    running_cluster,
 )
 from integration_tests.support.spark_support import (
     QUERY_TIMEOUT_S,
     consume,
     last_line,
+    needs_limits,
     produce,
     servers,
     spark,
+    spark_cluster,
     topic,
 )
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.tests.sampling import ALL_FAULTS
-from storage_engine.tools.local.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "spark", "topic"]
-
-
-@pytest.fixture(scope="module")
-def spark_cluster(tmp_path_factory) -> Iterator[LocalCluster]:
-    settings = (("transaction.state.log.num.partitions", str(STATE_PARTITIONS)),)
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
-        yield made
+__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 
 def copy(spark, servers, topic, checkpoint, **options):
@@ -85,6 +77,7 @@ def read(servers, topic):
 
 
 @pytest.mark.skipif(not ALL_FAULTS, reason="a minute: with HEADRACE_FAULTS=full")
+@needs_limits
 def test_a_driver_that_is_killed_after_a_commit_and_loses_its_checkpoint_doubles_nothing(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -101,6 +94,7 @@ def test_a_driver_that_is_killed_after_a_commit_and_loses_its_checkpoint_doubles
     assert ids(servers, topic, isolation="read_uncommitted").total() == 3 * PER_BATCH
 
 
+@needs_limits
 def test_a_query_that_begins_anew_writes_what_is_new_and_one_that_is_put_back_is_refused(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -117,7 +111,9 @@ def test_a_query_that_begins_anew_writes_what_is_new_and_one_that_is_put_back_is
         copy(spark, servers, topic, tmp_path / "then")
     assert "[CHECKPOINT_REWOUND]" in last_line(raised.value)
     sink = f"{topic}-target"
-    coordinator = leader_of(admin(spark_cluster), STATE, state_partition(sink, STATE_PARTITIONS))
+    coordinator = leader_of(
+        admin(spark_cluster), STATE, state_partition(sink, COORDINATOR_PARTITIONS)
+    )
     spark_cluster.kill_broker(coordinator)
     # With other micro-batches, so that one of them is written in part, and with tasks that read
     # several partitions, where there was one for each.

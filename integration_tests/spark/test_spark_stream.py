@@ -2,12 +2,19 @@
 death.
 """
 
+import gc
+import tempfile
+from pathlib import Path
+
 import pytest
 from chispa import assert_df_equality
 from confluent_kafka.admin import NewPartitions
 from pyspark.errors import StreamingQueryException
 
+from connector.data_source import HeadraceDataSource
+from connector.sink.stream_writer import HeadraceStreamWriter
 from connector.source.lag import LagListener, lag_of
+from connector.spark_version import limits_micro_batches
 from integration_tests.support.cluster_support import (
     admin,
     create_topic,
@@ -20,6 +27,7 @@ from integration_tests.support.spark_support import (
     consume,
     first_offset,
     last_line,
+    needs_limits,
     produce,
     servers,
     spark,
@@ -33,6 +41,28 @@ SHORT_RETENTION = {"segment.bytes": "20000", "retention.bytes": "30000"}
 pytestmark = pytest.mark.slow
 
 __all__ = ["servers", "spark", "spark_cluster", "topic"]
+
+
+class WatchedSink(HeadraceDataSource):
+    """Tells in a file how many objects the driver's Python worker has frozen at each commit."""
+
+    @classmethod
+    def name(cls):
+        return "headrace_watched_sink"
+
+    def streamWriter(self, schema, overwrite):
+        return WatchedWriter(super().streamWriter(schema, overwrite)._options)
+
+
+class WatchedWriter(HeadraceStreamWriter):
+    def commit(self, messages, batchId):
+        super().commit(messages, batchId)
+        with _frozen_file(self._options.topic).open("a") as file:
+            file.write(f"{gc.get_freeze_count()}\n")
+
+
+def _frozen_file(topic):
+    return Path(tempfile.gettempdir()) / f"headrace-frozen-{topic}"
 
 
 def _numbers(first, last, **fields):
@@ -73,6 +103,7 @@ def _expected(spark, first, last):
     return spark.range(first, last).selectExpr("cast(id as string) as value")
 
 
+@needs_limits
 def test_available_now_reads_all_in_batches_of_the_limit_and_ends(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -212,8 +243,9 @@ def test_a_stream_reads_and_writes_on_while_a_leader_is_killed(
     target = f"{topic}-target"
     create_topic(spark_cluster, topic, partitions=2)
     create_topic(spark_cluster, target, partitions=3)
+    limit = {"maxOffsetsPerTrigger": "2000"} if limits_micro_batches() else {}
     query = (
-        _stream(spark, servers, topic, startingOffsets="earliest", maxOffsetsPerTrigger="2000")
+        _stream(spark, servers, topic, startingOffsets="earliest", **limit)
         .selectExpr("value")
         .writeStream.format("headrace")
         .option("kafka.bootstrap.servers", servers)
@@ -247,3 +279,29 @@ def test_ending_offsets_are_refused_in_a_stream(spark, servers, topic, tmp_path)
     with pytest.raises(Exception) as raised:
         _run(_stream(spark, servers, topic, endingOffsets="latest"), tmp_path)
     assert last_line(raised.value).startswith("[BAD_OPTION] 'endingOffsets'")
+
+
+def test_the_worker_that_commits_does_not_visit_its_modules_after_each_micro_batch(
+    spark, spark_cluster, servers, topic, tmp_path
+):
+    """PySpark collects garbage after each commit, while Spark writes its commit log."""
+    create_topic(spark_cluster, topic)
+    spark.dataSource.register(WatchedSink)
+    source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=5, numPartitions=1)
+    query = (
+        source.load()
+        .selectExpr("cast(value as string) as value")
+        .writeStream.format(WatchedSink.name())
+        .options(**{"kafka.bootstrap.servers": servers, "topic": topic})
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    file = _frozen_file(topic)
+    try:
+        wait_until(lambda: file.exists() and len(file.read_text().split()) >= 4, "four commits")
+    finally:
+        query.stop()
+        frozen = [int(count) for count in file.read_text().split()]
+        file.unlink()
+    assert frozen[3] > 20_000
+    assert len(consume(servers, topic)) >= 20

@@ -13,22 +13,20 @@ from connector.options.source_options import parse_source_options
 from connector.source.group_commits import COMMIT_TIMEOUT_MS
 from connector.source.stream_reader import HeadraceStreamReader
 from integration_tests.support.cluster_support import (
+    COORDINATOR_PARTITIONS,
     DEADLINE_S,
     create_topic,
-    running_cluster,
     wait_until,
 )
 from integration_tests.support.spark_support import produce, topic
-
-SETTINGS = (("offsets.topic.num.partitions", "1"),)
+from storage_engine.core.transactions.transaction_state import state_partition
 
 __all__ = ["topic"]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as running:
-        yield running
+def cluster(cluster):
+    yield cluster
     close_all()
 
 
@@ -104,7 +102,7 @@ def test_a_stream_reads_on_while_the_coordinator_of_its_group_is_dead(cluster, t
             AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
             .list_topics("__consumer_offsets", timeout=DEADLINE_S)
             .topics["__consumer_offsets"]
-            .partitions[0]
+            .partitions[state_partition(topic, COORDINATOR_PARTITIONS)]
             .leader
         )
         cluster.kill_broker(coordinator)

@@ -18,8 +18,20 @@ SESSION_TIMEOUT_MS = 2000
 
 QUICK_FAILOVER = (("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),)
 
-FEW_GROUPS = (("offsets.topic.num.partitions", "3"),)
+COORDINATOR_PARTITIONS = 3
+"""Of the topic of groups, and of that of transactions in the cluster that files share."""
+
+FEW_GROUPS = (("offsets.topic.num.partitions", str(COORDINATOR_PARTITIONS)),)
 """Whatever consumer makes the topic of groups: 50 partitions would be most of a small cluster."""
+
+SHARED_SETTINGS = (
+    ("log.retention.check.interval.ms", "200"),
+    ("log.cleaner.backoff.ms", "200"),
+    ("transaction.state.log.num.partitions", str(COORDINATOR_PARTITIONS)),
+    ("group.initial.rebalance.delay.ms", "0"),
+    ("group.min.session.timeout.ms", "3000"),
+)
+"""Retention, compaction and groups that a test can wait for."""
 
 DEADLINE_S = 60.0
 
@@ -86,6 +98,13 @@ def running_cluster(
         finally:
             for broker in cluster.state.brokers:
                 cluster.kill_broker(broker.id)
+
+
+def make_whole(cluster: LocalCluster) -> None:
+    """Starts the brokers that a test which failed has left dead."""
+    for broker in cluster.state.brokers:
+        if broker.pid is None:
+            cluster.start_broker(broker.id)
 
 
 def admin(cluster: HasBootstrapServers) -> AdminClient:

@@ -14,16 +14,19 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from connector.spark_version import limits_micro_batches, pushes_filters
 from integration_tests.support.background import Background
-from integration_tests.support.cluster_support import DEADLINE_S, running_cluster
-
-# Retention that a test can wait for.
-SETTINGS = (("log.retention.check.interval.ms", "200"),)
+from integration_tests.support.cluster_support import DEADLINE_S
 
 PRODUCER_TIMEOUT_MS = 300_000
 
 NO_WORKER = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start, which a busy machine may need."""
+
+needs_limits = pytest.mark.skipif(
+    not limits_micro_batches(), reason="this Spark limits no micro-batch"
+)
+needs_pushdown = pytest.mark.skipif(not pushes_filters(), reason="this Spark passes no filters")
 
 QUERY_TIMEOUT_S = 180
 """For a query that reads what there is: on a busy machine Spark alone takes most of a minute."""
@@ -65,10 +68,9 @@ def spark():
 
 
 @pytest.fixture(scope="module")
-def spark_cluster(tmp_path_factory):
-    """Three brokers for the tests of one file; each test makes topics of its own."""
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SETTINGS) as cluster:
-        yield cluster
+def spark_cluster(cluster):
+    """Three brokers that other files use, too."""
+    return cluster
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 and what it writes of that, are one transaction, also when the group's coordinator is killed."""
 
 import random
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -13,10 +12,10 @@ from kafka.structs import OffsetAndMetadata
 
 from integration_tests.groups.group_members import ConfluentMember, poll_until
 from integration_tests.support.cluster_support import (
+    COORDINATOR_PARTITIONS,
     admin,
     create_topic,
     leader_of,
-    running_cluster,
     wait_for_isr,
     wait_until,
 )
@@ -26,23 +25,11 @@ from storage_engine.tests.sampling import ALL_FAULTS, SEED
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"
-OFFSETS_PARTITIONS = 4
 SOURCE_PARTITIONS = 2
 RECORDS = 120
 AT_ONCE = 10
 WAIT_S = 60.0
 KILLS = 6 if ALL_FAULTS else 1
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
-    settings = (
-        ("offsets.topic.num.partitions", str(OFFSETS_PARTITIONS)),
-        ("transaction.state.log.num.partitions", "4"),
-        ("group.initial.rebalance.delay.ms", "0"),
-    )
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
-        yield made
 
 
 class Copier:
@@ -252,7 +239,7 @@ def test_everything_is_copied_once_while_the_groups_coordinator_is_killed(cluste
     generator.shuffle(moments)
     del moments[KILLS:]
     client = admin(cluster)
-    state = state_partition(copier.name, OFFSETS_PARTITIONS)
+    state = state_partition(copier.name, COORDINATOR_PARTITIONS)
     with Reader(cluster.bootstrap_servers, copier.target, 1, "read_committed") as reader:
         while values := copier.read():
             moment = moments.pop() if moments else ""

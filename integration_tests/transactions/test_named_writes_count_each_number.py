@@ -21,10 +21,10 @@ from connector.sink.batch_writer import HeadraceBatchWriter
 from connector.sink.stream_writer import HeadraceStreamWriter
 from connector.task_properties import BATCH_ID, DESCRIPTION, QUERY_ID
 from integration_tests.support.cluster_support import (
+    COORDINATOR_PARTITIONS,
     admin,
     create_topic,
     leader_of,
-    running_cluster,
     wait_for_isr,
 )
 from integration_tests.support.spark_support import consume, description_of, servers, topic
@@ -37,19 +37,12 @@ __all__ = ["servers", "topic"]
 ROUNDS = 20 if ALL_FAULTS else 1
 ROWS = 10
 STATE = "__transaction_state"
-STATE_PARTITIONS = 2
 WAIT_S = 60
 
 
 @pytest.fixture(scope="module")
-def spark_cluster(tmp_path_factory) -> Iterator[LocalCluster]:
-    settings = (
-        ("transaction.state.log.num.partitions", str(STATE_PARTITIONS)),
-        ("transaction.state.log.replication.factor", "3"),
-        ("transaction.state.log.min.isr", "2"),
-    )
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
-        yield made
+def spark_cluster(cluster) -> Iterator[LocalCluster]:
+    yield cluster
     close_all()
 
 
@@ -119,13 +112,13 @@ def test_a_coordinator_killed_between_two_commits_loses_neither(
     jobs = {number: Job(servers, topic, number).work() for number in order}
     first, second = order
     jobs[first].commit()
-    killed = leader_of(brokers, STATE, state_partition(topic, STATE_PARTITIONS))
+    killed = leader_of(brokers, STATE, state_partition(topic, COORDINATOR_PARTITIONS))
     spark_cluster.kill_broker(killed)
     jobs[second].commit()
     Job(servers, topic, first).work("again").commit()
     spark_cluster.start_broker(killed)
     wait_for_isr(brokers, topic, 3)
-    for partition in range(STATE_PARTITIONS):
+    for partition in range(COORDINATOR_PARTITIONS):
         wait_for_isr(brokers, STATE, 3, partition)
     assert read(servers, topic) == dict.fromkeys("56", ROWS)
 

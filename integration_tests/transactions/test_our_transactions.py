@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 from integration_tests.support.cluster_support import (
+    COORDINATOR_PARTITIONS,
     admin,
     create_topic,
     leader_of,
-    running_cluster,
     wait_for_isr,
     wait_until,
 )
@@ -29,17 +29,6 @@ RECORDS = 400
 STATES = ("__consumer_offsets", "__transaction_state")
 KILLED = STATES * 3 if ALL_FAULTS else STATES[SEED // 2 % 2 :][:1]
 """The leaders of these."""
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
-    settings = (
-        ("transaction.state.log.num.partitions", "3"),
-        ("group.initial.rebalance.delay.ms", "0"),
-        ("group.min.session.timeout.ms", "3000"),
-    )
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
-        yield made
 
 
 def ours(cluster: LocalCluster, name: str) -> Producer:
@@ -142,11 +131,11 @@ def test_everything_is_copied_once_while_programs_and_coordinators_are_killed(cl
         # Killed in the middle of something; the next one takes over.
         with copier(cluster, name) as process:
             commits(process, 2)
-            victim = leader_of(client, topic, state_partition(name, 3))
+            victim = leader_of(client, topic, state_partition(name, COORDINATOR_PARTITIONS))
             cluster.kill_broker(victim)
             commits(process, 2)
         cluster.start_broker(victim)
-        wait_for_isr(client, topic, 3, state_partition(name, 3))
+        wait_for_isr(client, topic, 3, state_partition(name, COORDINATOR_PARTITIONS))
         wait_for_isr(client, f"{name}-out", 3)
     with copier(cluster, name) as process:
         assert process.wait(120) == 0

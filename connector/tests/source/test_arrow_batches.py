@@ -5,15 +5,22 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pytest
 
 from connector.schema import ALL_COLUMNS, COLUMNS, source_arrow_schema
-from connector.source.arrow_batches import MAX_BATCH_ROWS, arrow_batches
+from connector.source.arrow_batches import (
+    MAX_BATCH_ROWS,
+    arrow_batches,
+    arrow_batches_of_several,
+)
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.records import (
     HEADERS_TYPE,
+    LogPiece,
     decode_batches,
     encode_batches,
     iter_decoded,
+    iter_decoded_logs,
 )
 
 TP = TopicPartition("flights", 3)
@@ -60,6 +67,27 @@ def test_batches_are_no_longer_than_the_limit_and_keep_every_row():
     batches[1].validate(full=True)
 
 
+@pytest.mark.parametrize("count", [3, MAX_BATCH_ROWS])
+def test_rows_of_several_partitions_share_a_record_batch_and_tell_where_they_come_from(count):
+    origins = [TP, TopicPartition("flights", 7), TopicPartition("trains", 3)]
+    for places in (origins[:1], origins[:2], origins):
+        encoded = list(encode_batches(pa.array([b"v"] * count, pa.binary())))
+        pieces = [LogPiece(tp, batch.data, 1, None) for tp in places for batch in encoded]
+        (decoded,) = iter_decoded_logs(pieces, group_bytes=1 << 30)
+        batches = list(arrow_batches_of_several(decoded, columns=COLUMNS))
+        assert all(batch.schema.equals(source_arrow_schema(COLUMNS)) for batch in batches)
+        assert all(batch.num_rows <= MAX_BATCH_ROWS for batch in batches)
+        rows = pa.Table.from_batches(batches)
+        rows.validate(full=True)
+        assert rows.column("topic").to_pylist() == [
+            tp.topic for tp in places for _ in range(1, count)
+        ]
+        assert rows.column("partition").to_pylist() == [
+            tp.partition for tp in places for _ in range(1, count)
+        ]
+        assert rows.column("offset").to_pylist() == [*range(1, count)] * len(places)
+
+
 def test_columns_that_nobody_asked_for_are_not_decoded():
     encoded = encode_batches(pa.array([b"v0", b"v1"], pa.binary()))
     (decoded,) = iter_decoded(
@@ -80,9 +108,11 @@ def test_records_become_rows_without_pandas():
 import sys
 import pyarrow as pa
 from connector.schema import ALL_COLUMNS
-from connector.source.arrow_batches import arrow_batches
+from connector.source.arrow_batches import arrow_batches, arrow_batches_of_several
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.records import (
+    LogPiece, decode_batches, iter_decoded_logs
+)
 
 (batch,) = arrow_batches(
     decode_batches([bytes.fromhex(sys.argv[1])], include_headers=True),
@@ -90,6 +120,11 @@ from storage_engine.protocol.records.records import decode_batches
     columns=ALL_COLUMNS,
 )
 assert batch.num_rows == 2
+data = bytes.fromhex(sys.argv[1])
+pieces = [LogPiece(TopicPartition(name, 3), data) for name in ("flights", "trains")]
+(decoded,) = iter_decoded_logs(pieces, include_headers=True)
+(batch,) = arrow_batches_of_several(decoded, columns=ALL_COLUMNS)
+assert batch.num_rows == 4
 sys.exit("pandas" in sys.modules)
 """
     (encoded,) = encode_batches(

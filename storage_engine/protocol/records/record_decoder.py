@@ -56,6 +56,7 @@ DEFAULT_MAX_DECOMPRESSED_BYTES = 128 << 20
 so."""
 
 _MICROSECONDS = 1000
+_NO_END = (1 << 63) - 1
 _LARGEST_TIMESTAMP_MS = ((1 << 63) - 1) // _MICROSECONDS
 
 
@@ -141,11 +142,54 @@ def iter_decoded(
     batch cut off at the end of a buffer is left out. Control batches give no rows, nor do empty
     ones (left by compaction). No empty piece is yielded. Raises CorruptRecordError.
     """
-    wanted = _Range(start_offset, end_offset)
+    decoded = iter_decoded_logs(
+        (LogPiece(None, buffer, start_offset, end_offset) for buffer in _each_buffer(buffers)),
+        include_headers=include_headers,
+        include_keys=include_keys,
+        include_values=include_values,
+        max_decompressed_bytes=max_decompressed_bytes,
+        check_crcs=check_crcs,
+        group_bytes=group_bytes,
+    )
+    return (each.records for each in decoded)
+
+
+class LogPiece(NamedTuple):
+    """Concatenated batches of one log, and which of its offsets are wanted."""
+
+    log: Any
+    """Whatever names it."""
+    buffer: Any
+    start_offset: int = 0
+    end_offset: int | None = None
+
+
+class DecodedLogs(NamedTuple):
+    """Records of several logs."""
+
+    records: DecodedRecords
+    rows: list[tuple[Any, int]]
+    """The log of so many rows, one after the other."""
+
+
+def iter_decoded_logs(
+    pieces: Iterable[LogPiece],
+    *,
+    include_headers: bool = False,
+    include_keys: bool = True,
+    include_values: bool = True,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    check_crcs: bool = True,
+    group_bytes: int = GROUP_BYTES,
+) -> Iterator[DecodedLogs]:
+    """`iter_decoded` for several logs, whose small pieces are decoded in one pass. Rows come in the
+    order of the pieces."""
     columns = _Columns(include_keys, include_values, include_headers)
     limit = min(max_decompressed_bytes, LARGEST_ARRAY_BYTES)
     group = _Group()
-    for buffer in _each_buffer(buffers):
+    for piece in pieces:
+        wanted = _Range(piece.start_offset, piece.end_offset)
+        buffer = memoryview(piece.buffer).cast("B")
         for position, header in iter_headers(buffer):
             if not wanted.touches(header) or header.is_control or not header.records_count:
                 continue
@@ -153,13 +197,13 @@ def iter_decoded(
             _check_batch(batch, header, check_crc=check_crcs)
             records = _decompressed(batch, header, limit)
             if group.size + len(records) > LARGEST_ARRAY_BYTES:
-                yield from _decode_group(group, wanted, columns)
+                yield from _decode_group(group, columns)
                 group = _Group()
-            group.add(_Part(header, records, buffer, position))
+            group.add(_Part(header, records, buffer, position, wanted, piece.log))
             if group.size >= group_bytes:
-                yield from _decode_group(group, wanted, columns)
+                yield from _decode_group(group, columns)
                 group = _Group()
-    yield from _decode_group(group, wanted, columns)
+    yield from _decode_group(group, columns)
 
 
 class _Range(NamedTuple):
@@ -196,6 +240,8 @@ class _Part(NamedTuple):
     buffer: memoryview
     position: int
     """The position of the batch in `buffer`."""
+    wanted: _Range
+    log: Any
 
 
 @dataclass(slots=True)
@@ -215,10 +261,10 @@ class _Group:
         self.size += len(part.records)
 
 
-def _each_buffer(buffers: Any) -> Iterable[memoryview]:
+def _each_buffer(buffers: Any) -> Iterator[Any]:
     if isinstance(buffers, (bytes, bytearray, memoryview, pa.Buffer)):
         buffers = (buffers,)
-    return (memoryview(buffer).cast("B") for buffer in buffers)
+    yield from buffers
 
 
 def _check_batch(batch: memoryview, header: BatchHeader, *, check_crc: bool) -> None:
@@ -246,13 +292,13 @@ def _decompressed(batch: memoryview, header: BatchHeader, max_bytes: int) -> Byt
     return records
 
 
-def _decode_group(group: _Group, wanted: _Range, columns: _Columns) -> Iterator[DecodedRecords]:
+def _decode_group(group: _Group, columns: _Columns) -> Iterator[DecodedLogs]:
     """Yield no piece or one."""
     if not group.parts:
         return
     headers = [part.header for part in group.parts]
     try:
-        decoded = _decode(group, wanted, columns)
+        decoded = _decode(group, columns)
     except BrokenChainError as error:
         raise _corrupt(headers[error.region], f"record {error.record}: {error.reason}") from None
     except DamagedRecordError as error:
@@ -260,7 +306,7 @@ def _decode_group(group: _Group, wanted: _Range, columns: _Columns) -> Iterator[
         region = int(np.searchsorted(ends, error.row, side="right"))
         record = error.row - int(ends[region]) + headers[region].records_count
         raise _corrupt(headers[region], f"record {record}: {error.reason}") from None
-    if len(decoded):
+    if len(decoded.records):
         yield decoded
 
 
@@ -270,7 +316,7 @@ def _corrupt(header: BatchHeader, reason: str) -> CorruptRecordError:
     )
 
 
-def _decode(group: _Group, wanted: _Range, columns: _Columns) -> DecodedRecords:
+def _decode(group: _Group, columns: _Columns) -> DecodedLogs:
     buffer, regions = _lay_out(group)
     source = np.frombuffer(buffer, np.uint8)
     fields = read_fields(source, find_records(source, regions))
@@ -281,11 +327,11 @@ def _decode(group: _Group, wanted: _Range, columns: _Columns) -> DecodedRecords:
     timestamps = per_batch.timestamps(fields.timestamp_deltas)
     types = per_batch.column("timestamp_type").astype(np.int32)
     rows: Ints | None = None
-    if not all(wanted.covers(part.header) for part in group.parts):
-        inside = offsets >= wanted.start
-        if wanted.stop is not None:
-            inside &= offsets < wanted.stop
-        rows = np.flatnonzero(inside)
+    counts = regions.counts
+    if not all(part.wanted.covers(part.header) for part in group.parts):
+        rows = _wanted_rows(group.parts, offsets, counts)
+        ends = np.searchsorted(rows, np.cumsum(counts))
+        counts = np.diff(ends, prepend=0)
         offsets, timestamps, types = offsets[rows], timestamps[rows], types[rows]
         fields = RecordFields(*(column[rows] for column in fields))
     arrow_buffer = pa.py_buffer(buffer)
@@ -303,7 +349,7 @@ def _decode(group: _Group, wanted: _Range, columns: _Columns) -> DecodedRecords:
         keys = gather(arrow_buffer, fields.key_starts, fields.key_lengths)
     if columns.values:
         values = gather(arrow_buffer, fields.value_starts, fields.value_lengths)
-    return DecodedRecords(
+    records = DecodedRecords(
         keys=keys,
         values=values,
         offsets=_plain_array(offsets, pa.int64()),
@@ -311,6 +357,26 @@ def _decode(group: _Group, wanted: _Range, columns: _Columns) -> DecodedRecords:
         timestamp_types=_plain_array(types, pa.int32()),
         headers=headers,
     )
+    return DecodedLogs(records, _rows_by_log(group.parts, counts))
+
+
+def _wanted_rows(parts: list[_Part], offsets: Ints, counts: Ints) -> Ints:
+    """The numbers of the rows whose offsets are wanted."""
+    starts = np.array([part.wanted.start for part in parts], np.int64)
+    stops = [_NO_END if part.wanted.stop is None else part.wanted.stop for part in parts]
+    inside = offsets >= np.repeat(starts, counts)
+    inside &= offsets < np.repeat(np.array(stops, np.int64), counts)
+    return np.flatnonzero(inside)
+
+
+def _rows_by_log(parts: Iterable[_Part], counts: Ints) -> list[tuple[Any, int]]:
+    found: list[tuple[Any, int]] = []
+    for part, count in zip(parts, counts.tolist(), strict=True):
+        if found and found[-1][0] == part.log:
+            found[-1] = (part.log, found[-1][1] + count)
+        elif count:
+            found.append((part.log, count))
+    return found
 
 
 def _lay_out(group: _Group) -> tuple[BytesLike, RecordRegions]:

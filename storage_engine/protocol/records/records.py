@@ -18,9 +18,12 @@ import pyarrow as pa
 from storage_engine.protocol.records.record_decoder import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     GROUP_BYTES,
+    DecodedLogs,
     DecodedRecords,
+    LogPiece,
     decode_batches,
     iter_decoded,
+    iter_decoded_logs,
 )
 from storage_engine.protocol.records.record_encoder import (
     DEFAULT_BATCH_BYTES,
@@ -47,10 +50,13 @@ __all__ = [
     "GROUP_BYTES",
     "HEADERS_TYPE",
     "RECORD_SCHEMA",
+    "DecodedLogs",
     "DecodedRecords",
     "EncodedBatch",
+    "LogPiece",
     "decode_batches",
     "encode_batches",
     "iter_decoded",
+    "iter_decoded_logs",
     "iter_encoded",
 ]

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from storage_engine.protocol.records.record_batch import Codec, iter_headers
 from storage_engine.protocol.records.records import (
     HEADERS_TYPE,
+    LogPiece,
     decode_batches,
     encode_batches,
     iter_decoded,
+    iter_decoded_logs,
 )
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, decode_batch, encode_batch
 
@@ -140,3 +142,30 @@ def test_pieces_joined_are_the_whole(rows, group_bytes):
     whole = decode_batches(blob)
     assert pa.concat_arrays([piece.values for piece in pieces]).equals(whole.values)
     assert pa.concat_arrays([piece.offsets for piece in pieces]).equals(whole.offsets)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 9), st.integers(0, 9), st.integers(0, 9)),
+        min_size=1,
+        max_size=8,
+    ),
+    st.sampled_from([1, 300, 1 << 20]),
+)
+@settings(deadline=None, max_examples=40)
+def test_several_logs_decoded_together_are_each_what_it_is_alone(logs, group_bytes):
+    pieces = []
+    for log, count, start, stop in logs:
+        rows: list[tuple] = [(None, b"%d" % log, [], 0)] * count
+        blob = b"".join(encode_batch(records_of([r], [at])) for at, r in enumerate(rows))
+        pieces.append(LogPiece(log, blob, start, stop))
+    found = []
+    for decoded in iter_decoded_logs(pieces, group_bytes=group_bytes):
+        offsets = iter(decoded.records.offsets.to_pylist())
+        found += [(log, next(offsets)) for log, length in decoded.rows for _ in range(length)]
+        assert next(offsets, None) is None
+    assert found == [
+        (log, offset)
+        for log, count, start, stop in logs
+        for offset in range(start, min(stop, count))
+    ]

@@ -16,11 +16,11 @@ from dataclasses import asdict
 from storage_engine.tools.arguments import add_json, add_timeout
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.local.signals import signals_interrupt
+from storage_engine.tools.spark_check import workers
 from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
 from storage_engine.tools.spark_check.java import check_java
 from storage_engine.tools.spark_check.packages import check_packages
 from storage_engine.tools.spark_check.session import SessionPlan, check_session
-from storage_engine.tools.spark_check.workers import check_workers
 from storage_engine.tools.table import print_json, print_table, write_line
 
 TIMEOUT_S = 120.0
@@ -69,12 +69,10 @@ def check(plan: SessionPlan) -> list[Finding]:
     if plan.remote is None:
         findings.append(check_java())
         if packages.spark_home is not None:
-            findings.append(check_workers(packages.spark_home))
-    can_start = {each.check for each in findings if each.verdict is CheckVerdict.TO_DO} <= {
-        "Python of the workers"
-    }
-    if can_start and packages.pyspark is not None:
-        findings += check_session(plan, pyspark=packages.pyspark)
+            findings.append(workers.check_workers(packages.spark_home))
+    to_do = {each.check for each in findings if each.verdict is CheckVerdict.TO_DO}
+    if to_do <= {workers.CHECK} and packages.pyspark is not None:
+        findings += check_session(plan, pyspark=packages.pyspark, are_workers_right=not to_do)
     return findings
 
 

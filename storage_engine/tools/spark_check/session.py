@@ -16,6 +16,7 @@ from storage_engine.tools.spark_check.settings import SETTINGS, judge_settings
 
 PROBE = Path(__file__).with_name("session_probe.py")
 SHOWN_CHARACTERS = 300
+FOLLOWS = "nothing by itself: it follows from the Python of the workers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +29,9 @@ class SessionPlan:
     timeout_s: float
 
 
-def check_session(plan: SessionPlan, *, pyspark: str) -> list[Finding]:
-    """What a session on this machine does. The Python of the workers was looked at before."""
+def check_session(plan: SessionPlan, *, pyspark: str, are_workers_right: bool) -> list[Finding]:
+    """What a session does. `are_workers_right`: their Python has what the format needs; where it
+    has not, this is why other things fail."""
     found, said = _try(plan)
     if "version" not in found:
         text = "not started" if said is None else "failed"
@@ -37,8 +39,8 @@ def check_session(plan: SessionPlan, *, pyspark: str) -> list[Finding]:
         return [_to_do("session", text, why)]
     return [
         _session_finding(found, pyspark=pyspark),
-        _format_finding(found, said),
-        _task_finding(found, said),
+        _format_finding(found, said, are_workers_right=are_workers_right),
+        _task_finding(found, said, are_workers_right=are_workers_right),
         *_settings_findings(found),
     ]
 
@@ -105,26 +107,31 @@ def _session_finding(found: Mapping[str, Any], *, pyspark: str) -> Finding:
     return Finding(check="session", found=text)
 
 
-def _format_finding(found: Mapping[str, Any], said: str | None) -> Finding:
+def _format_finding(
+    found: Mapping[str, Any], said: str | None, *, are_workers_right: bool
+) -> Finding:
     check = 'format("headrace")'
     error = found.get("format", said or "no answer")
     if error is None:
         return Finding(check=check, found="found")
     if "DATA_SOURCE_NOT_FOUND" in error:
-        return _to_do(
-            check,
-            "not found",
-            "mend the Python of the workers; where that is in order, call "
-            "connector.register(spark) in the job",
-        )
-    return _to_do(check, "fails", last_words(error))
+        remedy = "call connector.register(spark) in the job, after the session is built"
+        return _to_do(check, "not found", remedy if are_workers_right else FOLLOWS)
+    return _to_do(check, "fails", _why(error, are_workers_right=are_workers_right))
 
 
-def _task_finding(found: Mapping[str, Any], said: str | None) -> Finding:
+def _task_finding(
+    found: Mapping[str, Any], said: str | None, *, are_workers_right: bool
+) -> Finding:
     error = found.get("task", said or "no answer")
     if error is None:
         return Finding(check="task", found=f"runs in {', '.join(found['executables'])}")
-    return _to_do("task", "fails", last_words(error))
+    return _to_do("task", "fails", _why(error, are_workers_right=are_workers_right))
+
+
+def _why(error: str, *, are_workers_right: bool) -> str:
+    words = last_words(error)
+    return words if are_workers_right else f"{FOLLOWS} ({words})"
 
 
 def _settings_findings(found: Mapping[str, Any]) -> list[Finding]:

@@ -91,8 +91,9 @@ def _saying(**found):
 SESSION = {"version": "4.3.0", "seconds": 2.0, "master": "local[2]", "cores": 2}
 
 
-def _by_check(pyspark="4.3.0", plan=PLAN):
-    return {each.check: each for each in check_session(plan, pyspark=pyspark)}
+def _by_check(pyspark="4.3.0", are_workers_right=True):
+    found = check_session(PLAN, pyspark=pyspark, are_workers_right=are_workers_right)
+    return {each.check: each for each in found}
 
 
 def test_a_good_session_is_told_with_the_python_of_its_tasks(probe):
@@ -118,7 +119,12 @@ def test_a_format_that_is_not_found_and_a_task_that_fails_are_told(probe):
     probe(_saying(**SESSION, settings={}, format=missing, task=trace))
     found = _by_check()
     assert found['format("headrace")'].found == "not found"
+    assert "call connector.register(spark) in the job" in found['format("headrace")'].remedy
     assert found["task"].remedy == "ModuleNotFoundError: No module named 'pyarrow'"
+    found = _by_check(are_workers_right=False)
+    follows = "nothing by itself: it follows from the Python of the workers"
+    assert found['format("headrace")'].remedy == follows
+    assert found["task"].remedy.startswith(f"{follows} (ModuleNotFoundError: ")
 
 
 def test_a_session_that_dies_half_way_is_told_by_its_last_words(probe):
@@ -131,14 +137,14 @@ def test_a_session_that_dies_half_way_is_told_by_its_last_words(probe):
 
 def test_a_session_that_does_not_start_is_told_by_its_last_words(probe):
     probe("print('Exception: Java gateway process exited')\nsys.exit(1)")
-    (found,) = check_session(PLAN, pyspark="4.3.0")
+    (found,) = check_session(PLAN, pyspark="4.3.0", are_workers_right=True)
     assert (found.found, found.verdict) == ("failed", CheckVerdict.TO_DO)
     assert found.remedy == "Exception: Java gateway process exited"
 
 
 def test_a_session_that_does_not_answer_is_ended(probe):
     probe("time.sleep(60)")
-    (found,) = check_session(SessionPlan(timeout_s=0.3), pyspark="4.3.0")
+    (found,) = check_session(SessionPlan(timeout_s=0.3), pyspark="4.3.0", are_workers_right=True)
     assert (found.found, found.remedy) == ("not started", "no answer within 0.3 s (--timeout)")
 
 
@@ -188,5 +194,5 @@ def test_a_setting_without_a_value_is_wrong_usage(capsys):
 
 def test_a_session_is_not_tried_without_what_it_needs(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr(spark_check, "check_session", lambda plan, pyspark: pytest.fail("tried"))
+    monkeypatch.setattr(spark_check, "check_session", lambda *_, **__: pytest.fail("tried"))
     assert CheckVerdict.TO_DO in {each.verdict for each in spark_check.check(PLAN)}
