@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 __all__ = ["servers", "topic"]
 
 RUN_TIMEOUT_S = 300
-BEFORE, MEANWHILE, MORE = range(0, 100), range(100, 1100), range(1100, 2000)
+BEFORE, MEANWHILE, MORE = range(0, 100), range(100, 2100), range(2100, 3000)
 
 
 @pytest.fixture(scope="module")
