@@ -27,7 +27,13 @@ def test_streams_and_batches_over_spark_connect(spark_cluster, servers, topic):
     pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
     for name in (topic, f"{topic}-copy", f"{topic}-each"):
         create_topic(spark_cluster, name, partitions=2)
-    driver = [sys.executable, "-m", "integration_tests.spark.spark_connect_driver", servers, topic]
+    driver = [
+        sys.executable,
+        "-m",
+        "integration_tests.other_sparks.spark_connect_driver",
+        servers,
+        topic,
+    ]
     environment = spark_versions.environment(None) | {"PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         driver,

@@ -43,7 +43,7 @@ class Driver:
 
     def __init__(self, version: str, servers: str, topic: str, folder: Path) -> None:
         self._folder = folder
-        command = [sys.executable, "-m", "integration_tests.spark.spark_version_driver"]
+        command = [sys.executable, "-m", "integration_tests.other_sparks.spark_version_driver"]
         with (folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, servers, topic, f"{topic}-target", str(folder)],
