@@ -14,6 +14,8 @@ from typing import Any
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from storage_engine.broker import unexpected
 from storage_engine.tests.sampling import ALL_FAULTS
@@ -86,6 +88,10 @@ def pytest_configure(config: pytest.Config) -> None:
     profiles.register_profile("repeatable", derandomize=True, database=None, deadline=None)
     if config.getoption("--hypothesis-profile", None) is None:
         profiles.load_profile("search" if ALL_FAULTS else "repeatable")
+    if not ALL_FAULTS:
+        # Else examples are made of the numbers and texts in all modules of ours that a worker has
+        # loaded by then: each worker has others, and to parse them takes it seconds.
+        providers._get_local_constants = Constants
 
 
 def _prepare_spark() -> None:
