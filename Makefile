@@ -1,8 +1,12 @@
 # make demo      the main job on real input: three brokers, a Spark stream, a broker and the driver killed, the result proved
 # make test      every check and every test; the long fault tests with a sample of their seeds
-# make test-all  the same with all of their seeds
+# make test-all  the same with all of their seeds, and the tests of Spark on each version that is served
 
 BIN := .venv/bin
+
+# Beside that of .venv; integration_tests/support/spark_versions.py lists the same.
+EARLIER_SPARKS := 4.0 4.1 4.2
+OLDEST_SPARK := 4.0
 
 .PHONY: demo test test-all checks tests
 
@@ -22,11 +26,18 @@ checks: .venv/.set-up
 # Three at a time on two processors, one of them for all that use Spark: the others wait for timeouts
 # more than they compute.
 # Which of them runs what, and when: conftest.py.
-tests: .venv/spark/classes.jsa
+tests: .venv/spark/classes.jsa .venv/versions/$(OLDEST_SPARK)/classes.jsa
 	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-all: export HEADRACE_FAULTS := full
-test-all: test
+test-all: $(EARLIER_SPARKS:%=.venv/versions/%/classes.jsa) test
+	$(MAKE) --keep-going $(EARLIER_SPARKS:%=spark-%)
+
+# One version: make spark-4.1
+spark-%: .venv/versions/%/classes.jsa
+	HEADRACE_FAULTS= HEADRACE_SPARK=$* $(BIN)/python -m pytest connector/tests \
+		integration_tests/spark/test_spark_*.py integration_tests/*/test_spark_exactly_once.py \
+		integration_tests/keyed_sink
 
 .venv/.set-up: setup.cfg pyproject.toml .ci/set-up
 	.ci/set-up
@@ -35,3 +46,6 @@ test-all: test
 # What lets the tests start Spark at a third of the cost.
 .venv/spark/classes.jsa: .venv/.set-up .ci/spark_home.py .ci/spark_jobs.py
 	$(BIN)/python .ci/spark_home.py
+
+.venv/versions/%/classes.jsa: .venv/.set-up .ci/spark_home.py .ci/spark_jobs.py
+	$(BIN)/python .ci/spark_home.py $*

@@ -7,7 +7,6 @@ worker is left with one at the end.
 """
 
 import os
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,11 @@ import pytest
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from integration_tests.support import spark_versions
 from storage_engine.broker import unexpected
 from storage_engine.tests.sampling import ALL_FAULTS
 
 ROOT = Path(__file__).parent
-
-SPARK_HOME = Path(sys.prefix).resolve() / "spark"
-"""As .ci/spark_home.py makes it. Without it, tests of Spark take twice as long."""
-
-SPARK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 SPARK_TESTS = (
     "integration_tests/spark/test_spark_",
@@ -61,6 +56,7 @@ MEASURED_S = {
     "integration_tests/transactions/test_transactions_are_read_as_they_ended.py": 34,
     "integration_tests/spark/test_spark_bench.py": 21,
     "integration_tests/spark/test_spark_driver_killed.py": 32,
+    "integration_tests/spark/test_spark_versions.py": 30,
     "integration_tests/command_line/test_mirror.py": 31,
     "integration_tests/spark/test_spark_stream.py": 30,
     "integration_tests/replication/test_diverged_logs_agree_again.py": 25,
@@ -76,7 +72,8 @@ OTHERS_S = 20
 def pytest_configure(config: pytest.Config) -> None:
     """For every process that a test starts; and what hypothesis tries."""
     unexpected.is_fatal = True
-    _prepare_spark()
+    # .ci/spark_home.py: without what it makes, tests of Spark take twice as long.
+    spark_versions.choose()
     # Hundreds of brokers and workers start: compiled once, not in each of them.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # What fails for one must fail for all. New examples: HEADRACE_FAULTS=full, or the profile
@@ -90,18 +87,6 @@ def pytest_configure(config: pytest.Config) -> None:
         # Else examples are made of the numbers and texts in all modules of ours that a worker has
         # loaded by then: each worker has others, and to parse them takes it seconds.
         providers._get_local_constants = Constants
-
-
-def _prepare_spark() -> None:
-    """A Spark that was configured on this machine has no say."""
-    os.environ.pop("SPARK_CONF_DIR", None)
-    os.environ.pop("SPARK_HOME", None)
-    os.environ["SPARK_SUBMIT_OPTS"] = SPARK_JVM
-    archive = SPARK_HOME / "classes.jsa"
-    if archive.is_file():
-        os.environ["SPARK_HOME"] = str(SPARK_HOME)
-        # Silent, also where the archive is of another JVM.
-        os.environ["SPARK_SUBMIT_OPTS"] += f" -XX:SharedArchiveFile={archive} -Xlog:disable"
 
 
 SHOWN_FILES = 25

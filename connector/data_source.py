@@ -14,6 +14,7 @@ from connector.log_once import warn_once
 from connector.options.sink_options import SinkOptions, parse_sink_options
 from connector.options.source_options import SourceOptions, parse_source_options
 from connector.schema import check_sink_schema, check_user_schema, source_schema
+from connector.spark_version import check_spark_version, limits_micro_batches, pushes_filters
 from connector.spark_workers import prepare_worker
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 class HeadraceDataSource(DataSource):
     """`format("headrace")`: reads topics into rows and writes rows to topics, with the options and
     columns of Spark's Kafka connector. The sink delivers exactly once, unless told otherwise."""
+
+    @without_traceback
+    def __init__(self, options: dict[str, str]) -> None:
+        check_spark_version()
+        super().__init__(options)
 
     @classmethod
     def name(cls) -> str:
@@ -45,25 +51,32 @@ class HeadraceDataSource(DataSource):
     def reader(self, schema: "StructType") -> "HeadraceBatchReader":
         """Serves `spark.read`."""
         prepare_worker()
-        from connector.source.batch_reader import HeadraceBatchReader, HeadracePushdownReader
-        from connector.source.pushdown import plans_pushdown
-
         check_user_schema(schema, columns=self._source_options.columns)
-        reader = HeadracePushdownReader if plans_pushdown() else HeadraceBatchReader
-        return reader(self._source_options)
+        if pushes_filters():
+            from connector.source.pushdown.reader import HeadracePushdownReader, plans_pushdown
+
+            if plans_pushdown():
+                return HeadracePushdownReader(self._source_options)
+        from connector.source.batch_reader import HeadraceBatchReader
+
+        return HeadraceBatchReader(self._source_options)
 
     @without_traceback
     def streamReader(self, schema: "StructType") -> "HeadraceStreamReader":
         """Serves `spark.readStream`."""
-        from connector.source.stream_reader import HeadraceStreamReader
-
         check_user_schema(schema, columns=self._source_options.columns)
         if self._source_options.ending is not None:
             raise OptionError(
                 "BAD_OPTION",
                 "'endingOffsets' and its timestamp forms are for batch reads; a stream has no end",
             )
-        return HeadraceStreamReader(self._source_options)
+        if limits_micro_batches():
+            from connector.source.stream_reader import HeadraceStreamReader
+
+            return HeadraceStreamReader(self._source_options)
+        from connector.source.older_spark import OlderSparkStreamReader
+
+        return OlderSparkStreamReader(self._source_options)
 
     @without_traceback
     def writer(self, schema: "StructType", overwrite: bool) -> "HeadraceBatchWriter":

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Makes `format("headrace")` work. It is harmless where that worked before.
+    """Makes `format("headrace")` work. It is harmless where that worked before. ConnectorError on a
+    Spark that is too old.
 
     On one machine (`local[…]`) the format is then planned and run by this process's Python, unless
     PYSPARK_PYTHON chooses another.
     """
+    from connector.spark_version import check_spark_version
+
+    check_spark_version()
     from connector.data_source import HeadraceDataSource
 
     with _this_python(spark):

@@ -10,10 +10,11 @@ Spark makes two writers per micro-batch, in two processes, so nothing on `self` 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from connector.errors import without_traceback
 from connector.options.sink_options import SinkOptions
+from connector.spark_classes import DataSourceStreamArrowWriter
 from connector.spark_workers import prepare_worker
 
 if TYPE_CHECKING:

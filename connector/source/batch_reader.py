@@ -4,10 +4,10 @@ task and every retry reads the same records.
 Source: R-SPARK1, R-CLI5.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from connector.errors import OptionError, without_traceback
 from connector.log_once import warn_once
@@ -15,7 +15,6 @@ from connector.options.offset_specs import EARLIEST, LATEST, Everywhere, OffsetS
 from connector.options.source_options import SourceOptions
 from connector.source.offset_range import OffsetRange
 from connector.source.offset_resolution import resolve
-from connector.source.pushdown import Narrowing, narrow
 from connector.source.range_tasks import range_tasks
 from connector.source.source_metadata import SourceMetadata
 from connector.spark_workers import prepare_worker
@@ -31,7 +30,6 @@ class HeadraceBatchReader(DataSourceReader):
         _check_bounded("startingOffsets", options.starting, LATEST)
         _check_bounded("endingOffsets", options.ending, EARLIEST)
         self._options = options
-        self._narrowing = Narrowing()
         self._metadata = SourceMetadata(options.connection, isolation_level=options.isolation_level)
 
     @without_traceback
@@ -78,21 +76,8 @@ class HeadraceBatchReader(DataSourceReader):
         return iter(()) if partition.value is None else read_records(self._options, partition.value)
 
     def _narrowed(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        narrowed = self._narrowing.clip(ranges)
-        at_ms = self._narrowing.start_timestamp_ms
-        if at_ms is None or not narrowed:
-            return narrowed
-        asked = dict.fromkeys((each.topic_partition for each in narrowed), at_ms)
-        return self._narrowing.begin_at(narrowed, self._metadata.offsets_at(asked))
-
-
-class HeadracePushdownReader(HeadraceBatchReader):
-    """A batch reader that takes the filters of the query."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Returns the filters that Spark has to apply again."""
-        self._narrowing, left = narrow(filters)
-        return left
+        """The part of `ranges` that filters leave: all, where Spark passes none."""
+        return ranges
 
 
 def _check_bounded(option: str, spec: OffsetSpec | None, senseless: int) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from connector.log_once import warn_once
+from connector.spark_version import limits_micro_batches
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -82,6 +84,13 @@ class LagListener(StreamingQueryListener):
         self, on_lag: "Callable[[StreamingQueryProgress, OffsetsBehindLatest], None]"
     ) -> None:
         super().__init__()
+        if not limits_micro_batches():
+            warn_once(
+                [
+                    "a LagListener hears nothing on this Spark: lag in the progress needs 4.2 or "
+                    "newer; the option kafka.group.id shows it to tools for consumer groups"
+                ]
+            )
         self._on_lag = on_lag
 
     def onQueryProgress(self, event: "QueryProgressEvent") -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from connector.connections import cluster_for
-from connector.errors import ConnectorError, DataLossError, in_one_line
+from connector.errors import DataLossError, in_one_line
 from connector.options.offset_specs import LATEST
 from connector.options.source_options import SourceOptions
 from connector.options.subscription import AssignedPartitions
@@ -46,12 +46,8 @@ if TYPE_CHECKING:
 def read_records(
     options: SourceOptions, wanted: Sequence[OffsetRange]
 ) -> "Iterator[pa.RecordBatch]":
-    """The records of `wanted` as rows of the source's schema.
-
-    Brokers serve records by the name of the topic. So the ids of all topics are compared before the
-    first record and after the last: ids are never reused, so all records between are of the wanted
-    topics.
-    """
+    """The records of `wanted` as rows of the source's schema. Topics with an id are fetched by it,
+    so that none of the records is of a topic that was created again under the name."""
     metadata = SourceMetadata(options.connection, isolation_level=options.isolation_level)
     failures: list[HeadraceError] = []
     with in_one_line():
@@ -61,8 +57,7 @@ def read_records(
             yield from _read_together(options, existing, unread)
         elif existing:
             yield from _read_alone(options, metadata, existing[0])
-        found = _found_again(options, metadata, doubtful, failures)
-        for each in found:
+        for each in _found_again(options, metadata, doubtful, failures):
             yield from _unless_it_fails(_read_alone(options, metadata, each), failures)
         for left, error in unread:
             if isinstance(error, DeadlineExceededError) and _has_timed_out(failures):
@@ -72,7 +67,6 @@ def read_records(
             yield from _unless_it_fails(rows, failures)
         if failures:
             raise failures[0]
-    _check_topics(metadata, [*existing, *found])
 
 
 def _by_existence(
@@ -122,22 +116,6 @@ def _unless_it_fails(
 
 def _has_timed_out(failures: Iterable[HeadraceError]) -> bool:
     return any(isinstance(each, DeadlineExceededError) for each in failures)
-
-
-def _check_topics(metadata: SourceMetadata, ranges: Iterable[OffsetRange]) -> None:
-    """ConnectorError where a name now belongs to another topic, by new metadata. A topic that is
-    gone was read as it was."""
-    identified = [each for each in ranges if each.topic_id is not None]
-    if not identified:
-        return
-    now = metadata.find(_partitions_of(identified), max_age_ms=0).topic_ids
-    for each in identified:
-        if now.get(each.topic_partition.topic, each.topic_id) != each.topic_id:
-            raise ConnectorError(
-                "TOPIC_RECREATED",
-                f"the topic of {each.topic_partition} was deleted and created again while it was "
-                "read; run the task again",
-            )
 
 
 def _partitions_of(ranges: Iterable[OffsetRange]) -> AssignedPartitions:
@@ -193,6 +171,7 @@ def _fetched_alone(options: SourceOptions, left: OffsetRange) -> "Iterator[Decod
         ),
         isolation=options.isolation_level,
         timeout_ms=options.poll_timeout_ms,
+        topic_id=left.topic_id,
     )
     return iter_decoded(
         (piece for each in fetched for piece in each.committed()),
@@ -228,7 +207,7 @@ def _after(
         case KafkaError(code=ErrorCode.OFFSET_OUT_OF_RANGE):
             # A shared fetch leaves it to this one to find out more.
             return left
-        case KafkaError(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        case KafkaError(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.UNKNOWN_TOPIC_ID):
             found, losses = metadata.keep_existing([left])
             report_losses(losses, fail_on_data_loss=strict)
             return left if found else replace(left, start_offset=left.end_offset)

@@ -7,6 +7,7 @@ and not handed on yet is bounded for the task as a whole.
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
+from uuid import UUID
 
 from connector.connections import cluster_for
 from connector.options.source_options import SourceOptions
@@ -54,12 +55,19 @@ def fetch_ranges(
         timeout_ms=options.poll_timeout_ms,
         on_failed=put_aside,
         guessed_offset_bytes=guessed_record_bytes,
+        topic_ids=_topic_ids(ranges),
     )
     try:
         while not reader.done:
             yield from reader.poll(POLL_MS)
     finally:
         reader.close()
+
+
+def _topic_ids(ranges: Sequence[OffsetRange]) -> dict[str, UUID] | None:
+    """None where the brokers knew no ids when the ranges were planned."""
+    known = {each.topic_partition.topic: each.topic_id for each in ranges if each.topic_id}
+    return known if all(each.topic_id for each in ranges) else None
 
 
 def _fetch_bytes(options: SourceOptions, partitions: Collection[TopicPartition]) -> int:

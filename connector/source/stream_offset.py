@@ -6,7 +6,9 @@ was planned from, so that a micro-batch can be read again from the offset log al
 
 "@ids" holds the ids of the topics: after a topic was deleted and created again under the same name,
 its offsets mean other records. With groupIdPrefix there is "@query" too, a name of the query that a
-restart finds again, because Spark does not tell a source the query's id.
+restart finds again, because Spark does not tell a source the query's id. "@first" marks an end that
+was planned as the first of a new query while the source did not know whether it is one: see
+`older_spark.py`.
 
 Spark asks for the initial offset twice in batch 0 and again after a restart, and never writes it
 down. No topic's name has an `@`. Other keys that begin with it are of later versions, and skipped.
@@ -24,6 +26,7 @@ from storage_engine.core.ids import TopicPartition
 FROM_KEY = "@from"
 IDS_KEY = "@ids"
 QUERY_KEY = "@query"
+FIRST_KEY = "@first"
 _OWN_KEY_PREFIX = "@"
 
 
@@ -42,6 +45,9 @@ class StreamOffset:
     query: str | None = None
     """The end of the consumer group's name. None without groupIdPrefix."""
 
+    is_first: bool = False
+    """Whether `begins` holds where a new query begins, and counts for a new query only."""
+
     @property
     def is_initial(self) -> bool:
         return self.begins is None
@@ -57,6 +63,8 @@ class StreamOffset:
             }
         if self.query is not None:
             encoded[QUERY_KEY] = self.query
+        if self.is_first:
+            encoded[FIRST_KEY] = True
         return encoded
 
     @classmethod
@@ -73,6 +81,7 @@ class StreamOffset:
             begins=None if begins is None else _positions_from_json(begins),
             topic_ids=_ids_from_json(encoded.get(IDS_KEY, {})),
             query=encoded.get(QUERY_KEY),
+            is_first=FIRST_KEY in encoded,
         )
 
 
@@ -88,17 +97,23 @@ def positions_to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict
 def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
     """The ranges of the micro-batch that ends at `end`, sorted by partition, without empty ones.
 
-    `end` says where it begins. A `start` from Spark's log counts only where it lies before that,
-    which happens when Spark skipped an offset that it had planned. It does not count where its
-    topic was created again since.
+    It begins at `start`, the place that Spark's log says. `end` says where it begins for the
+    initial offset, for partitions that are new or begin again, and for those of a topic that was
+    created again since.
     """
     ranges = []
     recreated = recreated_topics(start.topic_ids, end.topic_ids)
     for topic_partition in sorted(end.positions):
         end_offset = end.positions[topic_partition]
         begin_offset = (end.begins or {}).get(topic_partition, end_offset)
-        if not start.is_initial and topic_partition.topic not in recreated:
-            begin_offset = min(begin_offset, start.positions.get(topic_partition, begin_offset))
+        if not start.is_initial:
+            known = topic_partition in start.positions and topic_partition.topic not in recreated
+            position = start.positions[topic_partition] if known else 0
+            if end.is_first:
+                _check_not_back(topic_partition, position, end_offset)
+                begin_offset = position
+            elif known and position <= end_offset:
+                begin_offset = position
         if begin_offset < end_offset:
             ranges.append(
                 OffsetRange(
@@ -109,6 +124,18 @@ def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
                 )
             )
     return ranges
+
+
+def _check_not_back(topic_partition: TopicPartition, position: int, end_offset: int) -> None:
+    """An end that was planned without the place of the query must not lie before it: the query
+    would go on from there, and read records twice."""
+    if position > end_offset:
+        raise ConnectorError(
+            "BAD_CHECKPOINT",
+            f"{topic_partition} was read up to offset {position}, and a micro-batch was planned to "
+            f"end at {end_offset}; delete the newest file of the checkpoint's folder 'offsets', "
+            "and leave spark.sql.streaming.triggerAvailableNowWrapper.enabled off",
+        )
 
 
 def recreated_topics(before: Mapping[str, UUID], now: Mapping[str, UUID]) -> set[str]:

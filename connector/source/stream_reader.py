@@ -16,13 +16,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from connector.connections import close_all
 from connector.errors import without_traceback
@@ -42,6 +35,13 @@ from connector.source.stream_offset import (
     positions_to_json,
     ranges_between,
     recreated_topics,
+)
+from connector.spark_classes import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
 )
 from connector.spark_workers import prepare_worker
 from storage_engine.core.ids import TopicPartition

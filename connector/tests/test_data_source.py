@@ -8,7 +8,6 @@ from pyspark.sql.datasource import (
     CaseInsensitiveDict,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
 )
 from pyspark.sql.types import StringType, StructField, StructType
@@ -17,6 +16,7 @@ import pyspark_headrace
 from connector import log_once
 from connector.data_source import HeadraceDataSource
 from connector.errors import ConnectorError, OptionError
+from connector.spark_classes import DataSourceStreamArrowWriter
 
 SOURCE = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
 SINK = {"kafka.bootstrap.servers": "h:1", "topic": "t"}

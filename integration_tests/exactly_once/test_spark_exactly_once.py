@@ -11,9 +11,10 @@ import pytest
 
 from integration_tests.exactly_once.fault_runner import Bench, bench
 from integration_tests.exactly_once.sink_faults import Case, Fault, Stage, all_cases
+from integration_tests.support.spark_support import needs_limits
 from storage_engine.tests.sampling import ALL_FAULTS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs_limits]
 
 HARDEST = Case(Fault.PARALLELISM, Stage.BEFORE_COMMIT, "random")
 """The replay has other rows in other tasks, which only the coordinator's record keeps apart."""

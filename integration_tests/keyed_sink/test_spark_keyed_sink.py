@@ -31,10 +31,10 @@ from integration_tests.support.cluster_support import (
 )
 from integration_tests.support.fault_proxy import FaultProxy
 from integration_tests.support.proxied_cluster import ProxiedCluster, running_proxied_cluster
-from integration_tests.support.spark_support import produce, spark, topic
+from integration_tests.support.spark_support import needs_limits, produce, spark, topic
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, needs_limits]
 
 __all__ = ["database_url", "postgres_server", "spark", "topic"]
 

@@ -36,8 +36,11 @@ def main() -> None:
     )
     writer = stream.writeStream.foreachBatch(write_batch)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    query = writer.trigger(availableNow=True) if mode == "run" else writer
-    query.start().awaitTermination()
+    query = writer.start()
+    if mode == "stall":
+        query.awaitTermination()
+    query.processAllAvailable()
+    query.stop()
 
 
 if __name__ == "__main__":

@@ -7,14 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, LessThan
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from connector.connections import close_all
 from connector.errors import ConnectorError, DataLossError
 from connector.options.source_options import parse_source_options
 from connector.source import record_reader, source_metadata
-from connector.source.batch_reader import HeadraceBatchReader, HeadracePushdownReader
+from connector.source.batch_reader import HeadraceBatchReader
+from connector.source.pushdown.reader import HeadracePushdownReader
 from connector.source.stream_reader import HeadraceStreamReader
+from connector.spark_classes import ReadAllAvailable
 from integration_tests.support.cluster_support import (
     admin,
     create_topic,

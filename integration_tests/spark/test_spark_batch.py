@@ -16,6 +16,8 @@ from integration_tests.support.spark_support import (
     consume,
     first_offset,
     last_line,
+    needs_limits,
+    needs_pushdown,
     produce,
     servers,
     spark,
@@ -379,6 +381,7 @@ def test_two_named_jobs_at_once_both_count_and_so_does_a_lower_number(
     )
 
 
+@needs_limits
 def test_foreach_batch_on_a_new_checkpoint_does_not_reuse_numbers(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -434,6 +437,7 @@ def _filtered_by_spark(frame):
     return {name for line in conditions for name in re.findall(r"(\w+)#\d+", line)}
 
 
+@needs_pushdown
 def test_filters_narrow_a_read_where_spark_hands_them_over(spark, spark_cluster, servers, topic):
     """With the setting off, Spark would refuse a reader that takes filters."""
     create_topic(spark_cluster, topic, partitions=3, config={"retention.ms": "-1"})

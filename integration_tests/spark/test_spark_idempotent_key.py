@@ -26,6 +26,7 @@ from integration_tests.support.spark_support import (
     QUERY_TIMEOUT_S,
     consume,
     last_line,
+    needs_limits,
     produce,
     servers,
     spark,
@@ -76,6 +77,7 @@ def read(servers, topic):
 
 
 @pytest.mark.skipif(not ALL_FAULTS, reason="a minute: with HEADRACE_FAULTS=full")
+@needs_limits
 def test_a_driver_that_is_killed_after_a_commit_and_loses_its_checkpoint_doubles_nothing(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -92,6 +94,7 @@ def test_a_driver_that_is_killed_after_a_commit_and_loses_its_checkpoint_doubles
     assert ids(servers, topic, isolation="read_uncommitted").total() == 3 * PER_BATCH
 
 
+@needs_limits
 def test_a_query_that_begins_anew_writes_what_is_new_and_one_that_is_put_back_is_refused(
     spark, spark_cluster, servers, topic, tmp_path
 ):

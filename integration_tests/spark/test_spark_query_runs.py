@@ -14,6 +14,7 @@ from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import (
     QUERY_TIMEOUT_S,
     consume,
+    needs_limits,
     produce,
     servers,
     spark,
@@ -48,6 +49,7 @@ def write_job(frame, servers, **options):
     writer.option("kafka.bootstrap.servers", servers).options(**options).save()
 
 
+@needs_limits
 def test_tasks_know_the_run_of_their_query_whatever_job_groups_foreach_batch_sets(
     spark, spark_cluster, servers, topic, tmp_path
 ):

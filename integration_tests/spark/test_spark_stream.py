@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from connector.data_source import HeadraceDataSource
 from connector.sink.stream_writer import HeadraceStreamWriter
 from connector.source.lag import LagListener, lag_of
+from connector.spark_version import limits_micro_batches
 from integration_tests.support.cluster_support import (
     admin,
     create_topic,
@@ -26,6 +27,7 @@ from integration_tests.support.spark_support import (
     consume,
     first_offset,
     last_line,
+    needs_limits,
     produce,
     servers,
     spark,
@@ -101,6 +103,7 @@ def _expected(spark, first, last):
     return spark.range(first, last).selectExpr("cast(id as string) as value")
 
 
+@needs_limits
 def test_available_now_reads_all_in_batches_of_the_limit_and_ends(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -240,8 +243,9 @@ def test_a_stream_reads_and_writes_on_while_a_leader_is_killed(
     target = f"{topic}-target"
     create_topic(spark_cluster, topic, partitions=2)
     create_topic(spark_cluster, target, partitions=3)
+    limit = {"maxOffsetsPerTrigger": "2000"} if limits_micro_batches() else {}
     query = (
-        _stream(spark, servers, topic, startingOffsets="earliest", maxOffsetsPerTrigger="2000")
+        _stream(spark, servers, topic, startingOffsets="earliest", **limit)
         .selectExpr("value")
         .writeStream.format("headrace")
         .option("kafka.bootstrap.servers", servers)

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from connector.spark_version import limits_micro_batches, pushes_filters
 from integration_tests.support.background import Background
 from integration_tests.support.cluster_support import DEADLINE_S
 
@@ -21,6 +22,11 @@ PRODUCER_TIMEOUT_MS = 300_000
 
 NO_WORKER = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start, which a busy machine may need."""
+
+needs_limits = pytest.mark.skipif(
+    not limits_micro_batches(), reason="this Spark limits no micro-batch"
+)
+needs_pushdown = pytest.mark.skipif(not pushes_filters(), reason="this Spark passes no filters")
 
 QUERY_TIMEOUT_S = 180
 """For a query that reads what there is: on a busy machine Spark alone takes most of a minute."""

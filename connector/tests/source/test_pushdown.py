@@ -26,9 +26,9 @@ from pyspark.sql.datasource import (
 from connector.data_source import HeadraceDataSource
 from connector.options.offset_specs import EARLIEST, LATEST
 from connector.options.source_options import parse_source_options
-from connector.source.batch_reader import HeadracePushdownReader
 from connector.source.offset_range import OffsetRange
-from connector.source.pushdown import PUSHDOWN_WORKER, Narrowing, narrow
+from connector.source.pushdown.narrowing import Narrowing, narrow
+from connector.source.pushdown.reader import PUSHDOWN_WORKER, HeadracePushdownReader
 from storage_engine.core.ids import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

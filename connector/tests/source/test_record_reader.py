@@ -14,6 +14,8 @@ from storage_engine.client.fetching.fetch import FetchedBatches
 from storage_engine.client.metadata import ClusterMetadata, Leader, TopicMetadata
 from storage_engine.core.errors import (
     DeadlineExceededError,
+    ErrorCode,
+    KafkaError,
     LogTruncatedError,
     OffsetOutOfRangeError,
 )
@@ -185,10 +187,24 @@ def test_a_range_of_a_topic_created_again_is_not_read(log, monkeypatch):
     assert log.asked_from == []
 
 
-def test_a_task_whose_topic_is_created_again_while_it_reads_fails(log, monkeypatch):
-    Topics(monkeypatch, UUID(int=1), UUID(int=2))
-    with pytest.raises(ConnectorError, match=r"^\[TOPIC_RECREATED\] the topic of t-0 "):
-        _read_with_id(failOnDataLoss="false")
+def test_what_is_left_of_a_topic_created_again_while_it_is_read_is_a_loss(log, monkeypatch):
+    for fail in ("true", "false"):
+        Topics(monkeypatch, UUID(int=1), UUID(int=2))
+        log.fail_once_at = 10
+        log.error = KafkaError("t is another one now", ErrorCode.UNKNOWN_TOPIC_ID)
+        if fail == "true":
+            with pytest.raises(DataLossError, match=r"t-0 is wanted from offset 0 to 20, but its"):
+                _read_with_id(failOnDataLoss=fail)
+        else:
+            # So few records are decoded together with those that did not come.
+            assert _read_with_id(failOnDataLoss=fail) == 0
+
+
+def test_a_broker_that_does_not_know_the_id_yet_only_delays(log, monkeypatch):
+    Topics(monkeypatch, UUID(int=1))
+    log.fail_once_at = 10
+    log.error = KafkaError("unknown", ErrorCode.UNKNOWN_TOPIC_ID)
+    assert _read_with_id() == 20
 
 
 def test_a_range_of_the_same_topic_is_read(log, monkeypatch):

@@ -87,7 +87,7 @@ class Reading:
 ALL = set(range(PARTITIONS))
 
 
-def test_ranges_with_the_same_leader_are_fetched_by_one_request_and_checked_by_one(fake):
+def test_ranges_with_the_same_leader_are_fetched_by_one_request(fake):
     reading = Reading(fake)
     assert reading.error is None
     assert reading.whole() == ALL
@@ -97,8 +97,7 @@ def test_ranges_with_the_same_leader_are_fetched_by_one_request_and_checked_by_o
         2: 1,
         3: 1,
     }
-    # One before the first record, one after the last.
-    assert fake.count("Metadata") == 2
+    assert fake.count("Metadata") == 1
 
 
 def test_a_range_within_batches_is_read_exactly(fake):
@@ -225,13 +224,26 @@ def test_a_partition_that_is_deleted_while_its_range_waits_costs_no_sibling_a_re
     assert lenient.whole() == ALL - {5}
 
 
-def test_a_topic_that_is_created_again_under_a_task_fails_the_task(fake):
-    def again():
-        epochs = {number: each.leader for number, each in fake.topics["t"].items()}
-        fake.create_again("t", list(epochs.values()))
+@pytest.mark.parametrize("newest_fetch", [17, 12], ids=["by id", "by name"])
+def test_nothing_is_read_of_a_topic_that_is_created_again_under_a_task(fake, newest_fetch):
+    """Also by brokers that know topics only by their names in fetches."""
+    fake.api_versions[1] = (4, newest_fetch)
+    leaders = [each.leader for each in fake.topics["t"].values()]
 
-    reading = Reading(fake, after_first=again)
-    assert reading.error.code == "TOPIC_RECREATED"
+    def strike(asked):
+        if asked.api == "Fetch" and asked.number == 5 and fake.partition("t").end_offset == RECORDS:
+            fake.create_again("t", leaders)
+            for number in range(PARTITIONS):
+                # Longer, and with other values, which the reading would notice.
+                _append(fake, number, RECORDS, 3 * RECORDS)
+
+    fake.fault = strike
+    small = {"kafka.max.partition.fetch.bytes": "1024"}
+    reading = Reading(fake, **small)
+    assert fake.partition("t").end_offset == 2 * RECORDS
+    assert isinstance(reading.error, DataLossError)
+    assert "its topic was deleted and created again since" in str(reading.error)
+    assert reading.whole() == set()
 
 
 def test_several_partitions_without_a_leader_are_waited_for_together(fake):

@@ -6,7 +6,7 @@ had what was read before is noticed (it is told the epoch of the last batch). So
 R-CLI5; KIP-227 is not used, KIP-320 and KIP-595 for leader epochs.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cl
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetching.committed_batches import committed
 from storage_engine.client.fetching.fetch_cursor import Cursor
+from storage_engine.client.fetching.fetch_versions import named_by_id
 from storage_engine.client.settings import FETCH_BYTES
 from storage_engine.core.errors import (
     ConfigError,
@@ -28,9 +29,7 @@ from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.net.blocking import wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
 from storage_engine.protocol.apis.fetch import API as FETCH_BY_ID
-from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
 from storage_engine.protocol.apis.fetch import (
-    FIRST_WITH_TOPIC_IDS,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -252,22 +251,16 @@ class BatchFetcher:
             isolation_level=self._isolation_level,
         )
         connection = None
-        by_id = False
         try:
             connection = self._cluster.take(broker_id, deadline)
-            spec = FETCH
-            if self._topic_ids is not None:
-                by_id = connection.version_for(FETCH_BY_ID) >= FIRST_WITH_TOPIC_IDS
-                if by_id:
-                    spec = FETCH_BY_ID
-                    request = _with_ids(request, self._topic_ids)
+            spec, request = named_by_id(connection, request, self._topic_ids)
             connection.send(spec, request, deadline)
         except (KafkaError, DeadlineExceededError) as error:
             if connection is not None:
                 connection.close()
             self._all_failed(cursors, error)
             return
-        self._fetches[broker_id] = _Fetch(connection, cursors, deadline, by_id=by_id)
+        self._fetches[broker_id] = _Fetch(connection, cursors, deadline, by_id=spec is FETCH_BY_ID)
         for cursor in cursors.values():
             cursor.in_flight = True
 
@@ -294,19 +287,18 @@ class BatchFetcher:
                 if unknown_ms > self._cluster.unknown_topic_wait_ms and not self._cluster.has(tp):
                     self._give_up(cursor, self._cluster.unknown(tp))
 
-    def _check_ids(self, topics: Iterable[str]) -> None:
-        """Compares the topics' ids after a refresh. Raises KafkaError when a topic was deleted and
-        created again."""
+    def _check_ids(self, topics: Collection[str]) -> None:
+        """Compares the topics' ids after a refresh. What is left of a topic that was deleted and
+        created again can't be read any more."""
         if self._topic_ids is None:
             return
-        for name in topics:
-            wanted = self._topic_ids.get(name)
-            found = self._cluster.view.topics.get(name)
-            if wanted is not None and found is not None and found.topic_id != wanted:
-                raise KafkaError(
-                    f"topic '{name}' was deleted, and is another one now",
-                    ErrorCode.UNKNOWN_TOPIC_ID,
-                )
+        found = self._cluster.view.topics
+        for tp, cursor in list(self._cursors.items()):
+            if tp.topic not in topics or tp.topic not in found or cursor.done:
+                continue
+            if found[tp.topic].topic_id != self._topic_ids.get(tp.topic):
+                error = f"topic '{tp.topic}' was deleted, and is another one now"
+                self._give_up(cursor, KafkaError(error, ErrorCode.UNKNOWN_TOPIC_ID))
 
     def _give_up(self, cursor: Cursor, error: HeadraceError) -> None:
         """Raises the error, or reads the other partitions on."""
@@ -459,12 +451,3 @@ class BatchFetcher:
             if (reason := cursor.stuck(self._timeout_ms)) is not None:
                 error = DeadlineExceededError(f"{reason} (waited {self._timeout_ms} ms)")
                 self._give_up(cursor, error)
-
-
-def _with_ids(request: FetchRequest, topic_ids: Mapping[str, UUID]) -> FetchRequest:
-    return request._replace(
-        partitions=[
-            wanted._replace(topic=topic_id_to_text(topic_ids[wanted.topic]))
-            for wanted in request.partitions
-        ]
-    )

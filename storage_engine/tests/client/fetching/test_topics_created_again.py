@@ -2,11 +2,17 @@
 does, gets nothing of the other, however far that has grown by then (R-CLI6).
 """
 
+from itertools import pairwise
+from unittest import mock
+from uuid import UUID
+
 import pytest
 
 from storage_engine.client.cluster import Cluster
+from storage_engine.client.fetching.fetch_window import FetchWindow
+from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import KafkaError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.mirror.source import MirrorSource, is_gone
 from storage_engine.tests.client.batches import numbered_batch
 
@@ -20,11 +26,17 @@ def append(fake, count):
 
 
 @pytest.fixture(params=[(4, 17), (4, 12)], ids=["by id", "by name"])
-def source(fake, request):
-    """Of brokers that know ids in fetches, and of older ones."""
+def filled(fake, request):
+    """By brokers that know ids in fetches, and by older ones."""
     fake.api_versions[1] = request.param
     fake.add_topic("t", [1])
     append(fake, 30)
+    return fake
+
+
+@pytest.fixture
+def source(filled):
+    fake = filled
     with Cluster(fake.bootstrap_servers, request_timeout_ms=2000, deadline_ms=5000) as cluster:
         made = MirrorSource("east", cluster, print)
         (topic_id, _) = made.topics()["t"]
@@ -61,3 +73,36 @@ def test_a_topic_that_is_there_still_is_read_on_also_from_another_leader(fake, s
     fake.wake()
     (found,) = poll(source)
     assert (found.start_offset, found.next_offset) == (90, 105)
+
+
+def test_what_is_left_of_a_range_is_not_read_of_a_topic_that_was_created_again(filled, cluster):
+    chunks = read_range(cluster, T0, 0, 90, max_bytes=400, topic_id=filled.topic_ids["t"])
+    found = [next(chunks)]
+    filled.create_again("t", [1])
+    append(filled, 60)
+    with pytest.raises(KafkaError, match="topic 't' was deleted, and is another one now"):
+        found.extend(chunks)
+    # What was on its way already is of the old topic.
+    assert found[-1].next_offset < 90
+
+
+def test_a_range_is_read_by_its_topic_id_to_the_end_and_several_fetches_ahead(filled, cluster):
+    topic_id = filled.topic_ids["t"]
+    with mock.patch.object(FetchWindow, "wanted_in_flight", 4):
+        chunks = list(read_range(cluster, T0, 0, 90, max_bytes=400, topic_id=topic_id))
+    assert [chunks[0].start_offset, chunks[-1].next_offset] == [0, 90]
+    assert all(a.next_offset == b.start_offset for a, b in pairwise(chunks))
+    named = {
+        wanted.topic
+        for asked in filled.asked
+        if asked.api == "Fetch"
+        for wanted in asked.message.partitions
+    }
+    assert named == {"t" if filled.api_versions[1][1] == 12 else topic_id_to_text(topic_id)}
+
+
+def test_a_range_of_another_topic_than_has_the_name_now_is_not_read(filled, cluster):
+    filled.create_again("t", [1])
+    append(filled, 30)
+    with pytest.raises(KafkaError, match="is another one now"):
+        list(read_range(cluster, T0, 0, 90, topic_id=UUID(int=77)))

@@ -6,13 +6,8 @@ out; Spark applies those filters again that this leaves incomplete.
     timestamp          ranges begin at the first record that is late enough. Spark filters again,
                        because records need not be in the order of their timestamps. For the same
                        reason an upper bound narrows nothing: later records may be older.
-
-Spark passes filters to a reader that has `pushFilters` only with
-`spark.sql.python.filterPushdown.enabled`, and refuses such a reader without it. It plans pushdown
-in a worker process of its own, so the reader has the method only there.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -39,19 +34,9 @@ from pyspark.sql.datasource import (
 from connector.source.offset_range import OffsetRange
 from storage_engine.core.ids import TopicPartition
 
-PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _NEVER_NULL = ("topic", "partition", "offset", "timestamp", "timestampType")
-
-
-def plans_pushdown() -> bool:
-    """Whether this is the worker process in which Spark passes filters."""
-    if PUSHDOWN_WORKER in sys.modules:
-        return True
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name == PUSHDOWN_WORKER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

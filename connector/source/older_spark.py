@@ -1,0 +1,84 @@
+"""The streaming source on a Spark before 4.2, which does not say where a query is when it asks for
+the latest offset, and knows no limits of micro-batches.
+
+    new query      latestOffset(), initialOffset(), partitions(initial, end), latestOffset(), …
+    restart        partitions(last, last), then the last micro-batch again unless it is done,
+                   then latestOffset()
+    done           commit(end), after the latestOffset() of the following micro-batch
+
+So the source knows the place from `partitions` and `commit`, that is from Spark's offset log. Until
+Spark has said a place, an end is planned as that of a new query and marked as such
+(`StreamOffset.is_first`): it holds where a new query begins, and counts from Spark's own start
+where there is one.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from connector.errors import OptionError, without_traceback
+from connector.options.source_options import SourceOptions
+from connector.source.stream_offset import StreamOffset
+from connector.source.stream_reader import HeadraceStreamReader
+from connector.spark_classes import ReadAllAvailable
+
+
+class OlderSparkStreamReader(HeadraceStreamReader):
+    """Plans each micro-batch up to the ends of the logs."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        super().__init__(options)
+        for name, value in (
+            ("maxOffsetsPerTrigger", options.max_offsets_per_trigger),
+            ("minOffsetsPerTrigger", options.min_offsets_per_trigger),
+        ):
+            if value is not None:
+                raise OptionError(
+                    "NEEDS_NEWER_SPARK",
+                    f"'{name}' needs Spark 4.2 or newer: this one lets no source in Python limit "
+                    "a micro-batch; leave it out, and cut large ones with maxRecordsPerPartition",
+                )
+        self._initial: dict[str, Any] | None = None
+        self._reached: dict[str, Any] | None = None
+        """The last end that Spark has named. None until it names one."""
+        self._answered: dict[str, Any] | None = None
+
+    @without_traceback
+    def initialOffset(self) -> dict[str, Any]:
+        """Found once for each process. What `latestOffset` was planned from must stay the start of
+        the query, and Spark asks for it only afterwards."""
+        if self._initial is None:
+            self._initial = super().initialOffset()
+        return self._initial
+
+    @without_traceback
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        """The ends of the logs, or the very same offset as before where there is nothing to read,
+        because Spark compares texts."""
+        if self._reached is not None:
+            planned = super().latestOffset(self._reached, ReadAllAvailable())
+        else:
+            first = super().latestOffset(self.initialOffset(), ReadAllAvailable())
+            planned = replace(StreamOffset.from_json(first), is_first=True).to_json()
+        if self._answered is None or not _is_same_place(planned, self._answered):
+            self._answered = planned
+        return self._answered
+
+    @without_traceback
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """As on a newer Spark. From equal offsets Spark wants nothing but to name the place."""
+        self._reached = end
+        return [] if start == end else super().partitions(start, end)
+
+    @without_traceback
+    def commit(self, end: dict[str, Any]) -> None:
+        """Names the place, too, for micro-batches whose rows nobody asked for."""
+        self._reached = end
+        super().commit(end)
+
+
+def _is_same_place(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether both end at the same records, wherever they were planned from."""
+    first, second = StreamOffset.from_json(one), StreamOffset.from_json(other)
+    return (first.positions, first.topic_ids) == (second.positions, second.topic_ids)
