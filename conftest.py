@@ -26,6 +26,7 @@ SPARK_TESTS = (
     "integration_tests/spark/test_spark_",
     "integration_tests/exactly_once/test_spark_",
     "integration_tests/keyed_sink/test_spark_",
+    "integration_tests/other_sparks/test_spark_",
 )
 WITH_SPARK = (
     *SPARK_TESTS,
@@ -56,7 +57,7 @@ MEASURED_S = {
     "integration_tests/transactions/test_transactions_are_read_as_they_ended.py": 34,
     "integration_tests/spark/test_spark_bench.py": 21,
     "integration_tests/spark/test_spark_driver_killed.py": 32,
-    "integration_tests/spark/test_spark_versions.py": 30,
+    "integration_tests/other_sparks/test_spark_versions.py": 30,
     "integration_tests/command_line/test_mirror.py": 31,
     "integration_tests/spark/test_spark_stream.py": 30,
     "integration_tests/replication/test_diverged_logs_agree_again.py": 25,
