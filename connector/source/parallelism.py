@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 MOST_ANCESTORS = 4
@@ -26,8 +27,10 @@ _LOCAL = re.compile(r"local\[\s*(\*|[0-9]+)\s*(?:,\s*[0-9]+\s*)?\]")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*([0-9]+)\s*,\s*([0-9]+)\s*,\s*[0-9]+\s*\]")
 
 
+@cache
 def known_parallelism() -> int | None:
-    """Tasks at the same time, 1 or more; None where that is not known."""
+    """Tasks at the same time, 1 or more; None where that is not known. A JVM that starts a second
+    session keeps the command line of the first."""
     for arguments in _command_lines(os.getppid()):
         if any(argument.startswith(_SPARK_MAIN) for argument in arguments):
             return parallelism_of(settings_of(arguments), cores=_cores())

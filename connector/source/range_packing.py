@@ -1,8 +1,8 @@
 """Which ranges share a task of Spark. Pure.
 
-A task costs 40 to 60 ms of processor time whatever it reads, so small ranges are read together by
-one task. A range that was cut, or that is large enough for a task of its own, stays alone. The rest
-is packed by size, the largest first into the task that has the least, so that tasks are even.
+A task has a cost of its own, whatever it reads, so small ranges are read together by one task. A
+range that was cut, or that is large enough for a task of its own, stays alone. The rest is packed
+by size, the largest first into the task that has the least, so that tasks are even.
 
 Rule: every range is in one task, and no limit of the user is passed.
 """

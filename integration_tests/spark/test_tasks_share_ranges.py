@@ -16,7 +16,6 @@ from integration_tests.support.cluster_support import (
     admin,
     create_topic,
     leader_of,
-    running_cluster,
     wait_until,
 )
 from integration_tests.support.spark_support import produce, topic
@@ -31,10 +30,9 @@ IN_ONE_TASK = {"minRecordsPerPartition": "1000000"}
 __all__ = ["topic"]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
+@pytest.fixture(scope="module", autouse=True)
+def _connections():
+    yield
     close_all()
 
 
