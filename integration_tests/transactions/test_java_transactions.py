@@ -21,7 +21,7 @@ from integration_tests.support.cluster_support import (
     wait_for_isr,
     wait_until,
 )
-from integration_tests.support.java_clients import NEWEST, compiled
+from integration_tests.support.java_clients import NEWEST, SHORT_LIVED, compiled
 from integration_tests.support.transactional_clients import Reader
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
@@ -73,7 +73,8 @@ class JavaProducer:
         logging.write_text(LOGGING.format(file=self._log))
         self._process = subprocess.Popen(
             [
-                *("java", "-Xmx128m", f"-Dlog4j2.configurationFile={logging}", "-cp", path),
+                *("java", *SHORT_LIVED, "-Xmx128m"),
+                *(f"-Dlog4j2.configurationFile={logging}", "-cp", path),
                 *("JavaTransactions", cluster.bootstrap_servers, name),
             ],
             stdin=subprocess.PIPE,
