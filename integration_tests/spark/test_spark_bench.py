@@ -1,5 +1,6 @@
-"""`headrace bench spark-read`, `spark-write` and `spark-phases` measure all sides in one run. They do
-so in the session of the tests: a Spark of their own would take longer to start than they take."""
+"""`headrace bench spark-read`, `spark-write` and `spark-phases` measure all sides in one run. They
+do so in the session of the tests: a Spark of their own would take longer to start than they take.
+"""
 
 import json
 from collections.abc import Callable
