@@ -22,6 +22,10 @@ from storage_engine.tests.sampling import ALL_FAULTS
 
 ROOT = Path(__file__).parent
 
+# Before any other conftest imports PySpark. Without what .ci/spark_home.py makes, tests of Spark
+# take twice as long.
+spark_versions.choose()
+
 SPARK_TESTS = (
     "integration_tests/spark/test_spark_",
     "integration_tests/exactly_once/test_spark_",
@@ -73,8 +77,6 @@ OTHERS_S = 20
 def pytest_configure(config: pytest.Config) -> None:
     """For every process that a test starts; and what hypothesis tries."""
     unexpected.is_fatal = True
-    # .ci/spark_home.py: without what it makes, tests of Spark take twice as long.
-    spark_versions.choose()
     # Hundreds of brokers and workers start: compiled once, not in each of them.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # What fails for one must fail for all. New examples: HEADRACE_FAULTS=full, or the profile
