@@ -13,6 +13,8 @@ from typing import Any
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from integration_tests.support import spark_versions
 from storage_engine.broker import unexpected
@@ -20,10 +22,15 @@ from storage_engine.tests.sampling import ALL_FAULTS
 
 ROOT = Path(__file__).parent
 
+# Before any other conftest imports PySpark. Without what .ci/spark_home.py makes, tests of Spark
+# take twice as long.
+spark_versions.choose()
+
 SPARK_TESTS = (
     "integration_tests/spark/test_spark_",
     "integration_tests/exactly_once/test_spark_",
     "integration_tests/keyed_sink/test_spark_",
+    "integration_tests/other_sparks/test_spark_",
 )
 WITH_SPARK = (
     *SPARK_TESTS,
@@ -40,7 +47,6 @@ MEASURED_S = {
     "integration_tests/controller/test_zookeeper_trouble.py": 63,
     "storage_engine/tests/simulation/test_simulation.py": 63,
     "integration_tests/command_line/test_command_line_moves_records.py": 62,
-    "storage_engine/tests/log/cleaning/test_compaction_crash.py": 60,
     "integration_tests/exactly_once/test_spark_exactly_once.py": 57,
     "integration_tests/command_line/test_command_line_leaves_nothing_behind.py": 52,
     "integration_tests/command_line/test_failover_bench.py": 52,
@@ -53,11 +59,10 @@ MEASURED_S = {
     "integration_tests/controller/test_settings_change_at_run_time.py": 36,
     "integration_tests/replication/test_acknowledged_records_survive_faults.py": 36,
     "integration_tests/transactions/test_transactions_are_read_as_they_ended.py": 34,
-    "integration_tests/spark/test_spark_bench.py": 34,
+    "integration_tests/spark/test_spark_bench.py": 21,
     "integration_tests/spark/test_spark_driver_killed.py": 32,
-    "integration_tests/spark/test_spark_versions.py": 30,
+    "integration_tests/other_sparks/test_spark_versions.py": 30,
     "integration_tests/command_line/test_mirror.py": 31,
-    "storage_engine/tests/broker/cluster/test_orders_in_parts.py": 31,
     "integration_tests/spark/test_spark_stream.py": 30,
     "integration_tests/replication/test_diverged_logs_agree_again.py": 25,
     "integration_tests/replication/test_a_hundred_kills_lose_nothing.py": 23,
@@ -72,8 +77,6 @@ OTHERS_S = 20
 def pytest_configure(config: pytest.Config) -> None:
     """For every process that a test starts; and what hypothesis tries."""
     unexpected.is_fatal = True
-    # .ci/spark_home.py: without what it makes, tests of Spark take twice as long.
-    spark_versions.choose()
     # Hundreds of brokers and workers start: compiled once, not in each of them.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # What fails for one must fail for all. New examples: HEADRACE_FAULTS=full, or the profile
@@ -83,6 +86,10 @@ def pytest_configure(config: pytest.Config) -> None:
     profiles.register_profile("repeatable", derandomize=True, database=None, deadline=None)
     if config.getoption("--hypothesis-profile", None) is None:
         profiles.load_profile("search" if ALL_FAULTS else "repeatable")
+    if not ALL_FAULTS:
+        # Else examples are made of the numbers and texts in all modules of ours that a worker has
+        # loaded by then: each worker has others, and to parse them takes it seconds.
+        providers._get_local_constants = Constants
 
 
 SHOWN_FILES = 25

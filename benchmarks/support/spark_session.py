@@ -148,12 +148,13 @@ def processor_time_s(spark: "SparkSession") -> float:
 
 @contextlib.contextmanager
 def bench_session(name: str) -> "Iterator[SparkSession]":
-    """Ended after the block; knows the sources and sinks in memory."""
+    """Ended after the block, unless it ran before; knows the sources and sinks in memory."""
     from pyspark.sql import SparkSession
 
     from benchmarks.support.spark_in_memory import InMemoryFormat
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    running = SparkSession.getActiveSession()
     spark = (
         SparkSession.builder.master(f"local[{CORES}]")
         .appName(f"headrace bench {name}")
@@ -171,7 +172,8 @@ def bench_session(name: str) -> "Iterator[SparkSession]":
     try:
         yield spark
     finally:
-        spark.stop()
+        if running is None:
+            spark.stop()
 
 
 @contextlib.contextmanager

@@ -1,5 +1,7 @@
 """Columns read and written."""
 
+import inspect
+
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -14,11 +16,14 @@ from connector.schema import (
     source_schema,
 )
 
+# An earlier Spark knows no other zone.
+UTC = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+
 
 @pytest.mark.parametrize("columns", [COLUMNS, ALL_COLUMNS, ("value", "offset")])
 def test_the_arrow_schema_is_the_one_that_spark_derives(columns):
     ours = source_arrow_schema(columns)
-    theirs = to_arrow_schema(source_schema(columns), timezone="UTC")
+    theirs = to_arrow_schema(source_schema(columns), **UTC)
     assert ours.names == list(columns)
     assert ours.equals(theirs)
 

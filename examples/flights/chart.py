@@ -5,13 +5,8 @@
 
 from pathlib import Path
 
-import matplotlib as mpl
 import pyarrow as pa
 import pyarrow.compute as pc
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
 
 AIRPORTS = {
     "EWR": ("Newark", "#0072b2", "o"),
@@ -45,6 +40,12 @@ def by_hour_of_day(results: pa.Table) -> pa.Table:
 
 def draw(results: pa.Table, path: Path) -> None:
     """Writes the chart as a PNG."""
+    # Takes a second to import, which only who draws shall wait.
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
     means = by_hour_of_day(results)
     figure, axes = plt.subplots(figsize=(10, 5.6), layout="constrained")
     for airport, (name, colour, marker) in AIRPORTS.items():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from integration_tests.support.cluster_support import create_topic, running_cluster
-from integration_tests.support.java_clients import NEWEST, SHA256, compiled
+from integration_tests.support.java_clients import NEWEST, SHA256, SHORT_LIVED, compiled
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -33,7 +33,8 @@ def run_client(cluster: LocalCluster, path: str) -> dict[str, list[str]]:
     features = ["compressions", "transactions", "groups", "statics"]
     for topic in (*features, "transactions-copied"):
         create_topic(cluster, topic, partitions=PARTITIONS, replication_factor=1)
-    command = ["java", "-Xmx256m", "-cp", path, "JavaClients", cluster.bootstrap_servers]
+    java = ["java", *SHORT_LIVED, "-Xmx256m"]
+    command = [*java, "-cp", path, "JavaClients", cluster.bootstrap_servers]
     output = subprocess.run(
         [*command, *features, "admin"],
         capture_output=True,

@@ -1,31 +1,39 @@
-"""`headrace bench spark-read` and `spark-write` measure both sides in one run."""
+"""`headrace bench spark-read` and `spark-write` measure both sides in one run. They do so in the
+session of the tests: a Spark of their own would take longer to start than they take."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from integration_tests.support.spark_support import spark
 from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tools.cli import main
 
 pytestmark = pytest.mark.slow
 
-TIMEOUT_S = 300
+__all__ = ["spark"]
+
+Bench = Callable[..., list[dict[str, Any]]]
 SMALL = ["--rounds=1", "--warm-up-rounds=0", "--warm-up-triggers=1", "--json"]
 SMALL += ["--triggers=1", "--trigger-rows=100"]
 
 
-def bench(name: str, *arguments: str) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "storage_engine.tools.cli", "bench", name, *SMALL, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    results: list[dict[str, Any]] = json.loads(done.stdout)
-    return results
+@pytest.fixture
+def bench(spark, capsys) -> Bench:
+    def run(name: str, *arguments: str) -> list[dict[str, Any]]:
+        capsys.readouterr()
+        assert main(["bench", name, *SMALL, *arguments]) == 0
+        results: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+        assert spark.range(1).count() == 1, "the session goes on"
+        return results
+
+    return run
 
 
 @pytest.mark.skipif(not ALL_FAULTS, reason="beside writes: with HEADRACE_FAULTS=full")
-def test_the_benchmark_of_reads_prints_both_rates_and_their_ratio():
+def test_the_benchmark_of_reads_prints_both_rates_and_their_ratio(bench):
     results = bench("spark-read", "--records", "20000", "--large-trigger-rows", "10000")
     assert [(each["measure"], each["target"]) for each in results] == [
         ("batch read, records/s", ">= 0.6"),
@@ -39,7 +47,7 @@ def test_the_benchmark_of_reads_prints_both_rates_and_their_ratio():
         assert each["ratio"] == pytest.approx(each["headrace"] / each["in_memory"], abs=0.02)
 
 
-def test_the_benchmark_of_writes_compares_exactly_once_with_both_others():
+def test_the_benchmark_of_writes_compares_exactly_once_with_both_others(bench):
     large = ("--large-triggers", "1", "--large-trigger-rows", "500")
     results = bench("spark-write", "--records", "20000", *large)
     assert [(each["measure"], each["beside"]) for each in results] == [

@@ -18,7 +18,9 @@ GOOD = {
 
 
 def _check(capsys, *arguments):
-    status = main(["spark-check", "--json", "--master", "local[1]", *arguments])
+    # A busy machine takes minutes to start Spark.
+    command = ["spark-check", "--json", "--master", "local[1]", "--timeout", "300"]
+    status = main([*command, *arguments])
     document = json.loads(capsys.readouterr().out)
     return status, {each["check"]: each for each in document["checks"]}
 

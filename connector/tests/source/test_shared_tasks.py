@@ -11,7 +11,7 @@ import pytest
 from connector.connections import close_all
 from connector.errors import ConnectorError, DataLossError
 from connector.options.source_options import parse_source_options
-from connector.source import source_metadata
+from connector.source import shared_reader, source_metadata
 from connector.source.offset_range import OffsetRange
 from connector.source.record_reader import read_records
 from storage_engine.core.errors import ErrorCode
@@ -109,6 +109,14 @@ def test_a_fetch_asks_for_little_more_than_its_ranges_have(fake):
     Reading(fake, skip=RECORDS - 10)
     asked = [each.message for each in fake.asked if each.api == "Fetch"]
     assert {part.partition_max_bytes for each in asked for part in each.partitions} == {64 << 10}
+
+
+def test_what_a_task_has_fetched_ahead_is_bounded_however_many_leaders_there_are(fake, monkeypatch):
+    monkeypatch.setattr(shared_reader, "HELD_BYTES", 96 << 10)
+    monkeypatch.setattr(shared_reader, "LEAST_FETCH_BYTES", 1 << 10)
+    assert Reading(fake).whole() == ALL
+    sizes = {each.message.max_bytes for each in fake.asked if each.api == "Fetch"}
+    assert sizes == {(96 << 10) // 3}
 
 
 def test_small_fetches_interleave_partitions_and_keep_the_order_of_each(fake):

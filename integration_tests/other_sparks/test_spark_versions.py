@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 __all__ = ["servers", "topic"]
 
 RUN_TIMEOUT_S = 300
-BEFORE, MEANWHILE, MORE = range(0, 100), range(100, 1100), range(1100, 2000)
+BEFORE, MEANWHILE, MORE = range(0, 100), range(100, 2100), range(2100, 3000)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ class Driver:
 
     def __init__(self, version: str, servers: str, topic: str, folder: Path) -> None:
         self._folder = folder
-        command = [sys.executable, "-m", "integration_tests.spark.spark_version_driver"]
+        command = [sys.executable, "-m", "integration_tests.other_sparks.spark_version_driver"]
         with (folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, servers, topic, f"{topic}-target", str(folder)],

@@ -1,0 +1,1 @@
+"""Earlier versions of Spark, and Spark Connect: drivers of their own, each with its environment."""

@@ -1,0 +1,53 @@
+"""Spark Connect: batches and streams, read and written. With HEADRACE_FAULTS=full; a batch copy is
+in the test of the examples. Source: R-SPARK5.
+"""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from integration_tests.support import spark_versions
+from integration_tests.support.cluster_support import create_topic
+from integration_tests.support.spark_support import consume, servers, spark_cluster, topic
+from storage_engine.tests.sampling import ALL_FAULTS
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not ALL_FAULTS, reason="a Spark of its own: with HEADRACE_FAULTS=full"),
+]
+
+__all__ = ["servers", "spark_cluster", "topic"]
+
+TIMEOUT_S = 600
+
+
+def test_streams_and_batches_over_spark_connect(spark_cluster, servers, topic):
+    pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
+    for name in (topic, f"{topic}-copy", f"{topic}-each"):
+        create_topic(spark_cluster, name, partitions=2)
+    driver = [
+        sys.executable,
+        "-m",
+        "integration_tests.other_sparks.spark_connect_driver",
+        servers,
+        topic,
+    ]
+    environment = spark_versions.environment(None) | {"PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        driver,
+        cwd=spark_versions.ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["session"].startswith("pyspark.sql.connect")
+    assert told["read"] == 100
+    assert told["lag"].count(0) == 2 and max(told["lag"]) > 0
+    for name in ("copy", "each"):
+        found = sorted(int(each.value() or b"") for each in consume(servers, f"{topic}-{name}"))
+        assert found == list(range(100))
