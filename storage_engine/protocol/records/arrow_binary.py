@@ -1,6 +1,7 @@
 """Arrow's variable-size binary arrays as numpy columns, and back.
 
 Its one rule: payload bytes are copied once, by one Arrow kernel (join or take), never by Python.
+`pyarrow.compute` is imported where it is needed: `arrow_kernels.py` says why.
 """
 
 from dataclasses import dataclass
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage_engine.core.errors import InvalidRecordError
+from storage_engine.protocol.records.arrow_kernels import take
 from storage_engine.protocol.records.varints import Ints, VarintColumn, write_column
 
 Offsets = npt.NDArray[Any]
@@ -91,6 +92,8 @@ def as_column(array: Any, name: str) -> BinaryColumn:
     offsets = _offsets_of(array)
     lengths = np.diff(offsets).astype(np.int64, copy=False)
     if array.null_count:
+        import pyarrow.compute as pc
+
         is_null = pc.is_null(array).to_numpy(zero_copy_only=False)
         if lengths[is_null].any():
             return as_column(_with_empty_nulls(array), name)
@@ -137,12 +140,16 @@ def _offsets_of(array: Any) -> Offsets:
 
 def _with_empty_nulls(array: Any) -> Any:
     """Return the same rows; a null that hides bytes (Arrow allows it) becomes an empty null."""
+    import pyarrow.compute as pc
+
     filled = pc.fill_null(array, pa.scalar(b"", pa.binary()).cast(array.type))
     return pc.if_else(pc.is_valid(array), filled, pa.scalar(None, array.type))
 
 
 def join(*columns: Any) -> Any:
     """Join, row by row, the bytes of all columns (arrays without nulls, scalars)."""
+    import pyarrow.compute as pc
+
     return pc.binary_join_element_wise(*columns, _EMPTY)
 
 
@@ -178,7 +185,7 @@ def gather(source: Any, starts: Ints, lengths: Ints) -> Any:
     bounds[0::2] = starts
     np.add(starts, np.maximum(lengths, 0), out=bounds[1::2], casting="unsafe")
     rows = np.arange(0, 2 * count, 2, dtype=np.int32)
-    taken = binary_array(bounds, source).take(_int32_array(rows))
+    taken = take(binary_array(bounds, source), _int32_array(rows))
     if not is_null.any():
         return taken
     validity = pa.py_buffer(np.packbits(~is_null, bitorder="little"))

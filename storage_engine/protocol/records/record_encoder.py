@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage_engine.core.errors import InvalidRecordError, RecordTooLargeError
 from storage_engine.protocol.records.arrow_binary import (
@@ -221,6 +220,8 @@ def _timestamps(array: Any, now_ms: int) -> Ints | int:
         )
     array = array.cast(pa.int64())
     if array.null_count:
+        import pyarrow.compute as pc
+
         array = pc.fill_null(array, now_ms)
     milliseconds: Ints = array.to_numpy()
     return milliseconds

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage_engine.core.errors import InvalidRecordError
 from storage_engine.protocol.records.arrow_binary import (
@@ -76,6 +75,8 @@ class HeaderColumn:
         entry_kind = kind.value_type
         if not pa.types.is_struct(entry_kind) or entry_kind.names != ["key", "value"]:
             raise _wrong_type(kind)
+        import pyarrow.compute as pc
+
         counts = pc.fill_null(pc.list_value_length(headers), 0).cast(pa.int64()).to_numpy()
         entries = headers.flatten()
         if not len(entries):
