@@ -68,12 +68,13 @@ class HeadraceBatchReader(DataSourceReader):
         ]
         return range_tasks(options, self._metadata, self._narrowed(ranges))
 
-    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Runs in a task. Spark's own empty partition has no ranges."""
+    def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
+        """Runs in a task. Spark's own empty partition has no ranges; with Spark 4.0 it is None."""
         from connector.source.record_reader import read_records
 
         prepare_worker()
-        return iter(()) if partition.value is None else read_records(self._options, partition.value)
+        ranges = None if partition is None else partition.value
+        return iter(()) if ranges is None else read_records(self._options, ranges)
 
     def _narrowed(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
         """The part of `ranges` that filters leave: all, where Spark passes none."""

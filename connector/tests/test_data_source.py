@@ -9,6 +9,7 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamReader,
+    InputPartition,
 )
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -50,6 +51,12 @@ def test_spark_calls_the_stream_writer_by_keyword():
 def test_headers_are_a_column_only_when_asked_for():
     assert "headers" not in _source(SOURCE).schema().names
     assert "headers" in _source(SOURCE | {"includeHeaders": "true"}).schema().names
+
+
+def test_a_read_without_ranges_reads_nothing_also_with_spark_4_0_which_passes_no_partition():
+    source = _source(SOURCE)
+    reader = source.reader(source.schema())
+    assert [list(reader.read(each)) for each in (None, InputPartition(None))] == [[], []]
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])

@@ -32,6 +32,7 @@ def main() -> None:
     told = {
         "version": pyspark.__version__,
         "read": _read(spark, servers, source),
+        "empty": _batch(spark, servers, f"{target}-batch").count(),
         "available_now": _available_now(spark, servers, source, folder / "available"),
         "limited": _limited(spark, servers, source, folder / "limited"),
     }
@@ -65,12 +66,16 @@ def _copy(spark: SparkSession, servers: str, source: str, target: str, folder: P
     query.stop()
 
 
+def _batch(spark: SparkSession, servers: str, topic: str, **options: Any) -> DataFrame:
+    reader = spark.read.format("headrace").option("kafka.bootstrap.servers", servers)
+    return reader.option("subscribe", topic).options(**options).load()
+
+
 def _read(spark: SparkSession, servers: str, topic: str) -> list[int]:
     """By a filter that Spark passes to the source where it can."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     options = {"startingOffsets": "earliest", "columns": "value,partition", "minPartitions": "4"}
-    reader = spark.read.format("headrace").option("kafka.bootstrap.servers", servers)
-    frame = reader.option("subscribe", topic).options(**options).load().where("partition < 2")
+    frame = _batch(spark, servers, topic, **options).where("partition < 2")
     assert {row.partition for row in frame.select("partition").distinct().collect()} == {0, 1}
     return sorted(int(row.value) for row in frame.collect())
 

@@ -133,6 +133,7 @@ def test_the_promises_hold(spark_cluster, servers, topic, tmp_path, version):
     assert _ids(servers, f"{topic}-target-batch") == Counter(range(100))
     told = json.loads((tmp_path / "told").read_text())
     assert told["version"].startswith(f"{version}.")
+    assert told["empty"] == 0
     everything = [*BEFORE, *MEANWHILE, *MORE]
     assert told["available_now"] == everything
     in_two = Counter(
