@@ -6,7 +6,6 @@ BIN := .venv/bin
 
 # Beside that of .venv; integration_tests/support/spark_versions.py lists the same.
 EARLIER_SPARKS := 4.0 4.1 4.2
-OLDEST_SPARK := 4.0
 
 .PHONY: demo test test-all checks tests
 
@@ -26,7 +25,7 @@ checks: .venv/.set-up
 # Three at a time on two processors, one of them for all that use Spark: the others wait for timeouts
 # more than they compute.
 # Which of them runs what, and when: conftest.py.
-tests: .venv/spark/classes.jsa .venv/versions/$(OLDEST_SPARK)/classes.jsa
+tests: .venv/spark/classes.jsa
 	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 test-all: export HEADRACE_FAULTS := full
