@@ -17,7 +17,7 @@ from storage_engine.log.log_config import LogConfig
 from storage_engine.log.segments.log_segment import offset_in_name
 from storage_engine.protocol.records.records import encode_batches
 from storage_engine.tests.log.compaction_support import BUFFER_BYTES, compact
-from storage_engine.tests.log.naive_log import Batch, NaiveLog, batches_of, placed
+from storage_engine.tests.log.naive_log import FILE_MS, Batch, NaiveLog, batches_of, placed
 from storage_engine.tests.log.support import (
     ManualClock,
     SavedOffsets,
@@ -114,6 +114,7 @@ class LogMachine:
         naive.first_dirty = self.saved[2] if is_known else min(1, naive.end)
         for segment in naive.segments:
             segment.created_ms = self.clock.now_ms
+            segment.written_ms = FILE_MS
 
     @action(
         policy=POLICIES,
