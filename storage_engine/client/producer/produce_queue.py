@@ -6,7 +6,9 @@ r"""The batches of one partition on their way to its leader, in order.
 
 Rule: a batch is sent again only after everything sent with it is answered, in the first order and
 with the same sequence numbers, so that a retry neither reorders nor doubles (R-CLI7). Without
-idempotence one batch at a time is in flight.
+idempotence one batch at a time is in flight. With it, too, until the leader has a first batch of the
+producer's identity: Kafka takes any sequence number from a producer that it does not know, so a
+second batch could be taken where the first was refused, and the first never could be.
 """
 
 from collections import deque
@@ -90,6 +92,7 @@ class PartitionQueue:
         "_attempts",
         "_count",
         "_delivered_to",
+        "_identity_is_known",
         "_producer",
         "_sequence",
         "_set_aside",
@@ -109,6 +112,8 @@ class PartitionQueue:
         self._count = 0
         # The highest number that the leader has.
         self._delivered_to = -1
+        # Whether a leader has a batch with the present producer id and epoch.
+        self._identity_is_known = False
         self._attempts = 0
         self.waiting: deque[PendingBatch] = deque()
         self.in_flight: deque[PendingBatch] = deque()
@@ -150,6 +155,7 @@ class PartitionQueue:
         assert not self.in_flight
         self._producer = producer
         self._sequence = 0
+        self._identity_is_known = False
         self.renew_producer = False
         for batch in self.waiting:
             self._stamp(batch)
@@ -170,7 +176,7 @@ class PartitionQueue:
             return False
         if not self.in_flight:
             return True
-        if self.renew_producer:
+        if self.renew_producer or (self._producer is not None and not self._identity_is_known):
             return False
         # Not the number in flight but the distance counts: the oldest one, which may be a
         # repetition, must be among the batches that the leader remembers when it arrives.
@@ -187,6 +193,7 @@ class PartitionQueue:
     def delivered(self, batch: PendingBatch) -> None:
         self.in_flight.remove(batch)
         self._delivered_to = max(self._delivered_to, batch.number)
+        self._identity_is_known = True
         self._attempts = 0
         self._settle()
 

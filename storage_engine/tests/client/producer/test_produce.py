@@ -297,34 +297,76 @@ def test_batches_behind_one_that_is_tried_again_use_up_none_of_their_own_tries(f
     assert values_of(fake.partition("t")) == [0, 1, 2, 3]
 
 
-def test_a_batch_is_never_sent_as_a_new_one_behind_a_later_one(fake, cluster):
-    """A leader that takes any sequence of a producer that it does not know, as Kafka's does."""
-    fake.add_topic("t", [1])
-    partition = fake.partition("t")
-    partition.errors.append(ErrorCode.NOT_ENOUGH_REPLICAS)
-    partition.takes_any_first = True
+def outcomes_of(writer, numbers):
+    """The outcomes of batches with these numbers, as they become known."""
+    outcomes = []
+    for number in numbers:
+        writer.append(
+            T0,
+            numbered_batch(number),
+            done=lambda offset, error, number=number: outcomes.append((number, offset, error)),
+        )
+    writer.flush()
+    return outcomes
+
+
+def slow(number):
+    """The answer to this Produce request takes so long that the next would be sent meanwhile."""
 
     def fault(asked):
-        if asked.api == "Produce" and asked.number == 1:
-            # The second is on its way before the first is answered.
+        if asked.api == "Produce" and asked.number == number:
             time.sleep(0.2)
 
-    fake.fault = fault
-    outcomes = []
+    return fault
+
+
+def test_a_second_batch_waits_until_the_leader_knows_the_producer(fake, cluster):
+    """A leader that takes any sequence of a producer that it does not know, as Kafka's does: it
+    would take the second batch behind a first that it has refused, and the first never after."""
+    fake.add_topic("t", [1])
+    partition = fake.partition("t")
+    partition.errors.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    partition.takes_any_first = True
+    fake.fault = slow(1)
     with BatchWriter(cluster) as writer:
-        for number in range(2):
-            writer.append(
-                T0,
-                numbered_batch(number),
-                done=lambda offset, error, number=number: outcomes.append((number, offset, error)),
-            )
-        writer.flush()
-        writer.append(T0, numbered_batch(2))
-    (later, first) = outcomes
-    assert later == (1, 0, None)
-    assert first[:2] == (0, -1)
+        outcomes = outcomes_of(writer, range(3))
+    assert [outcome[0] for outcome in outcomes if outcome[2] is None] == [0, 1, 2]
+    assert values_of(partition) == [0, 1, 2]
+
+
+def test_a_new_identity_begins_with_one_batch_too(fake, cluster):
+    fake.add_topic("t", [1])
+    partition = fake.partition("t")
+    with BatchWriter(cluster) as writer:
+        outcomes_of(writer, [0])
+        partition.producers.clear()
+        outcomes_of(writer, [1])
+        partition.takes_any_first = True
+        partition.producers.clear()
+        writer._queues[T0].renew_producer = True
+        partition.errors.append(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        fake.fault = slow(fake.count("Produce") + 1)
+        outcomes_of(writer, [2, 3])
+    assert values_of(partition) == [0, 1, 2, 3]
+
+
+def test_a_batch_is_never_sent_as_a_new_one_behind_a_later_one(fake, cluster):
+    """A leader that forgets the producer, and takes any sequence then, as Kafka's does."""
+    fake.add_topic("t", [1])
+    partition = fake.partition("t")
+    with BatchWriter(cluster) as writer:
+        outcomes_of(writer, [0])
+        partition.producers.clear()
+        partition.takes_any_first = True
+        partition.errors.append(ErrorCode.NOT_ENOUGH_REPLICAS)
+        # The second is on its way before the first is answered.
+        fake.fault = slow(fake.count("Produce") + 1)
+        later, first = outcomes_of(writer, [1, 2])
+        writer.append(T0, numbered_batch(3))
+    assert later == (2, 3, None)
+    assert first[:2] == (1, -1)
     assert first[2].code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert values_of(partition) == [1, 2]
+    assert values_of(partition) == [0, 2, 3]
 
 
 def test_a_batch_that_is_too_large_is_an_error_that_names_the_setting(fake, cluster):
