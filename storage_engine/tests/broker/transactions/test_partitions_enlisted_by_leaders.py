@@ -1,100 +1,43 @@
 """Producers that enlist nothing, in a simulated cluster: the leader of what they write to does it
 for them, and each transaction has an epoch of its own (KIP-890, second part)."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.broker.transactions import verifier
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.transaction_state import TransactionRecord, TransactionState
-from storage_engine.protocol.apis import (
-    add_partitions_to_txn,
-    api_versions,
-    find_coordinator,
-    txn_offset_commit,
-)
+from storage_engine.core.transactions.transaction_state import TransactionState
+from storage_engine.protocol.apis import add_partitions_to_txn, api_versions
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.requests import ANSWER_MS, make_batch
+from storage_engine.tests.broker.transactions.enlisting_support import (
+    OFFSETS,
+    STATE,
+    A,
+    B,
+    C,
+    aborted_at,
+    away_from_coordinator,
+    code_of,
+    commit_offsets,
+    end_of,
+    hold_answers,
+    producer,
+    record_of,
+    three_leaders,
+)
 from storage_engine.tests.broker.transactions.test_transactions import (
-    aborted,
     log_of,
     send_no_markers,
     settle,
 )
 
-A, B, C = (TopicPartition("t", number) for number in range(3))
-GROUP = "group"
-OFFSETS = TopicPartition("__consumer_offsets", 0)
-STATE = TopicPartition("__transaction_state", 0)
-
 
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    """The three partitions have three leaders."""
-    made = SimulatedCluster(
-        tmp_path,
-        transaction_state_log_num_partitions="1",
-        transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
-        offsets_topic_num_partitions="1",
-    )
-    assert made.create_topic("t", partitions=3).error_code == 0
-    yield made
-    made.close()
-
-
-def producer(cluster, name: str = "p", **how) -> SimulatedProducer:
-    made = SimulatedProducer(cluster, name, enlists=False, **how)
-    made.init()
-    return made
-
-
-def end_of(cluster, tp) -> int:
-    return log_of(cluster, tp).log.log_end_offset
-
-
-def aborted_at(cluster, tp) -> list[int]:
-    """The first offsets of all aborted transactions."""
-    return [offset for _, offset in aborted(cluster, tp)]
-
-
-def record_of(cluster, by: SimulatedProducer) -> TransactionRecord:
-    """What its coordinator knows."""
-    coordinators = cluster[by.coordinator()].parts.coordinators.transactions
-    record: TransactionRecord = coordinators.coordinator_of(by.transactional_id).producers.get(
-        by.transactional_id
-    )
-    return record
-
-
-def code_of(cluster, answers: list[Any]) -> ErrorCode:
-    return ErrorCode.of(cluster.answer(answers).partitions[0].error_code)
-
-
-def away_from_coordinator(cluster, by: SimulatedProducer) -> TopicPartition:
-    """A partition that is led elsewhere."""
-    coordinator = by.coordinator()
-    return next(tp for tp in (A, B, C) if cluster.state(tp).leader != coordinator)
-
-
-def hold_answers(cluster, tp) -> Callable[[], None]:
-    """What the partition's leader hears of coordinators waits until the result is called."""
-    verifier = cluster[cluster.state(tp).leader].parts.coordinators.verifier
-    settle_now = verifier._settle
-    held: list[tuple[Any, ...]] = []
-    verifier._settle = lambda *answer: held.append(answer)
-
-    def release() -> None:
-        verifier._settle = settle_now
-        for answer in held:
-            settle_now(*answer)
-
-    return release
+    yield from three_leaders(tmp_path)
 
 
 def test_every_broker_tells_the_feature_and_its_level(cluster):
@@ -373,133 +316,3 @@ def test_a_batch_outside_of_the_transaction_enlists_nothing(cluster):
     leader = cluster.state(A).leader
     assert code_of(cluster, cluster.ask(leader, PRODUCE, 12, outside)) is ErrorCode.NONE
     assert record_of(cluster, first).partitions == frozenset()
-
-
-# --- offsets of groups ---
-
-
-def send_offsets(cluster, by: SimulatedProducer, *, version: int = 5) -> ErrorCode:
-    """5 for the group's one partition, of its coordinator, sent once."""
-    item = txn_offset_commit.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    request = txn_offset_commit.TxnOffsetCommitRequest(
-        transactional_id=by.transactional_id,
-        group_id=GROUP,
-        producer_id=by.producer_id,
-        producer_epoch=by.epoch,
-        topics=[
-            item(
-                name="t",
-                partitions=[
-                    item.TxnOffsetCommitRequestPartition(
-                        partition_index=0, committed_offset=5, committed_metadata=None
-                    )
-                ],
-            )
-        ],
-    )
-    leader = cluster.state(OFFSETS).leader
-    answer = by.answered(cluster.ask(leader, txn_offset_commit.API, version, request))
-    if answer is None:
-        return ErrorCode.NETWORK_EXCEPTION
-    return ErrorCode.of(answer.topics[0].partitions[0].error_code)
-
-
-def commit_offsets(cluster, by: SimulatedProducer) -> None:
-    """As `send_offsets`, as often as it takes."""
-    request = find_coordinator.FindCoordinatorRequest(key=GROUP, key_type=0)
-    for _ in range(200):
-        serving = next(broker for broker in cluster.brokers if broker.serving)
-        found = by.answered(cluster.ask(serving.id, find_coordinator.API, 3, request))
-        if found is not None and not found.error_code:
-            code = send_offsets(cluster, by)
-            if code is ErrorCode.NONE:
-                return
-            assert code.retriable, code
-        cluster.loop.run_for(50)
-    raise AssertionError("the offsets were never taken")
-
-
-@pytest.mark.parametrize("fails_over", [True, False])
-def test_offsets_are_enlisted_by_their_coordinator(cluster, fails_over):
-    first = producer(cluster)
-    commit_offsets(cluster, first)
-    first.write(A, b"1")
-    assert record_of(cluster, first).partitions == {A, OFFSETS}
-    if fails_over:
-        killed = cluster.state(OFFSETS).leader
-        cluster[killed].kill()
-        cluster.loop.run_until(lambda: cluster.state(OFFSETS).leader != killed, limit_ms=60_000)
-        commit_offsets(cluster, first)
-    old = first.epoch
-    first.end(commits=True)
-    settle(cluster, A, OFFSETS)
-    end = end_of(cluster, OFFSETS)
-    first.epoch = old
-    assert send_offsets(cluster, first) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert end_of(cluster, OFFSETS) == end
-    assert record_of(cluster, first).partitions == frozenset()
-
-
-@pytest.mark.parametrize(
-    ("version", "code"),
-    [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)],
-)
-def test_older_versions_enlist_no_offsets(cluster, version, code):
-    first = producer(cluster)
-    commit_offsets(cluster, first)
-    first.end(commits=True)
-    cluster.loop.run_until(lambda: record_of(cluster, first).state.is_complete)
-    # Until that is replicated, too.
-    cluster.loop.run_for(1_000)
-    assert send_offsets(cluster, first, version=version) is code
-
-
-def waiting_for_the_own_coordinator(cluster) -> tuple[Any, Callable[[], list[Any]]]:
-    """A broker that leads a partition and coordinates, alone; and what sends a batch of about one
-    kilobyte there once more."""
-    by = producer(cluster)
-    tp = next(tp for tp in (A, B, C) if cluster.state(tp).leader == by.coordinator())
-    leader = cluster[cluster.state(tp).leader]
-    cluster.loop.run_for(2_000)
-    for broker in cluster.brokers:
-        if broker is not leader:
-            broker.pause()
-    batch = bytes(
-        make_batch(payload=bytes(1000), producer=(by.producer_id, by.epoch, 0), attributes=0x10)
-    )
-
-    def send() -> list[Any]:
-        part = ProducePartition(*tp, memoryview(bytearray(batch)))
-        request = ProduceRequest(by.transactional_id, -1, ANSWER_MS, [part])
-        return cluster.ask(leader.id, PRODUCE, 12, request)
-
-    return leader, send
-
-
-def test_a_coordinator_on_the_leaders_own_broker_has_no_longer_to_answer_than_another(cluster):
-    leader, send = waiting_for_the_own_coordinator(cluster)
-    asked = [send()]
-    for _ in range(3):
-        cluster.loop.run_for(1_000)
-        asked.append(send())
-    cluster.loop.run_for(1_500)
-    assert not any(asked)
-    cluster.loop.run_for(1_000)
-    assert [code_of(cluster, each) for each in asked] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 4
-    assert leader.parts.coordinators.verifier._waiting_bytes == 0
-    for broker in cluster.brokers:
-        if broker is not leader:
-            broker.resume()
-    cluster.loop.run_for(10_000)
-    assert code_of(cluster, send()) is ErrorCode.NONE
-
-
-def test_batches_that_wait_for_a_coordinator_take_so_much_memory_at_most(cluster, monkeypatch):
-    monkeypatch.setattr(verifier, "WAITING_MAX_BYTES", 5_000)
-    leader, send = waiting_for_the_own_coordinator(cluster)
-    asked = [send() for _ in range(4)]
-    cluster.loop.run_for(1_000)
-    assert [bool(each) for each in asked] == [False, False, True, True]
-    assert code_of(cluster, asked[3]) is ErrorCode.NOT_ENOUGH_REPLICAS
-    cluster.loop.run_for(5_000)
-    assert all(asked) and leader.parts.coordinators.verifier._waiting_bytes == 0
