@@ -5,9 +5,11 @@ import json
 
 import pytest
 
+from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.cli import main
 
 
+@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
 def test_every_figure_of_a_failover_is_told(tmp_path, capsys):
     options = ["--partitions", "6", "--rounds", "1", "--session-timeout-ms", "2000"]
     assert main(["bench", "failover", *options, "--dir", str(tmp_path), "--json"]) == 0
@@ -30,6 +32,7 @@ def test_every_figure_of_a_failover_is_told(tmp_path, capsys):
     assert not list(tmp_path.iterdir()), "it cleans up after itself"
 
 
+@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
 def test_every_figure_of_replication_stands_beside_its_limit(tmp_path, capsys):
     options = ["--bytes", "8388608", "--cold-bytes", "33554432", "--rounds", "1"]
     assert main(["bench", "replication", *options, "--dir", str(tmp_path), "--json"]) == 0
