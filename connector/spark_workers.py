@@ -1,7 +1,7 @@
 """Prepares the Python process of Spark that the connector runs in, so that each call costs less.
 
-Rule: only processes that Spark has started for its own calls, the workers of tasks and those in
-which the driver makes writers and commits; never the user's program.
+It changes only processes that Spark has started for its own calls, the workers of tasks and those
+in which the driver makes writers and commits; never the user's program.
 """
 
 import os

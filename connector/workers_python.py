@@ -4,9 +4,9 @@ Unless it is told another one, Spark starts `python3` of the PATH. That is not t
 which was started as `ENVIRONMENT/bin/python job.py`, without activating the environment: Spark then
 looks for the format where it is not installed, and says DATA_SOURCE_NOT_FOUND.
 
-Rule: who has chosen a Python is not overruled, and what executors on other machines run is their
-own matter. So no variable of Spark's is set; the environment is activated, on this machine, by
-putting its folder first on the PATH.
+The choice of a user who has set a Python stays, and executors on other machines are left alone. So
+no variable of Spark's is set; the environment is activated, on this machine, by putting its folder
+first on the PATH.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Clients for Python beside one another on one cluster: what `bench produce` and `bench consume`
 share.
 
-Rule: each client does the same work with its defaults, by turns, in one process; confluent-kafka is
+Each client does the same work with its defaults, by turns, in one process; confluent-kafka is
 measured where it is installed.
 """
 

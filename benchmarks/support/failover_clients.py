@@ -1,6 +1,6 @@
 """What clients see of a failover: metadata of the brokers that are left, and a steady producer.
 
-Rule: each broker is asked over a connection of its own, so that one which is late is not covered by
+Each broker is asked over a connection of its own, so that one which is late is not covered by
 another.
 """
 

@@ -1,7 +1,7 @@
 """The rounds of the failover benchmark: who is killed or stopped, and what clients see of it.
 
-Rule: what counts is what clients are told and may do, asked of the brokers that are left; only the
-moment of the watch is taken from the controller's log.
+Clients' answers from the remaining brokers count; only the time of the watch is taken from the
+controller's log.
 """
 
 import time

@@ -1,7 +1,8 @@
 """The largest legal request for each list of each API, made from the schemas of kafka-python.
 
-Rule: all lists that lead to the one in question have one item, it has as many as are asked for, all
-others are empty. A list is filled twice: with different names or numbers, and with the same.
+Each list that encloses the tested one has one item, the tested list has as many as are asked for,
+and all others are empty. A list is filled twice: with different names or numbers, and with the
+same.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """What the log costs a broker: opening many partitions, memory, and fsyncs that producers share.
 
-Rule: a real broker in a process of its own, over real sockets; what it says of itself is read from
+The broker is a real one, in a process of its own, over real sockets; its own figures are read from
 /proc and from its log file.
 """
 

@@ -1,7 +1,7 @@
 """What a log costs in one process: appends, reads, size, recovery, and reads from the disk.
 
-Rule: both sides of a comparison move the same bytes, to or from files of their own in one folder.
-Rates are per second of processor time, but for reads from the disk.
+Both sides of a comparison move the same bytes, to or from files of their own in one folder. Rates
+are per second of processor time, but for reads from the disk.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The rounds of the replication benchmark.
 
-Rule: load, limits and brokers are processes of their own; how far a replica is, the sizes of its
-files tell, so that nobody is asked while it works.
+Load, limits and brokers are processes of their own. The progress of a replica is read from the
+sizes of its files, so that no broker has to answer for it.
 """
 
 import shutil

@@ -1,7 +1,7 @@
 """What the benchmarks of the Spark format share: a cluster and a session of their own, turns, and
 the times of micro-batches.
 
-Rule: whatever is compared runs in one session, each first in every other round.
+Whatever is compared runs in one session, each first in every other round.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Gives new settings to those who work by them.
 
-Rule: a setting counts from the moment it is taken: logs by their next append or check, the
-controller by its next decision; nothing that is under way is disturbed.
+A setting counts from the moment it is taken: logs by their next append or check, the controller by
+its next decision; nothing that is under way is disturbed.
 """
 
 import logging

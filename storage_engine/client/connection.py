@@ -1,7 +1,7 @@
 """A connection to one broker that speaks the Kafka protocol: versions agreed on, answers matched to
 requests.
 
-Rule: the version of a request is the newest that both sides know. Answers come in the order of the
+The version of a request is the newest that both sides know. Answers come in the order of the
 requests, so the oldest request in flight is the one that is answered next. Source: KIP-35, KIP-511.
 """
 

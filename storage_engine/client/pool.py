@@ -1,6 +1,6 @@
 """Connections to brokers, kept open between uses.
 
-Rule: a connection is with its user or in the pool, never both; one from before a fork is dropped.
+A connection is with its user or in the pool, never both; one from before a fork is dropped.
 """
 
 import random

@@ -1,5 +1,5 @@
-"""The meaning of the operating system's error numbers. Its one rule: a disk is blamed only for
-failures of a disk.
+"""The meaning of the operating system's error numbers. A disk is blamed only for failures of a
+disk.
 
 Every number that calls on the files of a log and the sockets of a broker can return is in one of
 the tables below. The reach of an error decides what is done:

@@ -1,5 +1,5 @@
-"""Sends dead letters back to the topics they came from, each once. Its one rule: what is sent, what
-is kept and how far the dead-letter topic is done move in one commit, or not at all.
+"""Sends dead letters back to the topics they came from, each once. The letters sent, the letters
+kept and the progress in the dead-letter topic are committed together, or not at all.
 
     sink       dead-letters/<topic>      query   replay       batch   what its origins add up to
     origins    by partition of the dead-letter topic, the last offset that is done

@@ -1,6 +1,6 @@
 """Selects dead letters, and counts those that wait.
 
-Rule: letters are selected by their headers alone, whole columns at a time.
+Letters are selected by their headers alone, whole columns at a time.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """Has groups of the sources go on in the target where they are: their offsets, translated.
 
-Rule: an offset in the target is never moved back, and never under a group that has members there,
-which reads on by itself. What can't be told or stored now is tried again the next time, for nothing
-but the groups themselves waits for it. Source: R-CLI6, KIP-545.
+An offset in the target is never moved back, and never under a group that has members there, which
+reads on by itself. What can't be told or stored now is tried again the next time, for nothing but
+the groups themselves waits for it. Source: R-CLI6, KIP-545.
 """
 
 import re

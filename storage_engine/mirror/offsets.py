@@ -1,7 +1,7 @@
 """Translates offsets of a source into offsets of its copy. Free of IO.
 
-Rule: a translated offset never lies behind a record that the reader has not had. Where the exact
-one is not known, it lies before it, so that some records are read twice and none is left out.
+A translated offset never lies behind a record that the reader has not had. Where the exact one is
+not known, it lies before it, so that some records are read twice and none is left out.
 
 A copy has other offsets than its source: each transaction ends with a marker, in the source as in
 the target, and compaction leaves gaps. Runs of offsets tell what was copied:

@@ -1,8 +1,8 @@
 """Which topics a mirror copies, and what the target has to have for it. Free of IO.
 
-Rule: a partition is copied to the partition of the same number; the target's topic may have more of
-them, and gets more where it has fewer. No two topics are copied into one: their offsets and keys
-would mix. Source: R-CLI6.
+A partition is copied to the partition of the same number; the target's topic may have more of them,
+and gets more where it has fewer. No two topics are copied into one: their offsets and keys would
+mix. Source: R-CLI6.
 """
 
 import re

@@ -1,8 +1,8 @@
 """One cluster that a mirror copies from: its topics, and their batches from where the mirror is.
 
-Rule: after an error the reader is made anew from the positions that the mirror has, because what it
-had fetched by then may be lost with it. A source that has answered once may be away for as long as
-it likes: others are copied meanwhile. Source: R-CLI6.
+After an error the reader is made anew from the positions that the mirror has, because what it had
+fetched by then may be lost with it. A source that has answered once may be away for as long as it
+likes: others are copied meanwhile. Source: R-CLI6.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -3,7 +3,7 @@
     request -> waiting -> (connect, backoff) -> in flight -> reply
                    \\-> TransportError on a failed connection, a timeout or `disconnect`
 
-Rule: each request is answered exactly once, never within the call of `request`; order holds within
+Each request is answered exactly once, never within the call of `request`; order holds within
 (endpoint, channel); after any failure the connection is dropped with everything on it, since later
 answers could no longer be told apart. Implements protocol.transport.Transport. Source: R-REP2,
 R-CTL3.

@@ -7,8 +7,8 @@ every event, then the end of the faults and what must come of it.
     ... with transactions: before that the group's coordinator is restarted, the next one takes long
     to load; in the end those that are open end, and readers get what they should
 
-Rule: a run is a function of (seed, seconds, with transactions or without, the numbers of the faults
-that take place).
+A run is a function of (seed, seconds, with transactions or without, the numbers of the faults that
+take place).
 """
 
 import gc

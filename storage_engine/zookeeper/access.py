@@ -1,6 +1,6 @@
 """A broker's credentials for ZooKeeper, and the ACLs of the nodes that it creates.
 
-Rule: the password is in a file of its own, never in a setting, which DescribeConfigs would show.
+The password is in a file of its own, never in a setting, which DescribeConfigs would show.
 
 With credentials the broker authenticates by ZooKeeper's digest scheme. With `zookeeper.set.acl` the
 nodes it creates can be written by its user alone and read by anyone, as Kafka's can: nothing below

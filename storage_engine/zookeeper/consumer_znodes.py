@@ -4,8 +4,8 @@
 /consumers/<group>/owners/<topic>/<partition> ephemeral   the consumer's id
 /consumers/<group>/offsets/<topic>/<partition>            the next offset to read, in decimal
 
-Rule: the documented content exactly. The document's `<broker>-` before the number of the partition
-is left out: leaders move. Source: R-CLI3.
+The content is exactly what Kafka documents. The document's `<broker>-` before the number of the
+partition is left out: leaders move. Source: R-CLI3.
 """
 
 import re

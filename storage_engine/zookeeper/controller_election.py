@@ -1,8 +1,8 @@
 """The election of the controller: the ephemeral node /controller, and the epoch that fences earlier
 controllers.
 
-Rule: the node is created and /controller_epoch raised in one multi, so that whoever owns the node
-owns the epoch; a controller that can't be sure of its node has resigned.
+The node is created and /controller_epoch raised in one multi, so that whoever owns the node owns
+the epoch; a controller that can't be sure of its node has resigned.
 
     FOLLOWING ──/controller gone──► RUNNING ──multi done──► ELECTED
         ▲                             │ ▲                      │

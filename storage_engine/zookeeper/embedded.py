@@ -1,7 +1,7 @@
 """The ZooKeeper that PySpark ships in its `jars/`, run as a child process, for one machine.
 
-Rule: the child outlives its parent and holds none of its descriptors; who stops it is `stop` or
-SIGTERM. Up in 0.3 s with 60 MiB, because log4j is left off the class path.
+The child outlives its parent and holds none of its descriptors; `stop` or SIGTERM stops it. It
+starts in 0.3 s with 60 MiB, because log4j is left off the class path.
 
 Files below the data folder: `zoo.cfg`, `zookeeper.pid`, `zookeeper.log` (what the JVM itself has to
 say; the last run's is `zookeeper.log.1`), `version-2/` (ZooKeeper's own).

@@ -7,10 +7,10 @@
             reply = yield from self._zookeeper.children(path)
         return list(reply.children)
 
-Rule: a flow continues in the callback that brings what it waits for, on the event loop, and not
-before; while it waits anything may happen. So what was checked before a wait is checked again after
-it, where something depends on it. Only the existence of a flow's owner is checked here: once
-`Flows` are closed, none of them continues. An exception leaves the flow and its callback.
+A flow continues in the callback that brings what it waits for, on the event loop, and not before;
+while it waits anything may happen. So what was checked before a wait is checked again after it,
+where something depends on it. Only the existence of a flow's owner is checked here: once `Flows`
+are closed, none of them continues. An exception leaves the flow and its callback.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence

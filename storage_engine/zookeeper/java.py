@@ -1,6 +1,6 @@
 """Finds the Java that runs the embedded ZooKeeper.
 
-Rule: an error is reported in one line, with the remedy.
+An error is reported in one line, with the remedy.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The cluster's id: made by the first broker, read by all others, and the persistent parents of
 everything else.
 
-Rule: whoever creates /cluster/id first decides; it never changes. Source: R-CTL10.
+Whoever creates /cluster/id first decides; it never changes. Source: R-CTL10.
 """
 
 from collections.abc import Callable

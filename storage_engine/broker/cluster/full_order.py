@@ -1,5 +1,5 @@
-"""Orders of a controller that name all there is, in several requests. Their one rule: a part counts
-only after those before it, and nothing is taken for missing before the last one is here.
+"""Orders of a controller that name all there is, in several requests. A part counts only after
+those before it, and nothing is taken for missing before the last one is here.
 
 The controller sends a part when the one before was answered, and all of them anew, under another
 number, when one was not.

@@ -4,8 +4,8 @@
       ├──of the controller that is known──────────────────────────────► let in
       └──of another one──► waits ──ZooKeeper is asked──► let in, or refused
 
-Rule: an order of an epoch that was not heard of before is believed only when /controller_epoch says
-the same, and its sender is who holds /controller with the session that its registration under
+An order of an epoch that was not heard of before is believed only when /controller_epoch says the
+same, and its sender is who holds /controller with the session that its registration under
 /brokers/ids has. What one request claims would bind the broker otherwise: an epoch of 2^31-1 would
 have the true controller refused for ever. While one waits all that come after it wait, so that
 orders keep their order; what was checked before a wait is checked again after it.

@@ -1,9 +1,9 @@
 """The queue of the controller's orders to this broker.
 
-Rule: first come, first carried out: an order waits until the settings of its topics are known, and
-those behind it wait too. One that fails is answered so and holds up nobody, and a long one, which
-may open a thousand logs, lets the event loop serve others in between: its session with ZooKeeper,
-too, hangs on that.
+Orders are carried out in the order in which they came: one waits until the settings of its topics
+are known, and those behind it wait too. One that fails is answered so and holds up nobody, and a
+long one, which may open a thousand logs, lets the event loop serve others in between: its session
+with ZooKeeper, too, hangs on that.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Producer ids: this broker claims blocks of them in ZooKeeper and hands them out one by one.
 
-Rule: a block belongs to the broker whose conditional write was accepted; an id is never handed out
-twice, so a block whose write has an unknown outcome is given up. Source: KIP-98.
+A block belongs to the broker whose conditional write was accepted; an id is never handed out twice,
+so a block whose write has an unknown outcome is given up. Source: KIP-98.
 """
 
 import logging

@@ -1,5 +1,5 @@
-"""Asks ZooKeeper which partitions a topic has: this broker's view may be behind. Its one rule: a
-topic is gone only if ZooKeeper itself says so.
+"""Asks ZooKeeper which partitions a topic has: this broker's view may be behind. A topic is gone
+only if ZooKeeper itself says so.
 
 The node of a topic in deletion stays until the last replica is stopped, and a broker that has one
 may be dead for long. So a request for the deletion is found beside the partitions: one that the

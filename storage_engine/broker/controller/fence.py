@@ -1,7 +1,7 @@
 """The fence of one elected controller: whether its epoch is still the newest.
 
-Rule: whatever a controller writes is in one multi with `check`, so that one that has been replaced
-can't write; when that is why a multi was refused, the controller ends. Source: R-CTL1, R-CTL2.
+Whatever a controller writes is in one multi with `check`, so that one that has been replaced can't
+write; when that is why a multi was refused, the controller ends. Source: R-CTL1, R-CTL2.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Removes the nodes of a topic whose replicas are all deleted.
 
-Rule: those of its partitions go first, then topic, settings and the request for the deletion in one
+The nodes of its partitions go first, then topic, settings and the request for the deletion in one
 multi, so that a topic made anew under that name loses nothing to the old one's end, also where
 nobody knows whether that has come. Every step checks the controller's fence. What others have made
 below the nodes goes too. Source: R-CTL6.

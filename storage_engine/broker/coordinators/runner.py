@@ -1,5 +1,5 @@
-"""Runs one coordinator: a partition of its log under one leader epoch. Its one rule: the decisions
-of the core are carried out in their order, and only by the leader that the core was restored for.
+"""Runs one coordinator: a partition of its log under one leader epoch. The decisions of the core
+are carried out in their order, and only by the leader that the core was restored for.
 
     loading -> running -> ended          loading: requests wait for a while, from then on they get
                                          COORDINATOR_LOAD_IN_PROGRESS

@@ -1,5 +1,5 @@
-"""Reads a partition of a coordinator's log when this broker begins to lead it. Its one rule: the
-event loop neither waits for the disk nor decodes.
+"""Reads a partition of a coordinator's log when this broker begins to lead it. The event loop
+neither waits for the disk nor decodes.
 
 Pieces are brought into memory and replayed in the background, one after the other, from the log's
 start to where it ended when the load began. Nobody but the coordinator that is being made appends

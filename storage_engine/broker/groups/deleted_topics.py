@@ -1,6 +1,6 @@
 """Finds topics that were deleted while a group's coordinator was away: nobody tells the next one,
-and a topic made anew under such a name would begin at the old offsets. Its one rule: offsets are
-forgotten only when both the controller and ZooKeeper know no such topic.
+and a topic made anew under such a name would begin at the old offsets. Offsets are forgotten only
+when both the controller and ZooKeeper know no such topic.
 
 A commit is taken only while this broker knows the topic, so a topic that ZooKeeper has not, and
 that is known here when its answer comes, was made anew meanwhile. One that was made anew before the

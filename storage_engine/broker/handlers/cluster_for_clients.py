@@ -1,7 +1,7 @@
 """The cluster as this broker describes it to clients.
 
-Rule: a broker that has just started answers when the controller has sent it the first metadata,
-after some seconds at most. An empty list of brokers is no answer: librdkafka takes it for the whole
+A broker that has just started answers when the controller has sent it the first metadata, after
+some seconds at most. An empty list of brokers is no answer: librdkafka takes it for the whole
 cluster, and does not ask again for minutes.
 """
 

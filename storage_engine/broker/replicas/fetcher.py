@@ -3,7 +3,7 @@
     fetch -> answer -> taken, as much a turn of the event loop as one partition may bring
           -> partitions that belong to another channel leave -> fetch ...
 
-Rule: one request is under way, and the next leaves when the whole answer is taken. Since a fetch
+One request is under way, and the next leaves when the whole answer is taken. Since a fetch
 acknowledges all below its offset, one of a partition with `flush.before.ack` waits until that is
 flushed; these partitions have a loop of their own, so that no other waits for the disk. Source:
 R-REP2, R-REP8, R-CTL3, KIP-227 for sessions.

@@ -4,9 +4,9 @@
     behind the high watermark   "catch-up"              replicas that fill their log
     with flush.before.ack       "durable fetch", "durable catch-up"
 
-Rule: whether a replica is behind is what its leader answered last. One in the ISR never is, since
-the high watermark is at most where it fetches; so no response, no connection and no turn of the
-loop that acks=all waits for is shared with one that takes megabytes. Source: R-REP2, R-REP3.
+The leader's last answer says whether a replica is behind. One in the ISR never is, since the high
+watermark is at most where it fetches; so no response, no connection and no turn of the loop that
+acks=all waits for is shared with one that takes megabytes. Source: R-REP2, R-REP3.
 """
 
 import enum

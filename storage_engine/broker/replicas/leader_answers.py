@@ -1,6 +1,6 @@
 """Applies a leader's answer about one partition to the follower's log.
 
-Rule: a follower appends what its leader sends, at the leader's offsets, and cuts its log only where
+A follower appends what its leader sends, at the leader's offsets, and cuts its log only where
 leader epochs say that the two diverge. Source: R-REP2, R-REP8, R-LOG4; KIP-595 for the divergence
 in the answer.
 """

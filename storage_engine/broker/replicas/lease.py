@@ -1,7 +1,7 @@
 """Whether this broker may act as a leader (R-REP11).
 
-Rule: a broker whose ZooKeeper session may be over does not know whether others lead what it led, so
-until its new incarnation has been told what to lead it appends nothing and changes no ISR.
+A broker whose ZooKeeper session may be over does not know whether others lead what it led, so until
+its new incarnation has been told what to lead it appends nothing and changes no ISR.
 """
 
 from collections.abc import Callable

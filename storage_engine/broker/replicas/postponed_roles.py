@@ -1,4 +1,4 @@
-"""Leaderships that this broker could not take up for want of descriptors, memory or room. Rule: the
+"""Leaderships that this broker could not take up for want of descriptors, memory or room. The
 newest order for a partition counts; it is tried again until it goes well, or another one comes.
 
 The controller is not told: it would take the replica for one of a failed disk, until a restart.

@@ -3,7 +3,7 @@
     append -> nothing to prepare, none queued -> appended at once
            -> copied, queued behind those of its partition -> prepared by a thread -> appended
 
-Rule: appends to a partition are made in the order in which they came, however long each of them is
+Appends to a partition are made in the order in which they came, however long each of them is
 prepared (decompressed, checked or compressed anew). Nothing that was checked before the wait counts
 after it: leader epoch, lease, replicas in sync, the producer's sequence, its transaction and the
 topic's settings are checked when the batch is appended. Source: R-NET1, R-LOG7, R-LOG10.

@@ -1,6 +1,6 @@
-"""Replicas that can't be served any more. Its one rule: a disk that fails takes its whole data
-folder with it, whatever fails otherwise its own replica alone, and what passes by itself neither:
-no room, no descriptors, no memory.
+"""Replicas that can't be served any more. A disk that fails takes its whole data folder with it,
+whatever fails otherwise its own replica alone, and what passes by itself neither: no room, no
+descriptors, no memory.
 
 Source: R-LOG8, KIP-112.
 """

@@ -1,7 +1,7 @@
 """All replicas on this broker: found by their partition, opened, given roles, moved and stopped.
 
-Rule: an order of the controller counts unless it is of an older leader epoch than the replica
-knows. Source: R-CTL3, R-CTL6, R-REP10.
+An order of the controller counts unless it is of an older leader epoch than the replica knows.
+Source: R-CTL3, R-CTL6, R-REP10.
 """
 
 import logging

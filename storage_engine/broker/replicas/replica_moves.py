@@ -4,9 +4,9 @@ has the copy take the log's place.
     asked for -> copied a piece at a time -> flushed beside the loop -> copied on -> nothing missing
               -> in one turn of the loop: the rest flushed, the folders renamed, the log replaced
 
-Rule: one piece of one partition a turn of the loop, no faster than the throttle, and never a wait
-for the disk that is read. Whoever works on the replaced log has an object of its own that nobody
-asks any more (`HostedPartition.with_log`). Source: KIP-113.
+Each turn of the loop copies one piece of one partition, no faster than the throttle, and never
+waits for the disk that is read. Whoever works on the replaced log has an object of its own that
+nobody asks any more (`HostedPartition.with_log`). Source: KIP-113.
 """
 
 import logging

@@ -3,9 +3,9 @@
     read -> all in the page cache -> answer at once
          -> cold -> a thread brings the bytes into the page cache -> read again -> answer
 
-Rule: the event loop never waits for a disk to read what a fetch sends. A cold fetch is read anew
-when its bytes have come, so that it says what is true then: the present high watermark, another
-leader, or a failed folder. The answers of its connection keep their order. Source: R-NET1, R-LOG5.
+The event loop never waits for a disk to read what a fetch sends. A cold fetch is read anew when its
+bytes have come, so that it says what is true then: the present high watermark, another leader, or a
+failed folder. The answers of its connection keep their order. Source: R-NET1, R-LOG5.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """A fetch that waits for data.
 
-Rule: it is answered at once when it wants no wait, asks for no partition, has enough bytes, or
-failed; otherwise when data comes, or when `max_wait` is over with what there is. Source: R-NET2.
+It is answered at once when it wants no wait, asks for no partition, has enough bytes, or failed;
+otherwise when data comes, or when `max_wait` is over with what there is. Source: R-NET2.
 """
 
 from collections.abc import Callable

@@ -6,10 +6,9 @@
     any, -1             likewise, without a session; the old one ends
     id, n > 0           only what has changed since request n - 1, and what is forgotten
 
-Rule: a partition is left out of an answer only if its client knows all that it would say: it was
-not named in this request, has no records and no error, and its watermarks are those of the last
-answer. When slots or memory are used up, a request is answered without a session. Source: KIP-227,
-R-NET3.
+A partition is left out of an answer only if its client knows all that it would say: it was not
+named in this request, has no records and no error, and its watermarks are those of the last answer.
+When slots or memory are used up, a request is answered without a session. Source: KIP-227, R-NET3.
 """
 
 from collections.abc import Iterable, Sequence

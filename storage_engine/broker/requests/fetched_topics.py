@@ -1,8 +1,8 @@
 """Fetches that name topics by their ids: in front of the reader, which knows names, and behind it.
 
-Rule: an id is looked up anew for each request, since a topic of the name may have been created
-again; whether the replica here is of that very topic is checked by the reader, where it reads.
-Source: KIP-516, KIP-951.
+An id is looked up anew for each request, since a topic of the name may have been created again;
+whether the replica here is of that very topic is checked by the reader, where it reads. Source:
+KIP-516, KIP-951.
 """
 
 from collections.abc import Iterable, Sequence

@@ -3,7 +3,7 @@
     few items    decoded, handled and encoded within the turn in which the request came
     many items   decoded by a thread -> handled in steps, a slice a turn -> encoded by a thread
 
-Rule: the loop is never held longer than a slice, whatever a client names; the next request of the
+The loop is never held longer than a slice, whatever a client names; the next request of the
 connection waits until this one's work is done, all others go on. A step may meet a broker that has
 changed since the step before, so what it needs to be true it checks itself. Source: R-NET1, R-NET3.
 """

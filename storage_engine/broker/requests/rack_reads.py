@@ -5,10 +5,10 @@
     replica 3 can't serve it (any more)         -> NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE:
                                                    the consumer returns to the leader
 
-Rule: a follower serves only while it is surely in sync: in the ISR by the controller's last
-metadata, in touch with its leader and with ZooKeeper. It never says that an offset is out of range:
-only the leader knows, and a client that believes a follower would start over. Source: KIP-392,
-R-REP4, R-REP5.
+A follower serves only while it is surely in sync: in the ISR by the controller's last metadata, in
+touch with its leader and with ZooKeeper. It never says that an offset is out of range: only the
+leader knows, and a client that believes a follower would start over. Source: KIP-392, R-REP4,
+R-REP5.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """A broker's configuration: `server.properties` and overrides, checked against the table.
 
-Rule: a broker starts only with settings that are known and possible; each mistake is one line.
-The table is `core.settings`.
+A broker starts only with settings that are known and possible; each mistake is one line. The table
+is `core.settings`.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """`max.connections.per.ip.overrides`: `host:number,host:number`.
 
-Rule: the error for a mistake is one line that names the setting. Source: R-NET3.
+The error for a mistake is one line that names the setting. Source: R-NET3.
 """
 
 import socket

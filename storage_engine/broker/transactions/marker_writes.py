@@ -1,5 +1,5 @@
-"""Ends of transactions, written by the leaders of their partitions. Its one rule: a marker counts
-as written when it is replicated.
+"""Ends of transactions, written by the leaders of their partitions. A marker counts as written when
+it is replicated.
 
 Of several in one partition the transaction that began first ends last. Until then it bounds the
 last stable offset, so that a micro-batch of several tasks becomes readable at once, wherever the

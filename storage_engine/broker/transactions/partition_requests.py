@@ -1,6 +1,6 @@
 """AddPartitionsToTxn, as the coordinator's broker answers it: producers and members enlist
-partitions, leaders ask whether they are, or enlist them for producers that leave it to them. Its
-one rule: every partition that is named is answered, and all or none are enlisted.
+partitions, leaders ask whether they are, or enlist them for producers that leave it to them. Every
+partition that is named is answered, and all or none are enlisted.
 
 The transactional id of a sink's members tells them from producers (`core.sink_names`). Source:
 KIP-98, KIP-890, R-SPARK2.

@@ -1,6 +1,6 @@
-"""Batches of transactions, on their way into the logs of partitions led here. Its one rule: a batch
-is appended only in the transaction that it came in, while the guard of its partition is open for
-that, and behind those that came before it.
+"""Batches of transactions, on their way into the logs of partitions led here. A batch is appended
+only in the transaction that it came in, while the guard of its partition is open for that, and
+behind those that came before it.
 
 Each partition of a request goes on as soon as it may, so that a later request never passes an
 earlier one on the way to the same partition. What has to wait is copied, since the frame that it

@@ -1,6 +1,6 @@
 """Asks coordinators whether producers may write to partitions led here, or to enlist the partition
-for producers that leave it to its leader. Its one rule: a question is asked once, however many
-batches wait for its answer, and all of them go on in their order.
+for producers that leave it to its leader. A question is asked once, however many batches wait for
+its answer, and all of them go on in their order.
 
 What comes up in one turn of the event loop goes to a coordinator in one request. Who enlists mostly
 comes while the markers of the producer's last transaction are being written: it is asked again here

@@ -2,7 +2,7 @@
 the topic's deletion is asked by nobody to delete its former replica, and a deletion that was not on
 the medium yet is undone by a power failure.
 
-Rule: a log is put aside, never removed, and only when ZooKeeper itself says that there is no such
+A log is put aside, never removed, and only when ZooKeeper itself says that there is no such
 partition: what the controller does not name may be what it can't read. A ZooKeeper that has lost
 the cluster's id has lost the topics with it, and is not believed. Source: R-CTL6; Kafka puts such
 logs aside too.

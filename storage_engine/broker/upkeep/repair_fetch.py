@@ -1,5 +1,5 @@
-"""Fetches from other replicas what is damaged here. Its one rule: only what a replica holds below
-its high watermark, and only after all checks.
+"""Fetches from other replicas what is damaged here. It takes only what a replica holds below its
+high watermark, and only after all checks.
 
 The request is a Fetch with replica id -2, which Kafka has for its tool that compares replicas: any
 replica answers it, as to a consumer, and it moves no follower's state. The leader is asked first;

@@ -1,6 +1,6 @@
 """Requests that every live broker answers.
 
-Rule: a lost or retriable answer is followed by the same request, until the cluster's deadline.
+A lost or retriable answer is followed by the same request, until the cluster's deadline.
 """
 
 from typing import Any

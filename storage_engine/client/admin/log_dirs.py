@@ -1,8 +1,8 @@
 """Describes the log directories of brokers and the size of partitions on their leaders, and moves
 replicas from one log directory to another.
 
-Rule: asked once, not retried: who asks wants an estimate, or to see a broker as it is. Source:
-KIP-113, DescribeLogDirs, AlterReplicaLogDirs.
+A request is sent once and not retried: the caller wants an estimate, or to see a broker as it is.
+Source: KIP-113, DescribeLogDirs, AlterReplicaLogDirs.
 """
 
 from collections.abc import Iterable, Mapping

@@ -12,8 +12,8 @@
         consumer.assign(consumer.partitions_of("clicks"))
         table = consumer.poll_table()
 
-Rule: what was handed out counts as read once the next records are asked for; `commit` stores, and
-`position` tells, where each partition goes on. A record is handed out again after a crash, and
+A record that was handed out counts as read once the next records are asked for; `commit` stores,
+and `position` tells, where each partition goes on. A record is handed out again after a crash, and
 never left out. For one thread; a second one, of the consumer's own, keeps the membership. Source:
 R-CLI2; the errors are told apart in `consumer_errors`.
 """

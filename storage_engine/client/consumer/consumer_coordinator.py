@@ -5,9 +5,9 @@ and commits offsets.
         ^                             |
         +-- Release, Assigned, GroupFailed-+
 
-Rule: the loop's lock guards what both sides see. The consumer applies what changes in its own
-thread, in order; until it has let go of its partitions, the member does not join the next
-generation. Source: KIP-62.
+The loop's lock guards what both sides see. The consumer applies what changes in its own thread, in
+order; until it has let go of its partitions, the member does not join the next generation. Source:
+KIP-62.
 """
 
 import contextlib

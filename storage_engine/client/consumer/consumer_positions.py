@@ -1,8 +1,8 @@
 """The partitions of a consumer: where each begins, what is fetched of it, how far it is handed out.
 
-Rule: a partition is fetched from its position on: the one that was sought, else the committed one,
-else the end that `auto.offset.reset` names. What can't be found out now is tried again at the next
-call; after `default.api.timeout.ms` its error is raised. Source: R-CLI2.
+A partition is fetched from its position on: the one that was sought, else the committed one, else
+the end that `auto.offset.reset` names. What can't be found out now is tried again at the next call;
+after `default.api.timeout.ms` its error is raised. Source: R-CLI2.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """A record as a consumer hands it out, and how columns become rows.
 
-Rule: a row is made of Python's own types only; nothing in it keeps a fetched batch alive.
+A row is made of Python's own types only; nothing in it keeps a fetched batch alive.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """Requests to the coordinator of a group, several under way at a time. Each has a connection of its
 own: a JoinGroup may wait for minutes, and nothing waits behind it.
 
-Rule: each call is answered once, with an answer or an error, unless it is dropped before. Source:
-KIP-98 (FindCoordinator).
+Each call is answered once, with an answer or an error, unless it is dropped before. Source: KIP-98
+(FindCoordinator).
 """
 
 from collections.abc import Callable

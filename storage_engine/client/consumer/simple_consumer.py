@@ -7,8 +7,8 @@
         (offset,) = consumer.offsets_before(clicks, EARLIEST, 1)
         messages, offset, _ = consumer.fetch(clicks, offset)
 
-Rule: nothing is remembered between calls but connections and leaders; going back costs nothing.
-Source: R-CLI2.
+Nothing is remembered between calls but connections and leaders; going back costs nothing. Source:
+R-CLI2.
 """
 
 from collections.abc import Mapping

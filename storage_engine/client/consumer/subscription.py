@@ -1,8 +1,8 @@
 """The topics that a consumer is subscribed to, by name or by a pattern, and how many partitions
 they have.
 
-Rule: a topic that does not exist has no partitions; it is looked for often until it does. Internal
-topics match no pattern. Source: R-CLI2.
+A topic that does not exist has no partitions; it is looked for often until it does. Internal topics
+match no pattern. Source: R-CLI2.
 """
 
 import re

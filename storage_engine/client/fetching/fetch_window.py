@@ -3,8 +3,8 @@
 Where a fetch begins that is sent before the one in front of it is answered is a guess: as far
 behind that one as such fetches have reached of late.
 
-Rule: a wrong guess costs bytes or a round trip, never a record. One that reached too far is read in
-part by the next as well, one that fell short leaves a hole that is fetched by itself.
+A wrong guess costs bytes or a round trip, never a record. One that reached too far is read in part
+by the next as well, one that fell short leaves a hole that is fetched by itself.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Record batches of one offset range of one partition, with as many fetches on their way as the
 link to the leader needs.
 
-Rule: whole batches, as bytes, each once and in order. What is fetched ahead only saves time:
+It returns whole batches, as bytes, each once and in order. What is fetched ahead only saves time:
 whatever goes wrong with it, it is dropped, and a `BatchFetcher` reads on from the position, which
 knows about leaders that move, retries and errors. Source: R-CLI2, R-CLI5.
 """

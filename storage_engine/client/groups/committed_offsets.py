@@ -1,10 +1,10 @@
 """The offsets that are committed for a group: read, and stored for a program that assigns its
 partitions itself.
 
-Rule: who stores them so is no member of the group (generation -1, no member id), as Kafka's "simple
-consumers" are none. A lost or retriable answer is followed by the same request, at whoever
-coordinates the group by then, until the deadline. Source: the OffsetFetch and OffsetCommit APIs.
-Not for several threads at once.
+The caller is no member of the group (generation -1, no member id), like Kafka's "simple consumers".
+A lost or retriable answer is followed by the same request, at whoever coordinates the group by
+then, until the deadline. Source: the OffsetFetch and OffsetCommit APIs. Not for several threads at
+once.
 """
 
 from collections.abc import Mapping

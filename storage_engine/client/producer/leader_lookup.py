@@ -1,6 +1,6 @@
 """Looks for leaders while batches wait.
 
-Rule: not more often than retries need it. A failed refresh is repeated, not raised; a topic that
+It asks no more often than retries need it. A failed refresh is repeated, not raised; a topic that
 stays away is an error.
 """
 

@@ -3,9 +3,9 @@
     append -> PartitionQueue per partition -> one request per leader with the batches at hand -> up
     to 5 requests in flight per leader -> delivered | retried in order | final error
 
-Rule: each batch is acknowledged once, or the writer fails with one error and sends nothing more. A
-batch whose owner wants to be told fails alone, outside of transactions; what comes later goes on.
-With idempotence (the default with acks=-1) a retry never doubles: same producer id, same sequence
+Each batch is acknowledged once, or the writer fails with one error and sends nothing more. A batch
+whose owner wants to be told fails alone, outside of transactions; what comes later goes on. With
+idempotence (the default with acks=-1) a retry never doubles: same producer id, same sequence
 numbers, same bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. Not for several threads at once.
 """
 

@@ -4,7 +4,7 @@
        ^                                          |
        +------------------ futures <--------------+
 
-Rule: the loop's lock guards what both sides see; it is not held while futures are settled. When the
+The loop's lock guards what both sides see; it is not held while futures are settled. When the
 writer fails as a whole, everything that it had fails with it, and the next record starts a new
 writer. R-CLI1, R-CLI7.
 """

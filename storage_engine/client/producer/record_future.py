@@ -1,8 +1,8 @@
 """The futures of records: thousands of them share the outcome of their batch.
 
-Rule: a future is a `concurrent.futures.Future` in all that it does, also for `wait`, `as_completed`
-and asyncio. But it only refers to the outcome of its batch, since all of a batch are done at once:
-a lock and a condition of its own would cost more than all else that is done for a record. It gets
+A future is a `concurrent.futures.Future` in all that it does, also for `wait`, `as_completed` and
+asyncio. But it only refers to the outcome of its batch, since all of a batch are done at once: a
+lock and a condition of its own would cost more than all else that is done for a record. It gets
 those once something asks for them, such as `wait`.
 """
 

@@ -1,9 +1,9 @@
 """An Arrow table as batches by partition.
 
-Rule: vectorised, no Python per row. Rows of one partition keep their order. Columns are those that
-are read: `value`, and where they are there `key`, `headers`, `timestamp` (Arrow timestamp, or int64
-milliseconds) and `partition`; names in any case. Precedence: `partition`, else the key by murmur2,
-else runs of rows by turns. Source: R-CLI1, R-CLI7.
+Columns are handled as a whole, without Python per row. Rows of one partition keep their order.
+Columns are those that are read: `value`, and where they are there `key`, `headers`, `timestamp`
+(Arrow timestamp, or int64 milliseconds) and `partition`; names in any case. Precedence:
+`partition`, else the key by murmur2, else runs of rows by turns. Source: R-CLI1, R-CLI7.
 """
 
 from collections.abc import Iterable, Iterator

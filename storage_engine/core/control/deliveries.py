@@ -1,8 +1,8 @@
 """The orders that the controller owes each broker: one outbox and one delivery under way a broker.
 
-Rule: an outbox holds names (partitions, topics), never contents; contents are filled in when a
-delivery is made, so that the newest state is sent and repeats collapse. When a delivery fails, its
-content is owed again.
+An outbox holds names (partitions, topics), never contents; contents are filled in when a delivery
+is made, so that the newest state is sent and repeats collapse. When a delivery fails, its content
+is owed again.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """Elections as pure functions: who leads a partition and who is in sync, given who lives.
 
-Rule: the first rule of `due_election` that wants something wins. With unclean election off, only a
-live member of the ISR becomes leader, and the ISR is never emptied.
+The first rule of `due_election` that wants something wins. With unclean election off, only a live
+member of the ISR becomes leader, and the ISR is never emptied.
 
 A member may have lost the end of its log: a machine that loses its power loses what was not
 flushed. Its broker registers with the number of its first incarnation since then

@@ -1,5 +1,5 @@
-"""The state of a log's idempotent producers. Rule: within an epoch a producer's sequence
-has no gap and no repeat.
+"""The state of a log's idempotent producers. Within an epoch a producer's sequence has no gap and
+no repeat.
 
 For each producer id the newest epoch and the last five batches are kept: five, because a client may
 have as many requests in flight, so that any of them may come a second time and is then answered

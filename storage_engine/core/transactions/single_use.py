@@ -1,4 +1,4 @@
-"""Producer ids for one transaction only. Its one rule: no batch with such an id follows its marker.
+"""Producer ids for one transaction only. No batch with such an id follows its marker.
 
 Each task attempt of the exactly-once sink has one. So logs forget it with its marker, while other
 producers are remembered for a day after their last batch; that table would grow with every task of

@@ -1,5 +1,5 @@
-"""The names of the exactly-once sink's transactions on Kafka's APIs, and of its batch writes. Its
-one rule: no transactional producer can have such a name, and every member has one.
+"""The names of the exactly-once sink's transactions on Kafka's APIs, and of its batch writes. No
+transactional producer can have such a name, and every member has one.
 
 AddPartitionsToTxn and Produce carry a transactional id; that of a sink's members has a prefix, and
 the sink id behind it selects the coordinator. A batch write that its user has not named is a query

@@ -1,6 +1,6 @@
 """The transaction coordinator of one partition of the state log, from the election of its leader to
-the next. Its one rule: `step(event)` returns effects, touches nothing else, and promises nothing
-that the next coordinator would not find in the log.
+the next. `step(event)` returns effects, touches nothing else, and promises nothing that the next
+coordinator would not find in the log.
 
     producers          transactional_ids.py   KIP-98, KIP-890
     exactly-once sink  micro_batch_commits.py       R-SPARK2

@@ -9,8 +9,8 @@ which nobody looks at (KIP-853). Between our brokers version 12 carries the foll
 (R-CTL4) in that field 1, and per partition a tagged field of our own, empty, by which a follower
 reports bad bytes.
 
-Rule: records are never copied. Decoded ones are slices of the frame; to encode, anything with a
-length goes through as it is, with the bytes between in pieces of their own. Source: Kafka's
+Records are never copied. Decoded ones are slices of the frame; to encode, anything with a length
+goes through as it is, with the bytes between in pieces of their own. Source: Kafka's
 FetchRequest.json and FetchResponse.json.
 """
 

@@ -1,5 +1,5 @@
-"""Records of `__consumer_offsets`, Kafka's byte for byte: what a group coordinator keeps. Its one
-rule: bytes are trusted no further than they can be read; anything else is a CorruptRecordError.
+"""Records of `__consumer_offsets`, Kafka's byte for byte: what a group coordinator keeps. Bytes are
+trusted no further than they can be read; anything else is a CorruptRecordError.
 
     key version  fields                                value
     0, 1         group, topic string; partition int32  OffsetCommitValue

@@ -1,5 +1,5 @@
-"""A coordinator's records as record batches, and back. Its one rule: a batch is appended as a whole
-or not at all.
+"""A coordinator's records as record batches, and back. A batch is appended as a whole or not at
+all.
 
 The records of one step are one batch, unless that would be larger than the log allows.
 

@@ -1,6 +1,6 @@
 """The check of liveness: the state that a cluster must reach once its faults are over.
 
-Rule: the cluster reaches it by itself, without help, within the time that `run` gives it.
+The cluster reaches it by itself, without help, within the time that `run` gives it.
 """
 
 from storage_engine.core.ids import TopicPartition

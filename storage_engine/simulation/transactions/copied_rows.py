@@ -1,9 +1,9 @@
 """The records of the source that a sink has, where its queries copy from one source
 (`idempotentKey`): none twice, none left out.
 
-Rule: a row counts once its micro-batch is known to be committed, and is in a micro-batch only as
-its task attempt has written it. Nothing is promised once all replicas of the coordinator's log lost
-their power. Source: R-SPARK3.
+A row counts once its micro-batch is known to be committed, and is in a micro-batch only as its task
+attempt has written it. Nothing is promised once all replicas of the coordinator's log lost their
+power. Source: R-SPARK3.
 """
 
 from collections.abc import Callable, Iterable

@@ -3,8 +3,8 @@ of records and of a group's offsets, and the ledgers of their transactions.
 
 The logs of the coordinators have small segments and are compacted all the time.
 
-Rule: all choices here come from generators of their own, so that the same seed without transactions
-is the same run as before.
+All choices here come from generators of their own, so that the same seed without transactions is
+the same run as before.
 """
 
 import random

@@ -1,5 +1,5 @@
-"""A disk in memory that crashes at a chosen change. Its one rule: after a crash there is what its
-fault model leaves, decided by a seed.
+"""A disk in memory that crashes at a chosen change. After a crash there is what its fault model
+leaves, decided by a seed.
 
 It implements `log.disk.Disk` and runs under the real log code. `crash_after` selects the change at
 which the process dies; from then on every change fails with `CrashError`, so that nothing that runs

@@ -1,7 +1,7 @@
 """Two replicas of a partition, batch by batch: where they first differ, and in what.
 
-Rule: batches are compared as bytes (so offsets, leader epochs and contents all count), and each CRC
-is checked; records are not decoded. Replicas of a compacted topic clean their logs each on its own:
+Batches are compared as bytes (so offsets, leader epochs and contents all count), and each CRC is
+checked; records are not decoded. Replicas of a compacted topic clean their logs each on its own:
 there a batch counts only where both have it with as many records. Source: R-TOOL2.
 """
 

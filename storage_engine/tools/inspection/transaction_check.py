@@ -1,6 +1,6 @@
 """Reads the files of a log that tell of producers and transactions, and checks them.
 
-Rule: it only reads, and trusts nothing. Source: KIP-98; the formats are drawn in
+It only reads, and trusts nothing. Source: KIP-98; the formats are drawn in
 `log/transaction_index.py`, `log/producer_snapshots.py` and `protocol/control_record.py`.
 """
 

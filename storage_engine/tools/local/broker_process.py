@@ -1,8 +1,8 @@
 """A broker of a cluster's folder as a child process: its command line, how to know it again, what
 it said last.
 
-Rule: a broker is known by the absolute path of its `server.properties` in its arguments, never by a
-pid alone.
+A broker is known by the absolute path of its `server.properties` in its arguments, never by a pid
+alone.
 """
 
 import os

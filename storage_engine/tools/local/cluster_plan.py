@@ -2,8 +2,8 @@
 
 Decided before anything starts.
 
-Rule: what the caller did not give stays as it is on disk; what can't be is refused while nothing
-has changed yet.
+Whatever the caller did not give stays as it is on disk; an impossible request is refused before
+anything changes.
 """
 
 from collections.abc import Callable, Collection

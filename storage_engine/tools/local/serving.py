@@ -1,6 +1,6 @@
 """Whether brokers serve.
 
-Rule: a broker is up when it itself answers Metadata with the whole cluster in it.
+A broker is up when it itself answers Metadata with the whole cluster in it.
 
 Each broker is asked over a connection of its own, since what one broker knows says nothing of the
 others.

@@ -1,6 +1,6 @@
 """The Python that Spark starts beside its JVM, to look for formats, to plan and to run tasks.
 
-Rule: it is asked what it has in the surroundings that Spark gives it, rather than guessed at.
+It is started in the environment that Spark gives it, and asked what it has.
 """
 
 import json

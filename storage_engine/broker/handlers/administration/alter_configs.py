@@ -1,9 +1,8 @@
 """IncrementalAlterConfigs and AlterConfigs: settings of topics and brokers, served by any broker.
 
-Rule: the settings of each topic or broker are taken all or not at all, whatever becomes of the
-others. With the answer ZooKeeper has the settings, this broker works by them, and the others will
-learn of them.
-Source: R-TOOL1, KIP-339, KIP-226.
+The settings of each topic or broker are taken all or not at all, whatever becomes of the others.
+With the answer ZooKeeper has the settings, this broker works by them, and the others will learn of
+them. Source: R-TOOL1, KIP-339, KIP-226.
 """
 
 from collections import Counter

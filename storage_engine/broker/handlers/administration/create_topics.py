@@ -1,7 +1,6 @@
 """CreateTopics: served by the controller.
 
-Rule: it is answered when all partitions have leaders, or when the client's time is over. Source:
-R-CTL6.
+It is answered when all partitions have leaders, or when the client's time is over. Source: R-CTL6.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The way to the coordinators of groups, and the checks of a request before it gets there.
 
-Rule: what the coordinator's records can't hold never gets to it: an append that fails costs all
-groups of the partition a pause.
+A request that the coordinator's records can't hold is refused before it gets there: an append that
+fails costs all groups of the partition a pause.
 """
 
 from collections.abc import Callable, Generator, Iterable

@@ -1,8 +1,8 @@
 """ListOffsets: earliest, latest, newest by time, or the first offset at or after a timestamp.
 
-Rule: a consumer gets no offset above the high watermark, one with read_committed none above the
-last stable offset. A fresh leader whose high watermark has not reached the start of its epoch
-answers with an error, so that no consumer goes back (KIP-207). Source: R-LOG11, KIP-98.
+A consumer gets no offset above the high watermark, one with read_committed none above the last
+stable offset. A fresh leader whose high watermark has not reached the start of its epoch answers
+with an error, so that no consumer goes back (KIP-207). Source: R-LOG11, KIP-98.
 """
 
 from collections.abc import Generator

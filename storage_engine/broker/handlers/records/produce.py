@@ -1,8 +1,8 @@
 """Produce: appends to leaders, and waits for followers with acks=all, for the disk with
 `flush.before.ack`.
 
-Rule: each partition succeeds or fails by itself; with acks=0 nothing is answered, and an error
-closes the connection, which is all that such a client can notice. Source: R-REP3, R-REP6, R-LOG12.
+Each partition succeeds or fails by itself; with acks=0 nothing is answered, and an error closes the
+connection, which is all that such a client can notice. Source: R-REP3, R-REP6, R-LOG12.
 """
 
 import logging
