@@ -234,4 +234,6 @@ def watch_fired_s(log_file: Path, *, after_s: float) -> float:
         fired_s = datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S,%f").timestamp()
         if fired_s >= after_s:
             return fired_s
-    raise CommandError(f"'{log_file}' does not tell that the controller saw a broker go")
+    raise CommandError(
+        f"'{log_file}' does not say that the controller noticed the loss of a broker"
+    )

@@ -162,7 +162,7 @@ def _memory(cluster: LocalCluster, name: str) -> float:
 def _mib(status: str, name: str) -> float:
     found = re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)
     if found is None:
-        raise CommandError(f"this system does not tell {name} of a process")
+        raise CommandError(f"this system does not report {name} of a process")
     return int(found[1]) / 1024
 
 
@@ -261,7 +261,7 @@ def _counters(log_file: Path) -> tuple[int, int, int]:
         r"durable acknowledgements batches=(\d+) fsyncs=(\d+) rounds=(\d+)", log_file.read_text()
     )
     if not found:
-        raise CommandError(f"'{log_file}' does not tell of durable acknowledgements")
+        raise CommandError(f"'{log_file}' does not report durable acknowledgements")
     batches, fsyncs, rounds = map(int, found[-1])
     return batches, max(1, fsyncs), max(1, rounds)
 

@@ -44,7 +44,7 @@ def add_numbers(parser: argparse.ArgumentParser, arguments: Iterable[tuple[str, 
     for kind, group in ((positive_integer, arguments), (natural_number, warm_up)):
         for name, default, meaning in group:
             parser.add_argument(
-                name, default=default, type=kind, metavar="N", help=f"{meaning} ({default})"
+                name, default=default, type=kind, metavar="N", help=f"{meaning} (default {default})"
             )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 

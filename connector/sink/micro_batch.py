@@ -45,7 +45,7 @@ def streaming_micro_batch(options: SinkOptions) -> MicroBatchId:
     if not query or not batch:
         raise ConnectorError(
             "NO_BATCH_ID",
-            "this version of Spark does not tell a task its query and batch id; "
+            "this version of Spark does not pass the query and batch id to tasks; "
             "use deliveryGuarantee=at-least-once, which needs neither",
         )
     return MicroBatchId(

@@ -180,7 +180,7 @@ class ConfigError(HeadraceError):
 
 
 class StorageError(HeadraceError):
-    """A data folder can't be used: locked, of another broker, of a newer format, or failing."""
+    """A log directory can't be used: locked, of another broker, of a newer format, or failing."""
 
 
 class DeadlineExceededError(HeadraceError):

@@ -8,7 +8,7 @@ the tables below. The reach of an error decides what is done:
     ROOM        a file system is full now             this action is refused, retriably
     SHORTAGE    there are no descriptors or memory    this action is refused, retriably, and made
                                                       good later where it was cut short
-    FOLDER      the disk under a folder has failed    the data folder is left alone until a restart
+    FOLDER      the disk under a folder has failed    the log directory is offline until a restart
     FILE        this file or name is not as it was    the partition is taken offline
     PROCESS     our own mistake, or a limit of ours   this action ends, with the reason in the log
     CONNECTION  the other end, or the way to it       this connection ends

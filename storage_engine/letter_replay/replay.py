@@ -173,8 +173,8 @@ class LetterReplay:
 
     def _concurrent(self) -> ConcurrentReplayError:
         return ConcurrentReplayError(
-            f"letters of '{self._topic}' are being sent back by another run; "
-            "start this one again when that has ended"
+            f"another run is sending letters of '{self._topic}' back; "
+            "start this one again when the other has ended"
         )
 
 

@@ -235,7 +235,7 @@ def _named(epoch: ZkReply, controller: ZkReply) -> _Named:
             ControllerZNode.decode(controller.data).broker_id,
         )
     except ZnodeFormatError as failure:
-        log.error("nobody's orders are taken: %s", failure)
+        log.error("no controller's orders are accepted: %s", failure)
         return _Named()
 
 

@@ -81,7 +81,7 @@ class ProducerIds:
                 try:
                     previous = ProducerIdBlockZNode.decode(found.data)
                 except ZnodeFormatError as failure:
-                    log.error("no producer ids: %s", failure)
+                    log.error("no producer ids can be allocated: %s", failure)
                     return ErrorCode.UNKNOWN_SERVER_ERROR
                 block = ProducerIdBlockZNode.next_block(previous, self._broker_id)
                 version = found.stat.version

@@ -134,7 +134,9 @@ class Registration:
                 stat = seen.stat if seen.ok else None
                 if stat is not None and stat.ephemeral_owner == 0:
                     # No broker lives by it: it would stay for ever.
-                    log.error("broker id %d was taken by no broker: removed", self._node.broker_id)
+                    log.error(
+                        "the znode of broker id %d had no owner: removed", self._node.broker_id
+                    )
                     yield from remove_subtree(self._zookeeper, self._path, version=stat.version)
                 elif stat is not None and stat.ephemeral_owner == self._metadata_store.session_id:
                     if self._pass_on(BrokerEpoch(stat.czxid)):
@@ -189,10 +191,12 @@ class Registration:
         if reply.status is ZkStatus.UNKNOWN:
             self._scheduler.call_later(RETRY_MS, changed)
         elif reply.stat is None or reply.stat.czxid != self.broker_epoch:
-            log.error("registration of broker %d was removed: made anew", self._node.broker_id)
+            log.error(
+                "registration of broker %d was removed: registering again", self._node.broker_id
+            )
             self.broker_epoch = UNREGISTERED
             self._on_lost()
             self._begin()
         elif reply.data != self._written:
-            log.error("registration of broker %d was changed: set right", self._node.broker_id)
+            log.error("registration of broker %d was changed: restored", self._node.broker_id)
             yield from self._zookeeper.set(self._path, self._written, reply.stat.version)

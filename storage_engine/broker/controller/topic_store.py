@@ -244,8 +244,8 @@ class TopicStore:
 
 def _log_lost_id(topic: str) -> None:
     log.error(
-        "topic %s has no topic_id that is sure: %s holds none and nobody recorded it, or %s records"
-        " another, or one that is doubted; until both say the same its replicas keep what they"
+        "topic %s has no certain topic_id: %s has none and no record of it exists, or %s records"
+        " another, or one that is in doubt; until both agree its replicas keep the id that they"
         " have, and clients can't use its id: write that of its replicas' partition.metadata into"
         " the former, and empty the latter",
         topic, TopicZNode.path(topic), PartitionsZNode.path(topic),

@@ -1,6 +1,6 @@
 """Group commit: partitions whose acknowledgements wait for the disk share their flushes.
 
-Each data folder has at most one round of flushes under way; what is appended meanwhile waits for
+Each log directory has at most one round of flushes under way; what is appended meanwhile waits for
 the next round, which takes all that wait at once, and waits a moment for those that the last round
 has served. So one flush serves most of the producers, and no disk waits for another. Source: R-LOG4
 (`flush.before.ack`).

@@ -166,7 +166,8 @@ class HostedPartition:
         if self.leader is None:
             self.check_in_service()
             raise KafkaError(
-                f"{self.topic_partition} is led elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER
+                f"this broker does not lead {self.topic_partition}",
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
             )
         self.check_leader_epoch(leader_epoch)
 

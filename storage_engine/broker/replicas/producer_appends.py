@@ -276,7 +276,7 @@ class ProducerAppends:
 
 
 def _not_here(tp: TopicPartition) -> KafkaError:
-    return KafkaError(f"{tp} is not here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return KafkaError(f"this broker has no replica of {tp}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _unexpected(tp: TopicPartition) -> KafkaError:

@@ -1,4 +1,4 @@
-"""Replicas that can't be served any more. A disk that fails takes its whole data folder with it,
+"""Replicas that can't be served any more. A disk that fails takes its whole log directory with it,
 whatever fails otherwise its own replica alone, and what passes by itself neither: no room, no
 descriptors, no memory.
 
@@ -81,7 +81,9 @@ class ReplicaFailures:
         if not self._logged:
             self._scheduler.call_later(LOG_AGAIN_MS, self._logged.clear)
         self._logged.add(tp)
-        log.warning("not done for partition %s, which serves on: %s", tp, failure)
+        log.warning(
+            "a request for partition %s failed, the partition stays online: %s", tp, failure
+        )
 
     def fail_folder(self, path: Path, failure: Exception) -> None:
         """Leaves a log directory alone, with all replicas in it, until the next start."""
@@ -93,8 +95,8 @@ class ReplicaFailures:
             if partition.log.directory.parent == path and partition.role is not Role.FAILED
         ]
         log.error(
-            "data folder %s failed, %d partitions are offline until it is repaired and the broker "
-            "restarted: %s",
+            "log directory %s failed, %d partitions are offline until it is repaired and the broker"
+            " is restarted: %s",
             path,
             len(offline),
             failure,

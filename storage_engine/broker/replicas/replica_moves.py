@@ -1,5 +1,5 @@
-"""Moves replicas between the data folders of this broker while they serve: copies, catches up, and
-has the copy take the log's place.
+"""Moves replicas between the log directories of this broker while they serve: copies, catches up,
+and has the copy take the log's place.
 
     asked for -> copied a piece at a time -> flushed beside the loop -> copied on -> nothing missing
               -> in one turn of the loop: the rest flushed, the folders renamed, the log replaced
@@ -121,7 +121,7 @@ class ReplicaMoves:
                 self._logs.dirs.preferred.prefer(tp, path)
             raise KafkaError(f"{tp} is not on this broker", ErrorCode.REPLICA_NOT_AVAILABLE)
         if partition.role is Role.FAILED:
-            raise LogDirError(f"the data folder of {tp} failed")
+            raise LogDirError(f"the log directory of {tp} failed")
         if partition.log.directory.parent == path:
             self._logs.moves.cancel(tp)
             return

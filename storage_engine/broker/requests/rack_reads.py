@@ -79,11 +79,11 @@ class RackReads:
         """Raises KafkaError where this follower must not, or can't, answer a consumer."""
         tp = partition.topic_partition
         if rack != self._rack or not self._may_serve(partition):
-            raise KafkaError(f"{tp} is led elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise KafkaError(f"this broker does not lead {tp}", ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = partition.log
         if not log.log_start_offset <= fetch_offset <= log.log_end_offset:
             raise KafkaError(
-                f"this replica of {tp} has not got offset {fetch_offset}",
+                f"this replica of {tp} does not have offset {fetch_offset}",
                 ErrorCode.OFFSET_NOT_AVAILABLE,
             )
 

@@ -148,7 +148,7 @@ class BrokerConfig:
             raise _missing("log.dirs")
         if len({folder.absolute() for folder in folders}) != len(folders):
             raise ConfigError(
-                f"log.dirs={','.join(self.items('log.dirs'))}: a folder is there twice"
+                f"log.dirs={','.join(self.items('log.dirs'))}: a directory is listed twice"
             )
         return folders
 

@@ -81,7 +81,7 @@ class DynamicConfig:
         try:
             check_relations(self)
         except ConfigError as failure:
-            log.error("settings of %s not taken: %s", source.name.lower(), failure)
+            log.error("settings of %s not applied: %s", source.name.lower(), failure)
             self._layers[source] = before
 
     def check_layer(self, source: ConfigSource, values: Mapping[str, str]) -> None:

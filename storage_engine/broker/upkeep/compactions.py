@@ -125,7 +125,9 @@ class Compactions:
 
     def _failed(self, partition: HostedPartition, job: "CompactionJob", error: Exception) -> None:
         if partition.log.cleaning.goes_on_later(job, error):
-            log.warning("pass goes on later partition=%s: %s", partition.topic_partition, error)
+            log.warning(
+                "compaction continues later partition=%s: %s", partition.topic_partition, error
+            )
             self._scheduler.call_later(GO_ON_MS, lambda: self._work(partition, job))
             return
         self._running = None

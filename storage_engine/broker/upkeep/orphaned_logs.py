@@ -61,7 +61,7 @@ class OrphanedLogs:
                     self._ask(topic, partitions)
             else:
                 log.error(
-                    "logs of %d unknown topics left alone: %s in ZooKeeper is not of the cluster"
+                    "logs of %d unknown topics left alone: %s in ZooKeeper is not that of cluster"
                     " %s any more; restore ZooKeeper's data",
                     len(by_topic), ClusterIdZNode.PATH, self._cluster_id,
                 )  # fmt: skip

@@ -269,7 +269,7 @@ class Producer(Closing):
         if self._stage is _Stage.FENCED:
             raise ProducerFencedError(_Stage.FENCED.value)
         if self._stage is not stage:
-            raise TransactionFailedError(f"this is not possible now: {self._stage.value}")
+            raise TransactionFailedError(f"this call is not possible now: {self._stage.value}")
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """Return when everything sent before is acknowledged or has failed. Raises the first error
@@ -348,7 +348,7 @@ def _checked_timestamp(timestamp_ms: int) -> int:
     except TypeError:
         number = -1
     if not 0 <= number <= LARGEST_TIMESTAMP_MS:
-        raise SerializationError(f"the timestamp {timestamp_ms} is no time in milliseconds")
+        raise SerializationError(f"the timestamp {timestamp_ms} is not a time in milliseconds")
     return number
 
 

@@ -177,7 +177,7 @@ def _read_group(reader: Reader, version: int) -> GroupRecord:
         ("an instance id", [m.instance_id for m in record.members if m.instance_id is not None]),
     ):
         if len(set(ids)) < len(ids):
-            raise InvalidRequestError(f"{kind} is there twice")
+            raise InvalidRequestError(f"{kind} occurs twice")
     return record
 
 

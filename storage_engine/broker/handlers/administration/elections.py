@@ -37,7 +37,9 @@ def handle(
     try:
         acting = acting_controller(controller)
         if election_type not in (_PREFERRED, _UNCLEAN):
-            raise KafkaError("elections are of type 0 or 1", ErrorCode.INVALID_REQUEST)
+            raise KafkaError(
+                "the election type must be 0 (preferred) or 1 (unclean)", ErrorCode.INVALID_REQUEST
+            )
     except KafkaError as failure:
         yield from _respond(call, dict.fromkeys(named or (), failure.code), failure.code)
         return

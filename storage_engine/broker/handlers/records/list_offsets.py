@@ -98,8 +98,6 @@ def _look_up(
         largest = yield from log.reads.search_largest_timestamp(max_offset=limit)
         return (-1, -1) if largest is None else (largest.offset, largest.timestamp_ms)
     if timestamp < 0:
-        raise KafkaError(
-            f"timestamp {timestamp} has no meaning here", ErrorCode.UNSUPPORTED_VERSION
-        )
+        raise KafkaError(f"timestamp {timestamp} is not supported", ErrorCode.UNSUPPORTED_VERSION)
     found = yield from log.reads.search_timestamp(timestamp, max_offset=limit)
     return (-1, -1) if found is None else (found.offset, found.timestamp_ms)

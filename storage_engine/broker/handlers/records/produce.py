@@ -186,7 +186,7 @@ class ProduceHandler:
         partition = self.replicas.get(tp)
         if partition is None:
             # Appended to some turns ago, before other partitions of a transaction.
-            gone = KafkaError(f"{tp} is here no more", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            gone = KafkaError(f"this broker no longer has {tp}", ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return _failed(item, gone)
         required_offset = result.last_offset + 1
         if acks == -1 or (acks == 1 and partition.config.flush_before_ack):
@@ -238,7 +238,7 @@ def _refusal(version: int, request: ProduceRequest) -> KafkaError | None:
     """Why nothing of the request can be taken."""
     if request.acks not in (-1, 0, 1):
         return KafkaError(
-            f"acks={request.acks} is not possible: -1, 0 or 1 are", ErrorCode.INVALID_REQUIRED_ACKS
+            f"acks={request.acks}: must be -1, 0 or 1", ErrorCode.INVALID_REQUIRED_ACKS
         )
     if version < FIRST_WITH_V2_BATCHES:
         return KafkaError(
