@@ -1,4 +1,4 @@
-"""Takes runs of alike Produce requests, many small batches for one partition, in one append.
+"""Joins runs of similar Produce requests, each a small batch for one partition, into one append.
 
     bytes received -> the connection's pattern fits two requests or more -> columns -> one append
                    -> it does not, or a batch is not plainly good -> the general way, one by one

@@ -1,4 +1,4 @@
-"""Tells the controller that replicas of this broker failed; it then asks which.
+"""Notifies the controller that replicas of this broker failed; the controller then asks which.
 
 A notice is repeated until ZooKeeper has it, and names only the broker: the controller sends the
 broker all its leadership again and learns from the answer what can't be served, so that a notice

@@ -1,10 +1,10 @@
 """This broker's entry under /brokers/ids, kept there as long as the broker lives.
 
 Each registration is a new incarnation, whose number (broker epoch) is the creation id of the node.
-One whose logs may have lost their tail says so, and goes on saying with which incarnation it came
-back (`election_rules.suspects`). What others write into the node is written over, and a node that
-somebody removes is made anew, as another incarnation. A live broker with the same id is waited for
-once, for its session to expire, and is an error after that. Source: R-REP11, R-CTL4.
+A broker whose logs may have lost their tail registers that, with the incarnation in which it came
+back (`election_rules.suspects`). Foreign changes of the node are overwritten; a node that somebody
+removes is created again, as another incarnation. When the id is in use, the broker waits once for
+the session of its owner to expire; after that it is an error. Source: R-REP11, R-CTL4.
 """
 
 import logging

@@ -1,5 +1,5 @@
-"""Logs of coordinators that can't be read. Damage is repaired from a replica; where that does not
-help, or the medium fails, a replica that is sound leads.
+"""Handles logs of coordinators that can't be read. Damage is repaired from a replica; where that
+does not help, or the disk fails, a sound replica becomes leader.
 
     damaged bytes      told to the scrubber, which fetches them from a replica; read again after a
                        pause that grows; after some tries at the same place leadership is given to

@@ -1,5 +1,5 @@
-"""Coordinators of groups, as the runner of coordinators takes them: their topic, their records,
-their alarm clock, and topics that are gone.
+"""Coordinators of groups, for the runner of coordinators: their topic, their records, their timer,
+and deleted topics.
 
 Source: Kafka's classic group protocol; KIP-211 (expiry).
 """

@@ -2,11 +2,11 @@
 
     append -> end of the turn -> high watermark, waiting fetches and produces, flush
 
-Only a leader that holds its lease appends, with acks=all only where enough replicas are in sync,
-and what a coordinator keeps is written by nobody else. An append only marks the partition: the high
-watermark and the requests that wait are looked at once per turn of the event loop, however many
-requests that turn had. The role is changed by the replica manager alone. Source: R-REP2 to R-REP6,
-R-REP11, R-CTL3, KIP-98.
+Only a leader that holds its lease appends, with acks=all only where enough replicas are in sync;
+only the coordinator writes to its own log. An append only marks the partition: the high watermark
+and the waiting requests are checked once per turn of the event loop, however many requests that
+turn had. Only the replica manager changes the role. Source: R-REP2 to R-REP6, R-REP11, R-CTL3,
+KIP-98.
 """
 
 import copy

@@ -1,7 +1,8 @@
 """Whether this broker may act as a leader (R-REP11).
 
-A broker whose ZooKeeper session may be over does not know whether others lead what it led, so until
-its new incarnation has been told what to lead it appends nothing and changes no ISR.
+A broker whose ZooKeeper session may be over does not know whether others lead its partitions now.
+So it appends nothing and changes no ISR until the controller has sent its new incarnation the
+partitions that it leads.
 """
 
 from collections.abc import Callable

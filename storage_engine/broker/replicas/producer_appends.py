@@ -1,4 +1,4 @@
-"""Producers' batches on their way into the logs of one broker.
+"""Prepares and appends the batches of producers.
 
     append -> nothing to prepare, none queued -> appended at once
            -> copied, queued behind those of its partition -> prepared by a thread -> appended

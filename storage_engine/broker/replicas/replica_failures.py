@@ -1,6 +1,6 @@
-"""Replicas that can't be served any more. A disk that fails takes its whole log directory with it,
-whatever fails otherwise its own replica alone, and what passes by itself neither: no room, no
-descriptors, no memory.
+"""Takes replicas out of service that can't be served any more. A failing disk takes all replicas of
+its log directory, any other failure only its own replica. A shortage that passes by itself takes
+none: no room, no descriptors, no memory.
 
 Source: R-LOG8, KIP-112.
 """

@@ -5,8 +5,8 @@ and has the copy take the log's place.
               -> in one turn of the loop: the rest flushed, the folders renamed, the log replaced
 
 Each turn of the loop copies one piece of one partition, no faster than the throttle, and never
-waits for the disk that is read. Whoever works on the replaced log has an object of its own that
-nobody asks any more (`HostedPartition.with_log`). Source: KIP-113.
+waits for the disk that is read. Code that still works on the replaced log holds the old partition
+object, which nobody else uses any more (`HostedPartition.with_log`). Source: KIP-113.
 """
 
 import logging

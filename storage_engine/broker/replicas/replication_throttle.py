@@ -1,4 +1,5 @@
-"""Throttled replication on this broker: what it sends as leader and takes as follower.
+"""Throttles replication on this broker, both what it sends as leader and what it fetches as
+follower.
 
 Only replicas that are named, and that are not in sync, wait; those in sync neither wait nor count,
 so that a throttle never makes an acks=all wait. Source: R-CTL8, KIP-73.

@@ -1,11 +1,12 @@
-"""Fetches of bytes that are not in the page cache: they wait for the disk, and nobody else does.
+"""Fetches bytes that are not in the page cache: only the request that needs them waits for the
+disk.
 
     read -> all in the page cache -> answer at once
          -> cold -> a thread brings the bytes into the page cache -> read again -> answer
 
-The event loop never waits for a disk to read what a fetch sends. A cold fetch is read anew when its
-bytes have come, so that it says what is true then: the present high watermark, another leader, or a
-failed folder. The answers of its connection keep their order. Source: R-NET1, R-LOG5.
+The event loop never waits for a disk to read what a fetch sends. A cold fetch is read again when
+its bytes have come, so that its answer is up to date: the present high watermark, another leader,
+or a failed log directory. The answers of its connection keep their order. Source: R-NET1, R-LOG5.
 """
 
 from collections import deque

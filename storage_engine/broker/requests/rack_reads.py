@@ -1,4 +1,4 @@
-"""Consumers read from an in-sync replica in their own rack.
+"""Lets consumers read from an in-sync replica in their own rack.
 
     consumer -> leader: fetch with a rack       -> "read from replica 3", no records
     consumer -> replica 3: the same fetch       -> records below its own high watermark

@@ -1,8 +1,8 @@
-"""A broker's settings at run time: its file, overridden by what ZooKeeper has for all brokers, and
-that by what it has for this one.
+"""A broker's settings at run time: those of its file, overridden by those in ZooKeeper for all
+brokers, overridden by those for this broker.
 
-Only settings that a running broker can honour are overridden (`Setting.changes_live`); what is
-stored and impossible is logged and counts as absent. Source: KIP-226.
+Only settings that a running broker can change are overridden (`Setting.changes_live`); an invalid
+stored value is logged and counts as absent. Source: KIP-226.
 """
 
 import logging

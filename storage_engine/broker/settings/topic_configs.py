@@ -1,5 +1,5 @@
-"""Settings of topics on this broker: the broker's own defaults, overridden by what ZooKeeper has
-for the topic.
+"""The settings of topics on this broker: the broker's own defaults, overridden by those in
+ZooKeeper for the topic.
 
 A topic's settings are read before its first log is opened here. Source: R-TOOL1.
 """

@@ -1,6 +1,7 @@
 """CreatePartitions: served by the controller.
 
-It is answered when all partitions have leaders, or when the client's time is over. Source: R-CTL6.
+The answer comes when all partitions have leaders, or when the client's timeout is over. Source:
+R-CTL6.
 """
 
 from dataclasses import dataclass

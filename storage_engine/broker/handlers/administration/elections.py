@@ -1,7 +1,7 @@
 """ElectLeaders: served by the controller.
 
-It is answered when every election is over, or when the client's time is. The answer to a request
-for all partitions has only those that needed an election. Source: R-CTL7, R-REP9, KIP-460.
+The answer comes when every election is over, or when the client's timeout is. After a request for
+all partitions it names only those that needed an election. Source: R-CTL7, R-REP9, KIP-460.
 """
 
 from collections.abc import Generator

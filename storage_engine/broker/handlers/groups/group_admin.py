@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups and DeleteGroups, for those who administer groups.
+"""DescribeGroups, ListGroups and DeleteGroups: the administration of groups.
 
 A coordinator that is still loading answers nothing, and while this broker leads a partition without
 a coordinator, a list of groups comes with an error. A group that does not exist is Dead in

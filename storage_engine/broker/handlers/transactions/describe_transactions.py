@@ -1,4 +1,4 @@
-"""DescribeTransactions and ListTransactions: what the coordinators on this broker know.
+"""DescribeTransactions and ListTransactions: the transactions of the coordinators on this broker.
 
 A coordinator that is still loading answers nothing. The members of sinks have no transactional id
 of their own, and are not listed. Source: KIP-664.
