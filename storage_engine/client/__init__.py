@@ -1,5 +1,5 @@
-"""The native client: the public `Producer`, `Consumer` and `Admin`, and what the connector and the
-tools use to talk to brokers.
+"""The Python clients: the public `Producer`, `Consumer` and `Admin`, and the parts that the
+connector and the tools use to talk to brokers.
 
 Every call ends within a documented deadline, in a result or in one typed error of one line. Only a
 `Producer`, a `Consumer` in a group, a `ConsumerConnector` and each client for asyncio have a

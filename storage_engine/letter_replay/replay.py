@@ -5,9 +5,9 @@ kept and the progress in the dead-letter topic are committed together, or not at
     origins    by partition of the dead-letter topic, the last offset that is done
 
 A chunk of a partition is one micro-batch: selected letters go to their origin, the others to the
-end of their own partition, because one offset per partition says what is done. Nothing behind the
-last selected letter of a partition is touched. A run that is killed leaves a chunk open, which the
-next run's first commit sweeps. Source: R-SPARK2.
+end of their own partition, because one offset per partition records the progress. Letters behind
+the last selected one of a partition stay untouched. A killed run leaves a chunk open, which the
+next run's first commit aborts. Source: R-SPARK2.
 """
 
 import itertools

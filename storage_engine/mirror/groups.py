@@ -1,8 +1,9 @@
-"""Has groups of the sources go on in the target where they are: their offsets, translated.
+"""Translates the committed offsets of groups, so that a group of a source can continue in the
+target.
 
-An offset in the target is never moved back, and never under a group that has members there, which
-reads on by itself. What can't be told or stored now is tried again the next time, for nothing but
-the groups themselves waits for it. Source: R-CLI6, KIP-545.
+An offset in the target is never moved back, and never while the group has members there, which read
+on by themselves. An offset that can't be translated or stored is tried again in the next round;
+only the groups themselves wait for it. Source: R-CLI6, KIP-545.
 """
 
 import re

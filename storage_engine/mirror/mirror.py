@@ -4,10 +4,10 @@
     source 2 ─┼─ fetch, read_committed ──┤                              one transaction
     ...      ─┘                          └─ how far each partition is   of the target
 
-Records and positions are committed together. A mirror's name is its transactional id: who starts
-takes over from whoever has it, and only then reads the positions, so that nothing is copied by two.
-Any error of the target ends it; started again, it goes on where its last commit was. A source may
-be away for a while. Source: R-CLI6; KIP-98, KIP-447. Not for several threads at once.
+Records and positions are committed together. A mirror's name is its transactional id: a new process
+takes the id over from the previous one, and only then reads the positions, so that no record is
+copied twice. Any error of the target ends the mirror; started again, it continues at its last
+commit. A source may be away for a while. Source: R-CLI6; KIP-98, KIP-447. It is not thread-safe.
 """
 
 from collections.abc import Iterator, Mapping

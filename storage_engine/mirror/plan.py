@@ -1,4 +1,5 @@
-"""Which topics a mirror copies, and what the target has to have for it. Free of IO.
+"""Decides which topics a mirror copies, and which topics the target needs for that. This module
+does no IO.
 
 A partition is copied to the partition of the same number; the target's topic may have more of them,
 and gets more where it has fewer. No two topics are copied into one: their offsets and keys would

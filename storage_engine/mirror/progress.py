@@ -1,4 +1,4 @@
-"""How far a mirror is, as it is kept in a compacted topic of the target: JSON, so that anybody can
+"""The progress of a mirror, in a compacted topic of the target. It is JSON, so that anybody can
 read it (`headrace consume __mirror_NAME`).
 
     key                                                        value

@@ -1,8 +1,9 @@
-"""One cluster that a mirror copies from: its topics, and their batches from where the mirror is.
+"""A cluster that a mirror copies from: its topics, and their batches from the mirror's positions
+on.
 
-After an error the reader is made anew from the positions that the mirror has, because what it had
-fetched by then may be lost with it. A source that has answered once may be away for as long as it
-likes: others are copied meanwhile. Source: R-CLI6.
+After an error a new reader begins at the mirror's positions, because the old one may have lost
+batches that it had fetched. A source that has answered once may be away for any time: the others
+are copied meanwhile. Source: R-CLI6.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Memory for large frames, used again once nobody looks at it any more.
+"""Memory for large frames, reused when no view of it is left.
 
 A buffer is handed out again only when no view of it is left, which its reference count shows; so a
 frame that somebody still holds is never overwritten.

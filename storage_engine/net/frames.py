@@ -1,4 +1,4 @@
-"""A byte stream cut into frames.
+"""Cuts a byte stream into frames.
 
     field    bytes  meaning
     length   4      big endian; bytes that follow

@@ -1,4 +1,4 @@
-"""Looks after a cluster, its topics and its groups: the public administration.
+"""Administers a cluster, its topics and its groups: the public `Admin`.
 
     from storage_engine.client import Admin, NewTopic
 
@@ -7,9 +7,9 @@
         admin.alter_topic_configs("clicks", {"retention.ms": "3600000"})
         print(admin.describe_group("billing").lag)
 
-A call returns when what it asked for is done and seen, or raises one error of one line. Leaders,
-coordinators and controllers that move are followed, up to `default.api.timeout.ms`. For one thread
-at a time. Source: KIP-4 and what the methods' modules cite.
+A call returns when its effect is visible on the brokers, or raises an error of one line. It follows
+leaders, coordinators and controllers that move, up to `default.api.timeout.ms`. Only one thread may
+use an `Admin` at a time. Source: KIP-4 and what the methods' modules cite.
 
 error                    what to do
 ConfigError              correct the setting or the argument that it names

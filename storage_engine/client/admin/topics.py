@@ -1,7 +1,7 @@
 """Topics and settings: create, delete, grow, describe, alter.
 
-Requests go to the controller, and to the next one when it has changed. When an answer was lost,
-finding the work done counts as having done it. Source: R-CTL6, R-TOOL1; KIP-4, KIP-339.
+Requests go to the controller, and to the next one when it has changed. After a lost answer the call
+succeeds when the change turns out to be made. Source: R-CTL6, R-TOOL1; KIP-4, KIP-339.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Transactional ids, for those who look after them: which there are, and what they have open.
+"""Lists transactional ids and describes their open transactions.
 
 Every broker reports the ids that it coordinates. Source: KIP-664, KIP-994.
 """

@@ -1,5 +1,5 @@
-"""A member of a group, as a pure state machine. A member joins a generation only when it reads
-nothing of the one before.
+"""A member of a group, as a pure state machine. A member joins a generation only when it has
+stopped reading the partitions of the one before.
 
                  subscribed            answered            assigned
     OUT ---------------------> JOINING ---------> SYNCING ---------> MEMBER

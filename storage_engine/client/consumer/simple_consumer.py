@@ -7,8 +7,8 @@
         (offset,) = consumer.offsets_before(clicks, EARLIEST, 1)
         messages, offset, _ = consumer.fetch(clicks, offset)
 
-Nothing is remembered between calls but connections and leaders; going back costs nothing. Source:
-R-CLI2.
+It remembers nothing between calls but connections and leaders, so its user may go back at any time.
+Source: R-CLI2.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Records on their way into batches.
+"""Collects records into batches.
 
     add -> open batch of its partition -> closed (full, or followed by a table) -> taken in order
                                        -> open, but lingered long enough        -> taken

@@ -1,12 +1,12 @@
-"""Record batches to the leaders of their partitions.
+"""Sends record batches to the leaders of their partitions.
 
     append -> PartitionQueue per partition -> one request per leader with the batches at hand -> up
     to 5 requests in flight per leader -> delivered | retried in order | final error
 
-Each batch is acknowledged once, or the writer fails with one error and sends nothing more. A batch
-whose owner wants to be told fails alone, outside of transactions; what comes later goes on. With
-idempotence (the default with acks=-1) a retry never doubles: same producer id, same sequence
-numbers, same bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. Not for several threads at once.
+Each batch is acknowledged once, or the writer fails with one error and sends nothing more. Outside
+of transactions a batch with a callback fails alone, and later batches go on. With idempotence (the
+default with acks=-1) a retry never writes twice: it has the same producer id, sequence numbers and
+bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. It is not thread-safe.
 """
 
 from collections.abc import Callable, Iterable

@@ -7,10 +7,10 @@
         print(future.result().offset)
         producer.send_table("clicks", pa.table({"key": ["a", "b"], "value": ["1", "2"]}))
 
-`send` and `send_table` put records into batches and return; one thread sends them. Nothing is lost
-silently: every record ends in its future, and `flush` and `close` raise the first error of those
-sent since the last flush. For any number of threads. Source: R-CLI1, R-CLI7; the errors are told
-apart in `producer_errors`.
+`send` and `send_table` put records into batches and return; one thread sends them. No record is
+lost silently: each one's future gets the outcome, and `flush` and `close` raise the first error
+since the last flush. Any number of threads may use a producer. Source: R-CLI1, R-CLI7; the errors
+are in `producer_errors`.
 """
 
 import contextlib

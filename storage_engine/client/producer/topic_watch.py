@@ -1,4 +1,4 @@
-"""The partitions of topics, for threads that send; the producer's loop alone asks for them.
+"""Keeps the partitions of topics for threads that send; only the producer's loop requests them.
 
 A request that fails is repeated; a topic that stays unknown is an error for those who wait. All
 methods but `request` need the loop's lock.

@@ -1,4 +1,5 @@
-"""The brokers, topics and members of a group as their znodes tell them, and a member's part of it.
+"""The brokers, topics and members of a group according to their znodes, and the partitions of a
+member.
 
 None while something has yet to be read; what others wrote amiss counts as nothing, and is logged.
 Source: R-CLI3, R-CTL10.

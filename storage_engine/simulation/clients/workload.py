@@ -1,6 +1,6 @@
 """Clients of the simulated cluster: producers of each kind, and consumers that remember everything.
 
-A client sends to any broker that claims to lead, a former leader too; what it was answered must
+A client sends to any broker that claims to lead, a former leader too; every answer that it got must
 stay true. Source: R-REP3, R-REP5, R-REP6, R-CLI7.
 """
 

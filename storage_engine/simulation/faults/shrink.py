@@ -1,7 +1,7 @@
 """Finds a small part of a failing schedule that still violates the same invariant (delta
 debugging).
 
-The remaining faults must violate the same rule, else another failure would take its place. Source:
+The remaining faults must violate the same rule, since another failure could hide the first. Source:
 Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002).
 """
 

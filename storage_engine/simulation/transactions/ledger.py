@@ -2,9 +2,9 @@
 check that its client and readers agree with it.
 
 A transaction has one outcome, that of the first evidence: the answer to its client, or a marker in
-any partition. All later evidence has to agree. Nothing is promised of records in a partition whose
-replicas all lost their power, nor of a transaction whose coordinator's log did. Source: KIP-98,
-KIP-890, R-SPARK2.
+any partition. All later evidence has to agree. There is no guarantee for records in a partition
+whose replicas all lost their power, nor for a transaction whose coordinator's log did. Source:
+KIP-98, KIP-890, R-SPARK2.
 """
 
 from bisect import bisect_right, insort

@@ -1,4 +1,4 @@
-"""Transactional producers: they commit and abort, die and come back, go on though they have been
+"""Transactional producers: they commit and abort, die and come back, continue after they were
 replaced, and let transactions time out.
 
 A producer that enlists partitions itself asks for its next epoch before it continues where

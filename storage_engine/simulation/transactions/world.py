@@ -1,5 +1,5 @@
-"""All that is transactional in one run: producers of both kinds, two queries of one sink, readers
-of records and of a group's offsets, and the ledgers of their transactions.
+"""The transactional clients of one run, and their checks: producers of both kinds, two queries of
+one sink, readers of records and of a group's offsets, and the ledgers of their transactions.
 
 The logs of the coordinators have small segments and are compacted all the time.
 

@@ -1,4 +1,4 @@
-"""`headrace dump-log --verify-index`: do the indexes of segments say what is in their logs?
+"""`headrace dump-log --verify-index`: compares the indexes of segments with their logs.
 
 An index without its `.log` is an error, not a success. Source: R-LOG3.
 """

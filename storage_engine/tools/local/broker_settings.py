@@ -1,4 +1,4 @@
-"""The `server.properties` that `headrace up` writes for each broker. Safe by default.
+"""The `server.properties` that `headrace up` writes for each broker. They are safe by default.
 
 A key that is in the file stays as it is, so that a person's changes survive, except for what the
 folder itself decides (id, port, paths, ZooKeeper) and what the caller gives with `--set`.

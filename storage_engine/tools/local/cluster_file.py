@@ -1,4 +1,4 @@
-"""`cluster.json`: what runs in a folder and where.
+"""`cluster.json`: which processes run in a cluster's directory, and where.
 
 Other programs read it, so its form does not change.
 

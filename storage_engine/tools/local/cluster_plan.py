@@ -1,6 +1,6 @@
-"""What `headrace up` shall run: how many brokers, on which ports, with which ZooKeeper.
+"""Decides what `headrace up` runs: how many brokers, on which ports, with which ZooKeeper.
 
-Decided before anything starts.
+The decision is made before anything starts.
 
 Whatever the caller did not give stays as it is on disk; an impossible request is refused before
 anything changes.

@@ -1,5 +1,5 @@
-"""Child processes that outlive their parent: start one detached, know it again by its arguments,
-stop it.
+"""Child processes that outlive their parent: starts one detached, recognises it by its arguments,
+and stops it.
 
 A pid alone proves nothing, since the kernel gives the numbers of dead processes to new ones. A
 process is ours when its command line holds our mark: some consecutive arguments, among them an

@@ -1,4 +1,5 @@
-"""What this Python has: Headrace, PySpark and PyArrow, and whether PySpark comes with Spark."""
+"""Checks which packages this Python has: Headrace, PySpark and PyArrow, and whether PySpark comes
+with Spark."""
 
 import importlib.util
 import os
