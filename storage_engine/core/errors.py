@@ -1,5 +1,4 @@
-"""The one table of error codes: number, retriable or final, meaning. Exceptions become codes
-through it.
+"""The table of error codes: number, retriable or final, meaning. Exceptions become codes by it.
 
 Source: the error codes of the Kafka protocol.
 """

@@ -2,7 +2,7 @@
 disk.
 
 Every number that calls on the files of a log and the sockets of a broker can return is in one of
-the tables below. The reach of an error decides what is done:
+the tables below. The reach of an error decides how it is handled:
 
     reach       what it means                         what is done
     ROOM        a file system is full now             this action is refused, retriably

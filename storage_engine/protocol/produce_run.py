@@ -6,8 +6,8 @@ many small batches for one partition sends them.
     response   size | correlation id | ... | base offset | ...
 
 A frame counts as alike only if it is byte for byte what the encoder would make of the same request
-with other records; all others go the general way, which decodes them. The general decoder gives the
-pattern, and the general encoder the answers.
+with other records; all others are decoded one by one. The general decoder gives the pattern, and
+the general encoder the answers.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""The znodes by which others ask something of the controller: each owns its path and its JSON.
+"""The znodes of requests to the controller: each class owns a path and its JSON.
 
 A node exists while its request is open; the controller removes it when it is done (R-CTL10).
 

@@ -1,4 +1,5 @@
-"""The znodes of groups that share partitions through ZooKeeper: each owns its path and its content.
+"""The znodes of groups that share partitions through ZooKeeper: each class owns a path and its
+content.
 
 /consumers/<group>/ids/<consumer>             ephemeral   {"topic": streams, …}
 /consumers/<group>/owners/<topic>/<partition> ephemeral   the consumer's id

@@ -1,7 +1,7 @@
 """Prepares a broker's session: ends the session of its predecessor, and creates the chroot.
 
-The caller holds the lock of the log directory, so that the predecessor is dead and its session may
-be closed at once instead of being waited out (R-CTL4).
+The caller holds the lock of the log directory, so the predecessor is dead, and its session is
+closed at once instead of being waited for (R-CTL4).
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The check that a process has ended completely.
+"""Checks that a process has ended completely.
 
 A dying process loses its command line first and its ports, files and locks later. It has ended when
 it is gone, or a zombie of one thread that its parent has not waited for.

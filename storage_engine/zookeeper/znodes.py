@@ -1,4 +1,4 @@
-"""The znodes of brokers, topics, the controller and settings: each owns its path and its JSON.
+"""The znodes of brokers, topics, the controller and settings: each class owns a path and its JSON.
 
 The keys are exactly those that Kafka documents (R-CTL10). Further keys are written only for what
 the documents have no place for (rack, endpoints, topic id); unknown keys of others are ignored.

@@ -243,7 +243,7 @@ class ReplicaMoves:
 
         def failed(error: Exception) -> None:
             message = f"the copy can't be flushed: {error}"
-            # Never of an fsync: see `log.disk`.
+            # Never of an fsync: see `log.files.disk`.
             is_short = isinstance(error, OSError) and reach_of_file_error(error) is Reach.SHORTAGE
             self._failed(move, LogShortageError(message) if is_short else LogDirError(message))
 

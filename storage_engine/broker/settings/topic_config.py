@@ -2,7 +2,7 @@
 
 Overrides are checked when they are set; stored ones that are impossible are an error too.
 
-Source: R-TOOL1; the table is `core.topic_settings`.
+Source: R-TOOL1; the table is `core.settings.topic_settings`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""Elections of partitions: decisions, their writes to ZooKeeper, and the outcomes of these.
+"""Elections of partitions: the decisions, their writes to ZooKeeper, and the outcomes of the
+writes.
 
 A dirty partition of which nothing is being written or read is compared with what it should be, and
 the difference becomes a conditional write. Only an accepted write is sent to brokers. After a

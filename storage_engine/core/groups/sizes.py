@@ -2,7 +2,7 @@
 is refused before anything has changed; a coordinator whose record can't be stored is restored from
 the log, and would fail in the same way again.
 
-The lengths are those of GroupMetadataKey and GroupMetadataValue, which `protocol.group_records`
+The lengths are those of GroupMetadataKey and GroupMetadataValue, which `protocol.state.group_records`
 writes.
 """
 

@@ -1,4 +1,4 @@
-"""The choice of old segments that a log may drop. The oldest go first, and records that are not
+"""Chooses the old segments that a log may delete. The oldest go first, and records that are not
 committed stay.
 
 A `DeletionPolicy` decides which segments are old: Kafka's, unless a broker's `log.deletion.policy`

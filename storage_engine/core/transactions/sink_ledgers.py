@@ -1,6 +1,6 @@
-"""The ledgers of all sinks of one coordinator, with their queries: who has committed a batch, which
-run is the newest, how far the sources are copied. Each query costs the same, however many batches
-were committed before.
+"""The ledgers of all sinks of one coordinator, with their queries: which query has committed a
+batch, which run is the newest, how far the sources are copied. Each query costs the same, however
+many batches were committed before.
 
     ledger of              ends as
     streaming query        never; one that has only tried, after a time

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: moves replicas to log directories of a broker (KIP-113).
+"""AlterReplicaLogDirs: moves replicas to other log directories of a broker (KIP-113).
 
 Versions: 2 flexible.
 

@@ -1,4 +1,4 @@
-"""Record batches -> rows of Arrow arrays, vectorised.
+"""Decodes record batches into rows of Arrow arrays, for all batches at once.
 
 Bytes off the wire are never trusted. Every position is checked against its record's end before it
 is read, whatever is wrong is a CorruptRecordError that names the batch's offset, and the work grows

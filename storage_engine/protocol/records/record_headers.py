@@ -1,4 +1,4 @@
-"""Record headers, rows <-> Arrow: list<struct<key: string, value: binary>>.
+"""Turns record headers into Arrow's list<struct<key: string, value: binary>> and back.
 
 Order and repeated keys are kept as they came. A record without headers is read as a null list,
 which is what Spark's Kafka connector does; null and empty lists are written alike.

@@ -1,4 +1,4 @@
-"""The check that every record of some batches has a key, for topics with compaction.
+"""Checks that every record of some batches has a key, for topics with compaction.
 
 A batch that can't be decoded is refused here, since compaction could never pass it later.
 

@@ -1,4 +1,4 @@
-"""Rows <-> record batches: the door to the codec of clients.
+"""Turns rows into record batches and back, for clients.
 
 Neither way runs Python per record. Rows are Arrow arrays, batches are bytes.
 

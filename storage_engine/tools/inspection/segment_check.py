@@ -4,7 +4,7 @@ It only reads, and trusts nothing.
 
 Files are known by their names, `<base offset>.log`, `.index`, `.timeindex`; an index is compared
 with the `.log` beside it, if there is one. Source: R-LOG1, R-LOG3, R-LOG8; the formats are
-described in `log/` and `protocol/record_batch.py`.
+described in `log/` and `protocol/records/record_batch.py`.
 """
 
 import mmap
