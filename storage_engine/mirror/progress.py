@@ -7,9 +7,9 @@ read it (`headrace consume __mirror_NAME`).
     the same, and "slot": [0, 3]                               {"source_id": …, "target_id": …,
                                                                 "run": 7, "copied": [s, e, t, n]}
 
-`offset` is the next one to copy; `copied` is a run of mirror_offsets. It is written in the
-transaction of the records, so that both are there or neither. An entry for an earlier topic of the
-same name does not count. This module does no IO. Source: R-CLI6.
+`offset` is the next one to copy; `copied` is a run of `offsets`. It is written in the transaction
+of the records, so that both are there or neither. An entry for an earlier topic of the same name
+does not count. This module does no IO. Source: R-CLI6.
 """
 
 import json

@@ -2,8 +2,8 @@
 is refused before anything has changed; a coordinator whose record can't be stored is restored from
 the log, and would fail in the same way again.
 
-The lengths are those of GroupMetadataKey and GroupMetadataValue, which `protocol.state.group_records`
-writes.
+The lengths are those of GroupMetadataKey and GroupMetadataValue, which
+`protocol.state.group_records` writes.
 """
 
 GROUP_FIXED_BYTES = 2 + 2 + 4 + 8 + 4
