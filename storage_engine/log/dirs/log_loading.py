@@ -53,7 +53,7 @@ class LogLoading:
             moves.recover(self._dirs.working)
         except OSError as error:
             raise StorageError(
-                f"a replica that was moved between log directories can't get its name: {error}"
+                f"a replica that was moved to another log directory can't be renamed: {error}"
             ) from error
         self.load_logs(self._find_partitions())
         self._in_each_dir(self._checkpoints.lower_recovery_points)
