@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LEAST_ENCODED_PER_S = 5_000_000
 LEAST_DECODED_PER_S = 3_000_000
-"""What the project asks of itself, for values of 100 bytes in batches of 1 MiB, uncompressed."""
+"""The project's own goals, for values of 100 bytes in batches of 1 MiB, uncompressed."""
 
 _SEED = 20130101
 _KEY_BYTES = 8

@@ -25,7 +25,7 @@ from storage_engine.tools.table import print_results
 COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 LEAST_BYTES = 4 << 20
-"""Of a round: a few reads of 1 MiB."""
+"""A round needs at least these bytes, a few reads of 1 MiB."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ from storage_engine.tools.table import print_results, report_line
 COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 LEAST_BYTES = 8 << 20
-"""Some requests on each connection."""
+"""A round needs at least these bytes, some requests on each connection."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

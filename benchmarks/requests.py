@@ -24,7 +24,7 @@ from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.table import print_results, report_line
 
 TURN_BUDGET_MS = 20
-"""Of the event loop."""
+"""The longest allowed turn of the event loop."""
 
 FRAME_MAX_BYTES = 100 << 20
 """socket.request.max.bytes by default."""
@@ -37,7 +37,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One request."""
+    """The costs of one request."""
 
     api: str
     items: str

@@ -55,7 +55,7 @@ LEAST_BATCH_RATIO = 0.6
 LEAST_STREAM_RATIO = 0.5
 MOST_OVERHEAD_RATIO = 1.3
 MOST_TASK_RATIO = 1.0
-"""What the project asks of itself."""
+"""The project's own goals."""
 
 _TASKS = 40
 _TASK_ROWS = 1_000

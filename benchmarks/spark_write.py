@@ -49,7 +49,7 @@ LEAST_BATCH_RATIO = 0.5
 LEAST_STREAM_RATIO = 0.45
 LEAST_RATIO_TO_AT_LEAST_ONCE = 0.95
 MOST_MS_OVER_AT_LEAST_ONCE = 25
-"""What the project asks of itself."""
+"""The project's own goals."""
 
 Rounds = dict[str, list[float]]
 """A figure for each round, by sink."""
@@ -63,9 +63,9 @@ class Result:
     exactly_once: float
     beside: str
     other: float
-    """Of the sink that is named by `beside`."""
+    """The figure of the sink that `beside` names."""
     compared: float
-    """As `target` says: a ratio, or milliseconds more."""
+    """A ratio, or additional milliseconds, as `target` says."""
     target: str
     met: bool
 

@@ -57,7 +57,7 @@ LEAST_FETCH_RATIO = 0.85
 MOST_CONSUMERS_RATIO = 1.0
 LEAST_SMALL_RATIO = 0.22
 LEAST_SMALL_REQUESTS_PER_S = 250_000
-"""What the project asks of itself."""
+"""The project's own goals."""
 
 _LARGE_RING = 64
 _SMALL_RING = 256

@@ -19,7 +19,8 @@ _sends_at_once = False
 
 
 def prepare_worker() -> None:
-    """To be called when Spark calls: a task begins, or the driver wants a reader or writer."""
+    """Must be called whenever Spark calls: when a task begins, or the driver wants a reader or
+    writer."""
     global _sends_at_once
     if not _is_worker():
         return

@@ -17,8 +17,8 @@ _frozen_modules: int | None = None
 
 
 def freeze_modules() -> None:
-    """To be called in a worker as a call begins. The first call loads modules, so the second one
-    freezes them."""
+    """Must be called in a worker when a call begins. The first call loads modules, so the second
+    one freezes them."""
     global _frozen_modules
     if _frozen_modules is None:
         _frozen_modules = 0

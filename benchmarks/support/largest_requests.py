@@ -77,7 +77,8 @@ class LargestRequest:
 def largest_requests(
     count: int, frame_max_bytes: int, api: str | None = None
 ) -> Iterator[LargestRequest]:
-    """Of `count` items each, or as many as fit in a frame; of all APIs, or of one."""
+    """The largest requests of all APIs, or of one, with `count` items each, or as many as fit in a
+    frame."""
     classes = request_classes()
     versions = [(key, newest) for key, (_, newest) in SERVED_RANGES.items()]
     for key, version in [*versions, *_OTHER_FORMS]:

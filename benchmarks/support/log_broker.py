@@ -39,7 +39,7 @@ OPEN_GOAL_S = Goal(most=5.0)
 MEMORY_GOAL_MIB = Goal(most=150.0)
 IDLE_GOAL_MIB = Goal(most=30.0)
 SHARED_GOAL = Goal(least=8.0)
-"""What the project asks of itself, for 1,000 partitions, 1,000 connections and 16 producers."""
+"""The project's own goals, for 1,000 partitions, 1,000 connections and 16 producers."""
 
 IN_FLIGHT = 5
 """Requests of one producer without an answer, as an idempotent client has."""
@@ -76,7 +76,7 @@ logs.close()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is done."""
+    """The amount of work of the benchmark."""
 
     folder: Path
     partitions: int

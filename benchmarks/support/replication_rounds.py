@@ -27,7 +27,7 @@ from storage_engine.tools.local.local_cluster import LocalCluster
 REPLICATED_GOAL = Goal(least=0.25)
 CATCH_UP_GOAL = Goal(least=0.5)
 P99_GOAL = Goal(most=3.0)
-"""What the project asks of itself."""
+"""The project's own goals."""
 
 BATCH_BYTES = 128 << 10
 CONNECTIONS = 4
@@ -49,7 +49,7 @@ _CATCH_UP_MS = 600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is done."""
+    """The amount of work of the benchmark."""
 
     folder: Path
     bytes_a_round: int

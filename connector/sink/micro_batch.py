@@ -1,4 +1,4 @@
-"""The id of a micro-batch. A replay finds the same id, and nobody else ever has it.
+"""The id of a micro-batch. A replay has the same id, and no other micro-batch ever has it.
 
     kind                    sink                     query                    batch
     streaming               `sinkId`, or the query   the query's id           Spark's batch id

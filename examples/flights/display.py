@@ -1,4 +1,4 @@
-"""What the demo says on the terminal: dated events, one line of progress, tables.
+"""The output of the demo on the terminal: dated events, one line of progress, tables.
 
 The output is plain text. On a terminal the line of progress is rewritten in place; elsewhere, in a
 log file say, a new one appears now and then.

@@ -41,18 +41,18 @@ from storage_engine.protocol.records.records import (
 READ_COMMITTED = "read_committed"
 QUERY = "replay"
 TIMEOUT_MS = 60_000
-"""When the chunk that a killed run left open stops holding up readers, at the latest."""
+"""The timeout after which the open chunk of a killed run stops holding up readers."""
 
 Progress: TypeAlias = Callable[[int], None]
 """Told how many letters have been sent back."""
 
 
 class ConcurrentReplayError(HeadraceError):
-    """Somebody else sends letters of the same topic back."""
+    """Another run is sending letters of the same topic back."""
 
 
 class LetterReplay:
-    """One run over the letters of one topic, up to what is its end when it begins."""
+    """One run over the letters of one topic, up to the topic's end at the start of the run."""
 
     def __init__(
         self, cluster: Cluster, topic: str, selection: LetterSelection, *, limit: int | None = None
@@ -161,7 +161,7 @@ class LetterReplay:
                 yield TopicPartition(topic, int(place)), _taken(rows, chosen)
 
     def _key(self, tp: TopicPartition) -> TopicPartition:
-        """As a source; a topic that was created again is another one."""
+        """The topic as a source; a topic that was created again is another source."""
         return TopicPartition(self._source, tp.partition)
 
     def _ask_done(self) -> dict[TopicPartition, int]:

@@ -21,7 +21,7 @@ from storage_engine.mirror.source import Tell
 from storage_engine.net.deadline import monotonic_ms
 
 DEADLINE_MS = 5_000
-"""Of each request: a coordinator that is away must not stop the copying for long."""
+"""The timeout of each request: a coordinator that is away must not stop the copying for long."""
 
 LOOK_AGAIN_MS = 3_600_000
 """At a group that has not moved: brokers forget offsets that nobody commits for a week
@@ -37,7 +37,7 @@ class SyncedGroup(NamedTuple):
     source: str
     group: str
     partitions: int
-    """Whose offset was moved in the target."""
+    """The number of partitions whose offsets were moved in the target."""
 
 
 class MirroredGroups:
@@ -63,7 +63,8 @@ class MirroredGroups:
         self._known: dict[tuple[str, str], tuple[dict[TopicPartition, int], int]] = {}
 
     def sync(self) -> list[SyncedGroup]:
-        """One round over all groups; those that were moved. What fails is told."""
+        """Does one round over all groups and returns those that were moved. Failures are
+        reported."""
         moved = []
         for source, cluster in self._sources.items():
             try:

@@ -73,7 +73,7 @@ _FENCED = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""Of a transaction that somebody else has ended."""
+"""The errors of a transaction that somebody else has ended."""
 
 
 class MirrorFencedError(HeadraceError):
@@ -83,10 +83,11 @@ class MirrorFencedError(HeadraceError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorConfig:
     name: str
-    """Of the mirror: keeps its place in the target, and is at work once at a time."""
+    """The name of the mirror. It identifies the mirror's position in the target, and only one
+    mirror of a name runs at a time."""
     selection: TopicSelection
     replication_factor: int = BROKER_DEFAULT
-    """Of the topics that it creates."""
+    """The replication factor of the topics that it creates."""
     commit_interval_ms: int = 1000
     """The longest that a record waits for its transaction to end; not above REFRESH_MS."""
     transaction_timeout_ms: int = 60_000
@@ -95,14 +96,14 @@ class MirrorConfig:
 
 @dataclass(slots=True)
 class _Pending:
-    """What the open transaction has of a partition."""
+    """The part of a partition that the open transaction has copied."""
 
     next_offset: int
     delivered: list[DeliveredBatch] = field(default_factory=list)
 
 
 class TopicLag(NamedTuple):
-    """How far the copy of a topic is."""
+    """The progress of the copy of a topic."""
 
     source: str
     topic: str

@@ -54,7 +54,7 @@ class TopicSelection:
     include: re.Pattern[str]
     exclude: re.Pattern[str] | None = None
     target_name: str = SAME_NAME
-    """With {topic}, and {source} where sources have topics of the same name."""
+    """Contains {topic}, and {source} where sources have topics of the same name."""
 
     def __post_init__(self) -> None:
         try:

@@ -123,7 +123,8 @@ class Registration:
             self._flows.start(self._register())
 
     def _register(self) -> Flow[None]:
-        """Until the node is this session's, or has been another live broker's for too long."""
+        """Waits until the node is this session's, or has been another live broker's for too
+        long."""
         while True:
             self._written = self._node.encode()
             created = yield from self._zookeeper.create(

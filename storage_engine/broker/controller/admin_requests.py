@@ -35,7 +35,7 @@ RETRY_MS = 500
 CONFLICT_PAUSE_MS = 50
 """Between two attempts to change what others change too."""
 FAILED_MS = 5_000
-"""Before content is passed on again that its owner could not take."""
+"""The pause before content is passed on again that its owner could not accept."""
 
 
 class Content(NamedTuple):

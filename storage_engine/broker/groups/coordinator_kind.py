@@ -69,7 +69,7 @@ def _load_codec() -> StateCodec[GroupEntry, GroupContent]:
 
 
 def on_marker_written(coordinators: GroupCoordinators) -> Callable[[MarkerTarget], None]:
-    """A function that tells the group coordinator of a partition about each marker there."""
+    """A function that passes each marker of a partition to its group coordinator."""
 
     def on_written(target: MarkerTarget) -> None:
         if target.partition.topic == GROUP_OFFSETS_TOPIC:

@@ -125,7 +125,7 @@ class PeerFetcher:
         self._joining: dict[TopicPartition, Followed] = {}
         """Partitions to be followed from the next `wake` on."""
         self._long_poll_ended = False
-        """The leader was told not to let the fetch under way wait any longer."""
+        """True when the leader was asked to answer the fetch under way without further wait."""
         self._session = ClientFetchSession()
         self.heard_ms: int | None = None
         """The time of the leader's last answer."""

@@ -45,7 +45,7 @@ class Followed:
         self.is_full = False
         """Set when there was no space for the last records."""
         self.was_damaged = False
-        """The last records were bad: the leader is told with the next fetch."""
+        """The last records were bad; the next fetch reports it to the leader."""
         self.refusals = 0
         """How often in a row the leader has answered that it does not lead, or not in this epoch.
         """

@@ -225,8 +225,8 @@ class HostedPartition:
             return failure.as_outcome()
 
     def append_columns(self, columns: BatchColumns, *, acks: int) -> list[int] | KafkaError | None:
-        """As `append` of each of these batches: their base offsets and the offset that follows, or
-        why they could not be stored. None, and nothing is done, when they must be checked one by
+        """Like `append` of each of these batches: their base offsets and the offset that follows,
+        or why they could not be stored. None, and nothing is done, when they must be checked one by
         one."""
         try:
             self.check_writable_by_producers(acks)

@@ -34,5 +34,6 @@ class LeaderLease:
         self.is_fenced = True
 
     def unfence(self) -> None:
-        """The controller has told the present incarnation all that it leads."""
+        """True when the controller has sent the present incarnation all partitions that it
+        leads."""
         self.is_fenced = False

@@ -111,7 +111,7 @@ class ProducerAppends:
     def append_columns(
         self, tp: TopicPartition, columns: BatchColumns, *, acks: int
     ) -> list[int] | KafkaError | None:
-        """As `HostedPartition.append_columns`; None also where something waits."""
+        """Like `HostedPartition.append_columns`, but None also where another append waits."""
         partition = None if tp in self._queues else self._replicas.get(tp)
         return None if partition is None else partition.append_columns(columns, acks=acks)
 

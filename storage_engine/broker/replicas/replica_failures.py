@@ -26,7 +26,7 @@ state_change_log = logging.getLogger("headrace.state_change")
 
 
 class ReplicaFailures:
-    """Takes replicas out of service, and tells the controller."""
+    """Takes replicas out of service, and notifies the controller."""
 
     def __init__(
         self,

@@ -34,9 +34,9 @@ always find one. The others wait in the order of their arrival; the server limit
 unanswered requests."""
 
 MOST_LOADS = 4
-"""Of one fetch: to find where the bytes begin, where they end, and for the bytes; two are mostly
-enough. What is cold even then is left to the client's next fetch, or sent from the disk when it is
-all there is: else a machine without memory would load for ever and answer nobody."""
+"""The reads of one fetch: to find where the bytes begin, where they end, and for the bytes; two are
+mostly enough. What is cold even then is left to the client's next fetch, or sent from the disk when
+it is all there is: else a machine without memory would load for ever and answer nobody."""
 
 FILES_PER_LOAD = 16
 """Each is opened once more; a fetch may ask for thousands."""

@@ -68,7 +68,7 @@ class _Asked:
     question: TransactionVerification
     enlists: bool
     times_again: int = TIMES_AGAIN
-    """How many more attempts there may be."""
+    """The number of attempts that are left."""
     waiting: list[_Waiter] = field(default_factory=list)
 
     @property

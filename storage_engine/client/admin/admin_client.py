@@ -119,7 +119,7 @@ class Admin(Closing):
         return admin.describe_topic_configs(self._open, topic)
 
     def describe_broker_configs(self, broker_id: int) -> dict[str, ConfigEntry]:
-        """The settings in force for a broker, by name, as it tells them itself."""
+        """The settings in force for a broker, by name, from the broker itself."""
         return admin.describe_broker_configs(self._open, broker_id)
 
     def alter_topic_configs(
@@ -232,7 +232,7 @@ class Admin(Closing):
     ) -> dict[TopicPartition, ErrorCode]:
         """Move replicas of one broker to other folders of its `log.dirs`, given as the broker names
         them. Those that did not begin, with the reason: REPLICA_NOT_AVAILABLE where there is no
-        such replica yet, which will be made in that folder. `describe_log_dirs` tells how far the
+        such replica yet, which will be made in that folder. `describe_log_dirs` shows how far the
         others are."""
         wanted = {TopicPartition(*tp): path for tp, path in targets.items()}
         return log_dirs.alter_replica_log_dirs(self._open, broker_id, wanted)

@@ -247,7 +247,7 @@ def describe_topic_configs(cluster: Cluster, topic: str) -> dict[str, ConfigEntr
 
 
 def describe_broker_configs(cluster: Cluster, broker_id: int) -> dict[str, ConfigEntry]:
-    """The settings of a broker, which it tells itself."""
+    """The settings of a broker, from the broker itself."""
     spec, message = _describe_request(_BROKER_RESOURCE, str(broker_id))
     outcome, settings = _described(cluster.request(broker_id, spec, message))
     if outcome.code is not ErrorCode.NONE:

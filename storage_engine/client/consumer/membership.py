@@ -202,7 +202,7 @@ class Membership:
         self.generation = NO_GENERATION
         self.owns = False
         self._releases = 0
-        """The owner has been told to let go and has not said that it has."""
+        """The owner has been asked to release its partitions and has not yet done so."""
         self._heartbeat_ms = 0
         """The time when the next heartbeat is due."""
         self._heartbeat_is_out = False

@@ -40,7 +40,8 @@ class TopicCounts:
         self._looked_ms: int | None = None
 
     def subscribe(self, subscription: Subscription, now_ms: int) -> frozenset[str]:
-        """The topics, as they are now. KafkaError or DeadlineExceededError when nobody tells."""
+        """The topics, as they are now. KafkaError or DeadlineExceededError when no broker
+        answers."""
         self._subscription, self._others = subscription, frozenset()
         self._known = self._refresh(now_ms)
         return frozenset(self._known)

@@ -152,7 +152,7 @@ class BatchWriter(Closing):
     ) -> None:
         """Take over `batch`, whose bytes are stamped and belong to the writer until they are
         delivered. Waits while too much is buffered. Raises the error that the writer has failed
-        with, if it has. `done` is told what became of the batch, unless the writer fails; its final
+        with, if it has. `done` gets the outcome of the batch, unless the writer fails; its final
         error is then its own. `expires_at_ms` (monotonic) stands for the delivery timeout."""
         self._check()
         queue = self._queues.get(tp)

@@ -89,7 +89,7 @@ class _Stage(enum.Enum):
 
 
 class Producer(Closing):
-    """Idempotent, with acks=all, unless told otherwise. `close` it, or use it in a `with` block."""
+    """By default it is idempotent, with acks=all. `close` it, or use it in a `with` block."""
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ class ProducerTransactions:
         self._is_empty = True
 
     def enlist(self, partitions: Iterable[TopicPartition]) -> None:
-        """To be called before the first batch for these partitions."""
+        """Must be called before the first batch for these partitions."""
         spec, message = enlist_request(
             self.transactional_id, self.producer_id, self.epoch, partitions
         )

@@ -20,7 +20,7 @@ class SessionLease(Protocol):
 
     @property
     def lease_end_monotonic_ms(self) -> int:
-        """Until this time no other consumer can own the partitions of this session."""
+        """The time until which no other consumer can own the partitions of this session."""
         ...
 
 

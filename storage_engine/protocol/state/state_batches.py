@@ -69,7 +69,7 @@ def encode_records(
     now_ms: int,
     part_bytes: int,
 ) -> list[tuple[int, memoryview]]:
-    """As `encode_parts`; None stands for a tombstone."""
+    """Like `encode_parts`; None stands for a tombstone."""
     raw = (
         (encode_key(key), None if record is None else encode_record(record))
         for key, record in entries

@@ -114,7 +114,7 @@ SCRIPT_KINDS = (
 """The kinds that are scripts."""
 SCRIPTED = frozenset(SCRIPT_KINDS)
 SCRIPT_AT_MS = 1000
-"""When a script begins that is the only fault of its seed."""
+"""The time at which a script begins that is the only fault of its seed."""
 
 _WEIGHTS = {
     FaultKind.KILL: 10,
