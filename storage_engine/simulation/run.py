@@ -21,7 +21,7 @@ from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.checks.checkers import Checker
-from storage_engine.simulation.checks.convergence import open_ends
+from storage_engine.simulation.checks.convergence import Convergence
 from storage_engine.simulation.checks.ledger import InvariantViolation
 from storage_engine.simulation.checks.trace import Trace
 from storage_engine.simulation.clients.workload import WorkloadConsumer, WorkloadProducer
@@ -264,7 +264,8 @@ class SeedRun:
 
     def _converge(self) -> None:
         end_ms = self.cluster.loop.now_ms + CONVERGE_MS
-        while left := open_ends(self.cluster, self.checker):
+        convergence = Convergence(self.cluster, self.checker)
+        while left := convergence.open_ends():
             if self.cluster.loop.now_ms >= end_ms:
                 raise InvariantViolation(
                     "a cluster without faults converges",
