@@ -1,6 +1,6 @@
 """Clients that send what once held up a broker, each in a process of its own, over and over.
 
-Rule: they speak to one broker, and none of what they send changes anything.
+They speak to one broker, and none of what they send changes anything.
 """
 
 import multiprocessing

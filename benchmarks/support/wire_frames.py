@@ -1,7 +1,7 @@
 """Requests as bytes, encoded before anything is measured, and what their answers look like.
 
-Rule: all requests of a measurement have one size and all answers have one size, so that a load
-generator only counts bytes; what the answers say is checked afterwards, all at once.
+All requests of a measurement have one size and all answers have one size, so that a load generator
+only counts bytes; what the answers say is checked afterwards, all at once.
 """
 
 from dataclasses import dataclass

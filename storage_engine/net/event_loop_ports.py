@@ -1,6 +1,6 @@
 """Clock, scheduler and background work on an asyncio loop: the real side of core.ports.
 
-Rule: every callback comes back on the loop.
+Every callback comes back on the loop.
 """
 
 import asyncio

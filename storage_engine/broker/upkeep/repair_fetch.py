@@ -1,9 +1,9 @@
-"""Fetches from other replicas what is damaged here. Its one rule: only what a replica holds below
-its high watermark, and only after all checks.
+"""Fetches records that are damaged here from other replicas. It takes only what a replica holds
+below its high watermark, and only after all checks.
 
 The request is a Fetch with replica id -2, which Kafka has for its tool that compares replicas: any
 replica answers it, as to a consumer, and it moves no follower's state. The leader is asked first;
-a replica whose bytes are bad too makes room for the next. Source: R-LOG8.
+after a replica whose bytes are damaged too, the next one is asked. Source: R-LOG8.
 """
 
 from collections.abc import Callable, Sequence

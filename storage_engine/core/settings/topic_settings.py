@@ -1,6 +1,6 @@
 """The settings that a topic may override, with their names in `server.properties`.
 
-Rule: Kafka's names, types and defaults; settings without an effect are not in the table.
+Names, types and defaults are Kafka's; settings without an effect are not in the table.
 
 Source: R-TOOL1, the settings of Kafka's topics.
 """

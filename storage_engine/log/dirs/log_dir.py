@@ -102,13 +102,13 @@ class BrokerLogDir:
         except OSError as error:
             self.unlock()
             raise _kind_of(error)(
-                f"the data folder {path} can't be written ({error.strerror or error}):"
+                f"the log directory {path} can't be written ({error.strerror or error}):"
                 " make it writable for this user or set log.dirs to another folder"
             ) from error
         if self._lock is None:
             self.unlock()
             raise StorageError(
-                f"the data folder {path} is in use by another process: stop that broker first,"
+                f"the log directory {path} is in use by another process: stop that broker first,"
                 " or set log.dirs to another folder"
             )
         try:
@@ -116,7 +116,7 @@ class BrokerLogDir:
         except OSError as error:
             self.unlock()
             raise _kind_of(error)(
-                f"the data folder {path} can't be used ({error.strerror or error}):"
+                f"the log directory {path} can't be used ({error.strerror or error}):"
                 " check its files, the disk and the permissions"
             ) from error
         except StorageError:
@@ -195,7 +195,7 @@ class BrokerLogDir:
             self._write_meta()
         elif known != cluster_id:
             raise StorageError(
-                f"the data folder {self.path} belongs to cluster {known}, ZooKeeper says"
+                f"the log directory {self.path} belongs to cluster {known}, ZooKeeper says"
                 f" {cluster_id}: correct zookeeper.connect or log.dirs"
             )
 
@@ -260,12 +260,12 @@ class BrokerLogDir:
         is_number = version.isascii() and version.isdigit() and len(version) <= MOST_DIGITS
         if not is_number or not 1 <= int(version) <= FORMAT_VERSION:
             raise StorageError(
-                f"the data folder {self.path} has format version '{version}', this release knows"
+                f"the log directory {self.path} has format version '{version}', this release knows"
                 f" {FORMAT_VERSION}: use the release that wrote it, or another folder"
             )
         if meta.get("broker.id") != str(broker_id):
             raise StorageError(
-                f"the data folder {self.path} belongs to broker {meta.get('broker.id')}, this is"
+                f"the log directory {self.path} belongs to broker {meta.get('broker.id')}, this is"
                 f" broker {broker_id}: correct broker.id or log.dirs"
             )
         return meta
@@ -293,7 +293,10 @@ class BrokerLogDir:
         if is_number and int(text) <= INT64_MAX:
             return BrokerEpoch(int(text))
         if text != str(TAIL_LOST_NOW):
-            logger.warning("damaged, taken for the worst file=%s", self.path / TAIL_LOST_FILE)
+            logger.warning(
+                "file damaged, assuming that the end of every log was lost file=%s",
+                self.path / TAIL_LOST_FILE,
+            )
         return TAIL_LOST_NOW
 
     def _write_tail_lost(self) -> None:

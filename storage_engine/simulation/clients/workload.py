@@ -1,7 +1,7 @@
 """Clients of the simulated cluster: producers of each kind, and consumers that remember everything.
 
-Rule: a client sends to any broker that claims to lead, a former leader too; what it was answered
-must stay true. Source: R-REP3, R-REP5, R-REP6, R-CLI7.
+A client sends to any broker that claims to lead, a former leader too; every answer that it got must
+stay true. Source: R-REP3, R-REP5, R-REP6, R-CLI7.
 """
 
 import random

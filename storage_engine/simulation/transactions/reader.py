@@ -1,7 +1,7 @@
 """A reader of committed transactions: it leaves out aborted ones, as Kafka's clients do, by the
 list that comes with the records and by the markers among them.
 
-Rule: it gets nothing beyond the last stable offset, and in the end everything below. Source:
+It must get no record above the last stable offset, and in the end all records below. Source:
 KIP-98.
 """
 

@@ -1,4 +1,4 @@
-"""A data folder that fails takes its replicas offline and no others; other brokers lead them
+"""A log directory that fails takes its replicas offline and no others; other brokers lead them
 (KIP-112)."""
 
 import errno
@@ -19,7 +19,7 @@ PARTITIONS = [TopicPartition("t", p) for p in range(4)]
 
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    """Four partitions of three replicas in two data folders per broker, two in each."""
+    """Four partitions of three replicas in two log directories per broker, two in each."""
     made = SimulatedCluster(tmp_path, disk=lambda _b: SimulatedDisk(tmp_path), folders=2)
     assert made.create_topic("t", partitions=4).error_code == 0
     for tp in PARTITIONS:

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: replicas move between the data folders of a broker while they are used
+"""AlterReplicaLogDirs: replicas move between the log directories of a broker while they are used
 (KIP-113)."""
 
 import errno

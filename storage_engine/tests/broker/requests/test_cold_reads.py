@@ -25,7 +25,7 @@ OTHER = TopicPartition("t", 1)
 
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    """One broker with two partitions, in a data folder each."""
+    """One broker with two partitions, in a log directory each."""
     settings = {"default_replication_factor": "1"}
     made = SimulatedCluster(
         tmp_path, 1, disk=lambda _b: SimulatedDisk(tmp_path), folders=2, **settings

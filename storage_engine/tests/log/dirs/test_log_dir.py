@@ -1,4 +1,4 @@
-"""Who may use a data folder: R-CTL4, and the boot id."""
+"""Who may use a log directory: R-CTL4, and the boot id."""
 
 import contextlib
 import subprocess

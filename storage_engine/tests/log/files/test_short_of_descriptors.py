@@ -330,7 +330,7 @@ def test_a_shortage_at_any_call_of_a_start_leaves_no_folder_out():
             managed(disk).load("cluster")
         except StorageError as error:
             assert "Too many open files" in str(error)
-            assert "ulimit" in str(error) or "data folder" in str(error)
+            assert "ulimit" in str(error) or "log directory" in str(error)
         is_over = disk.opens < first
         disk.short_at = range(0)
         if is_over:
