@@ -1,6 +1,6 @@
 """The check of liveness: the state that a cluster must reach once its faults are over.
 
-Rule: the cluster reaches it by itself, without help, within the time that `run` gives it.
+The cluster reaches it by itself, without help, within the time that `run` gives it.
 
 Producers go on meanwhile. Sooner or later all logs end alike at one moment, unless the producers
 are fast and the network is slow. After ALIKE_MS a follower has caught up, therefore, when it has
