@@ -155,8 +155,8 @@ class ErrorCode(enum.IntEnum):
         10_007,
         False,
         "it is not known whether the batchId was committed to this part: it is not above the last "
-        "one that an older version has counted for all parts and queries of the sink; if its rows are "
-        "missing, write it under another sinkId",
+        "one that an older version has counted for all parts and queries of the sink; if its rows "
+        "are missing, write it under another sinkId",
     )
 
     @classmethod
