@@ -31,7 +31,6 @@ TIMED_RECORD_BYTES = 1_000_000
 FIRST_TIME_MS = 1_000_000
 
 _NAMES = 20_000
-_MANY = 100_000
 _MANY_PARTITIONS = 99_000
 """With its topic below the most items that a request may have."""
 _WAITING_CONNECTIONS = 10

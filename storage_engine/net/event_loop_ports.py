@@ -6,7 +6,6 @@ Every callback comes back on the loop.
 import asyncio
 import concurrent.futures
 import contextlib
-import logging
 import os
 import threading
 import time
@@ -14,8 +13,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from storage_engine.net.suspended_time import monotonic_with_sleep_ms
-
-log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 

@@ -25,7 +25,7 @@ from storage_engine.core.errors import (
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import Background, Clock, Scheduler
+from storage_engine.core.ports import Background, Scheduler
 from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.dirs.log_moves import FutureLog
@@ -69,14 +69,12 @@ class ReplicaMoves:
         logs: LogManager,
         replicas: ReplicaManager,
         scheduler: Scheduler,
-        clock: Clock,
         background: Background,
         bytes_per_second: Callable[[], int],
     ) -> None:
         self._logs = logs
         self._replicas = replicas
         self._scheduler = scheduler
-        self._clock = clock
         self._background = background
         self._bytes_per_second = bytes_per_second
         self._moves: deque[_Move] = deque()

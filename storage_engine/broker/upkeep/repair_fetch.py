@@ -6,7 +6,6 @@ replica answers it, as to a consumer, and it moves no follower's state. The lead
 after a replica whose bytes are damaged too, the next one is asked. Source: R-LOG8.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
@@ -31,8 +30,6 @@ ANSWER_BYTES = 1 << 20
 """Asked for at a time: written on the event loop, like an append."""
 
 TIMEOUT_MS = 30_000
-
-log = logging.getLogger(__name__)
 
 
 class RepairFetch:

@@ -85,7 +85,6 @@ class BrokerLogDir:
         path: Path,
         *,
         broker_id: int,
-        cluster_id: str | None = None,
         reserve_bytes: int = 0,
     ) -> None:
         """StorageError when the log dir must not be used; UnusableLogDirError when it can't be."""
@@ -113,7 +112,7 @@ class BrokerLogDir:
                 " or set log.dirs to another folder"
             )
         try:
-            self._take_over(broker_id, cluster_id)
+            self._take_over(broker_id)
         except OSError as error:
             self.unlock()
             raise _kind_of(error)(
@@ -124,10 +123,10 @@ class BrokerLogDir:
             self.unlock()
             raise
 
-    def _take_over(self, broker_id: int, cluster_id: str | None) -> None:
+    def _take_over(self, broker_id: int) -> None:
         self.is_new = not self._disk.exists(self.path / META_FILE)
         """True when the log dir held no broker's data before."""
-        self._meta = self._checked_meta(broker_id, cluster_id)
+        self._meta = self._checked_meta(broker_id)
         boot_id = self._disk.boot_id()
         self.same_boot = self._read_text(BOOT_ID_FILE) == boot_id
         """True when the machine has not been restarted since a broker last started on this log
@@ -190,10 +189,15 @@ class BrokerLogDir:
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Keeps the cluster's id, or checks it against the recorded one."""
-        self._check_cluster(self._meta, cluster_id)
-        if "cluster.id" not in self._meta:
+        known = self._meta.get("cluster.id")
+        if known is None:
             self._meta["cluster.id"] = cluster_id
             self._write_meta()
+        elif known != cluster_id:
+            raise StorageError(
+                f"the log directory {self.path} belongs to cluster {known}, ZooKeeper says"
+                f" {cluster_id}: correct zookeeper.connect or log.dirs"
+            )
 
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions that have a folder here."""
@@ -248,7 +252,7 @@ class BrokerLogDir:
                 self._disk.close(descriptor)
         self._lock = self._names = None
 
-    def _checked_meta(self, broker_id: int, cluster_id: str | None) -> dict[str, str]:
+    def _checked_meta(self, broker_id: int) -> dict[str, str]:
         meta = self._read_meta()
         if not meta:
             meta = {"version": str(FORMAT_VERSION), "broker.id": str(broker_id)}
@@ -264,18 +268,7 @@ class BrokerLogDir:
                 f"the log directory {self.path} belongs to broker {meta.get('broker.id')}, this is"
                 f" broker {broker_id}: correct broker.id or log.dirs"
             )
-        if cluster_id is not None:
-            self._check_cluster(meta, cluster_id)
-            meta["cluster.id"] = cluster_id
         return meta
-
-    def _check_cluster(self, meta: dict[str, str], cluster_id: str) -> None:
-        known = meta.get("cluster.id", cluster_id)
-        if known != cluster_id:
-            raise StorageError(
-                f"the log directory {self.path} belongs to cluster {known}, ZooKeeper says"
-                f" {cluster_id}: correct zookeeper.connect or log.dirs"
-            )
 
     def _read_meta(self) -> dict[str, str]:
         meta = {}

@@ -12,6 +12,7 @@ from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
+from storage_engine.tests.broker.support import disk_of
 
 PARTITIONS = [TopicPartition("t", p) for p in range(4)]
 
@@ -28,12 +29,6 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
     for broker in made.brokers:
         disk_of(made, broker.id).broken.clear()
     made.close()
-
-
-def disk_of(cluster: SimulatedCluster, broker: int) -> SimulatedDisk:
-    disk = cluster[broker].disk
-    assert isinstance(disk, SimulatedDisk)
-    return disk
 
 
 def folder_of(cluster: SimulatedCluster, broker: int, tp: TopicPartition) -> Path:
