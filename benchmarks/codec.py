@@ -69,10 +69,14 @@ class _Rates:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench codec`."""
     whole: dict[str, Any] = {"type": positive_integer, "metavar": "N"}
-    parser.add_argument("--records", default=500_000, help="records of each kind", **whole)
-    parser.add_argument("--value-bytes", default=100, help="size of a value", **whole)
-    parser.add_argument("--batch-bytes", default=1 << 20, help="size of a batch", **whole)
-    parser.add_argument("--rounds", default=5, help="rounds of each step", **whole)
+    parser.add_argument(
+        "--records", default=500_000, help="records of each kind (default 500000)", **whole
+    )
+    parser.add_argument("--value-bytes", default=100, help="size of a value (default 100)", **whole)
+    parser.add_argument(
+        "--batch-bytes", default=1 << 20, help="size of a batch (default 1048576)", **whole
+    )
+    parser.add_argument("--rounds", default=5, help="rounds of each step (default 5)", **whole)
     parser.add_argument(
         "--compression",
         default="none",

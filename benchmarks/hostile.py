@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_integer,
         default=20,
         metavar="N",
-        help="seconds of each measurement",
+        help="seconds of each measurement (default 20)",
     )
     add_json(parser)
 

@@ -1,9 +1,9 @@
 """Measures what the log costs, each figure beside its limit from the same run.
 
-In one process: appends, reads, reads of evicted bytes, recovery, the scrubber, and the same work
-on a large log and a small one. With a broker of its own: many partitions opened after a clean stop,
-its memory, and acknowledged batches per fsync with flush.before.ack. All files lie in a folder that
-is removed at the end.
+In one process it measures appends, reads, reads of evicted bytes, recovery, the scrubber, and the
+same work on a large log and a small one. With a broker it measures how long it takes to open many
+partitions after a clean stop, the memory, and the acknowledged batches per fsync with
+flush.before.ack. All files are in a directory that is removed at the end.
 
 examples:
   headrace bench log

@@ -5,7 +5,7 @@ format headrace with a source and a sink in Python that do nothing. The time tha
 longer with headrace is ours, the rest is Spark's own.
 
   latestOffset   the source is asked how far the next micro-batch goes
-  walCommit      Spark writes its offset log, and tells the source what is done
+  walCommit      Spark writes its offset log, and reports the committed offsets to the source
   queryPlanning  Spark plans the query
   addBatch       ranges are handed out, tasks run, the sink commits
   commitOffsets  Spark writes its commit log; neither source nor sink has a part in it

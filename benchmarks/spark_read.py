@@ -1,15 +1,15 @@
 """Measures reads through Spark against a source that has its record batches in memory already.
 
-A cluster of its own in a temporary folder is filled with records of random bytes. Then, in turn,
-the format headrace and the in-memory source are read into Spark's sink `noop`, which throws rows
-away:
+The benchmark fills a cluster in a temporary directory with records of random bytes. Then it reads
+the format headrace and the in-memory source by turns into Spark's sink `noop`, which drops all
+rows:
 
   batch                all records at once: records a second
   large micro-batches  a stream over the same records: records a second
   small micro-batches  milliseconds of one, most of which is Spark's own work
   a task               processor time of one that reads few records, beside one that does nothing
 
-The ratio says what the log and its client cost; both sides share the machine's cores with Spark.
+The ratio shows the cost of the log and its client; both sides share the machine's cores with Spark.
 
 examples:
   headrace bench spark-read

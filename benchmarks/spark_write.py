@@ -1,15 +1,15 @@
 """Measures writes through Spark, exactly once and at least once, against a sink in Python that
 keeps its record batches in memory.
 
-The benchmark starts a cluster in a temporary directory. Spark makes the rows itself (the JVM,
-values of one content, so that the source weighs little), and writes them in turn to each sink:
+The benchmark starts a cluster in a temporary directory. Spark's JVM makes the rows itself, all with
+the same value, so that the source costs little, and writes them by turns to each sink:
 
   batch        all rows at once: records a second
   stream       large micro-batches: records a second
   micro-batch  small ones: milliseconds of one trigger, most of which is Spark's own work
 
-The ratio says what the log and its client cost beside Spark's own way to Python, and exactly once
-beside at least once what the transactions cost; all share the machine's cores.
+The ratio to the sink in memory shows the cost of the log and its client, the ratio of exactly once
+to at least once the cost of the transactions. All sides share the machine's cores.
 
 examples:
   headrace bench spark-write

@@ -165,7 +165,7 @@ class Completions:
 
     def __init__(self) -> None:
         self._done: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
-        # It was told, and has not looked yet.
+        # It was woken, and has not looked yet.
         self._notified = False
 
     def awaitable(self, future: "Future[Result]") -> "asyncio.Future[Result]":
@@ -190,7 +190,7 @@ class Completions:
                 loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
-        # Before it looks: what is done from now on tells again.
+        # This comes before the look: calls that end from now on wake it again.
         self._notified = False
         while self._done:
             waiting, done = self._done.popleft()

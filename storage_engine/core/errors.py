@@ -47,7 +47,7 @@ class ErrorCode(enum.IntEnum):
         "appended, but fewer replicas are in sync than min.insync.replicas asks for",
     )
     INVALID_REQUIRED_ACKS = (21, False, "acks must be -1 (all), 0 or 1")
-    ILLEGAL_GENERATION = (22, False, "the generation of the group is another")
+    ILLEGAL_GENERATION = (22, False, "the group has another generation now")
     INCONSISTENT_GROUP_PROTOCOL = (23, False, "the member's protocols do not match the group's")
     INVALID_GROUP_ID = (24, False, "the group id is not valid")
     UNKNOWN_MEMBER_ID = (25, False, "the group does not know that member")
@@ -90,14 +90,14 @@ class ErrorCode(enum.IntEnum):
     SECURITY_DISABLED = (54, False, "security features are off")
     OPERATION_NOT_ATTEMPTED = (55, False, "the operation was not attempted")
     KAFKA_STORAGE_ERROR = (56, True, "the disk of that log has failed")
-    LOG_DIR_NOT_FOUND = (57, False, "the log folder is not configured")
+    LOG_DIR_NOT_FOUND = (57, False, "the log directory is not in log.dirs")
     SASL_AUTHENTICATION_FAILED = (58, False, "SASL authentication failed")
-    UNKNOWN_PRODUCER_ID = (59, False, "the log has nothing of that producer id any more")
+    UNKNOWN_PRODUCER_ID = (59, False, "the log has forgotten that producer id")
     REASSIGNMENT_IN_PROGRESS = (60, False, "the partition is being reassigned")
     NON_EMPTY_GROUP = (68, False, "the group has members")
     GROUP_ID_NOT_FOUND = (69, False, "there is no such group")
     FETCH_SESSION_ID_NOT_FOUND = (70, True, "the fetch session is unknown")
-    INVALID_FETCH_SESSION_EPOCH = (71, True, "the fetch session's epoch is another")
+    INVALID_FETCH_SESSION_EPOCH = (71, True, "the fetch session has another epoch")
     LISTENER_NOT_FOUND = (72, True, "the leader has no such listener")
     TOPIC_DELETION_DISABLED = (73, False, "delete.topic.enable is false")
     FENCED_LEADER_EPOCH = (74, True, "the leader epoch of the request is old")
@@ -131,7 +131,7 @@ class ErrorCode(enum.IntEnum):
     NOT_COMMITTED = (
         10_003,
         False,
-        "tasks were told that the micro-batch is committed, but it is not: restart the query",
+        "tasks found the micro-batch committed, but it is not: restart the query",
     )
     BATCH_ID_TAKEN = (
         10_004,
@@ -154,9 +154,9 @@ class ErrorCode(enum.IntEnum):
     BATCH_ID_UNKNOWN = (
         10_007,
         False,
-        "whether the batchId was committed to this part is not known: it is not above the last one "
-        "that an older version has counted for all parts and queries of the sink; if its rows are "
-        "missing, write it under another sinkId",
+        "it is not known whether the batchId was committed to this part: it is not above the last "
+        "one that an older version has counted for all parts and queries of the sink; if its rows "
+        "are missing, write it under another sinkId",
     )
 
     @classmethod

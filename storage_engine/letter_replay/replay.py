@@ -44,7 +44,7 @@ TIMEOUT_MS = 60_000
 """The timeout after which the open chunk of a killed run stops holding up readers."""
 
 Progress: TypeAlias = Callable[[int], None]
-"""Told how many letters have been sent back."""
+"""Called with the number of letters that have been sent back."""
 
 
 class ConcurrentReplayError(HeadraceError):

@@ -77,7 +77,7 @@ _FENCED = frozenset(
 
 
 class MirrorFencedError(HeadraceError):
-    """Another mirror of the name is at work."""
+    """Another mirror of the name is running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,8 +128,8 @@ class Server:
             self._refused += 1
             if self._refused == 1:
                 log.warning(
-                    "connection closed reason=there are max.connections=%d already; how many more"
-                    " were closed is told every %d s",
+                    "connection closed reason=there are max.connections=%d already; the number of"
+                    " further ones follows every %d s",
                     self.limits.max_connections,
                     LOG_AGAIN_MS // 1000,
                 )

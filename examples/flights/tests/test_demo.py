@@ -61,7 +61,7 @@ def test_a_folder_in_use_by_another_demo_is_one_clear_line(tmp_path):
     with directory_lock(tmp_path):
         ended = run_demo(tmp_path)
     assert ended.returncode == 1
-    assert f"demo failed: another headrace command is at work in '{tmp_path}'" in ended.stdout
+    assert f"demo failed: another headrace command is running in '{tmp_path}'" in ended.stdout
 
 
 def test_the_closing_record_is_later_than_the_stream_waits():

@@ -172,7 +172,7 @@ class StateLoad(Generic[EntryT, ContentT]):
         try:
             step(*args, **named)
         except Exception as failure:
-            # Told with its trace by who reads again.
+            # The code that reads again logs it with its trace.
             self._failed(failure)
             if unexpected.is_fatal:
                 raise

@@ -145,7 +145,7 @@ class DurableAcks:
                 return
             job = partition.log.prepare_flush()
         except LogBusyError as failure:
-            # Nothing was synced yet, and nobody may be told before it is.
+            # Nothing was synced yet, so nothing may be acknowledged.
             partition.fail(failure)
             self._scheduler.call_later(
                 BUSY_RETRY_MS, lambda: self._flush_again(folder, partition, waiting)

@@ -31,7 +31,7 @@ class FetcherManager:
         key, known = self._take_out(partition.topic_partition)
         progress = FollowerState.UNKNOWN
         if key is not None and key[0] == leader and known is not None:
-            # The same leadership told again must not bring it among those in sync.
+            # A repeated order of the same leadership must not move it to those in sync.
             progress = known.progress
         self._follow(Followed(partition, progress), leader)
         self._close_idle(key)

@@ -2,9 +2,9 @@
 
 An answer counts only while the same leadership (object and leader epoch) that proposed it still
 stands. A fenced broker writes nothing: a state written after its new registration would say that
-its new incarnation was told to lead (R-REP11). An accepted change is announced to the controller by
-`/isr_change_notification`. When an exception ends a write, its outcome counts as unknown. Source:
-R-REP4, KIP-497.
+its new incarnation was ordered to lead (R-REP11). An accepted change is announced to the controller
+by `/isr_change_notification`. When an exception ends a write, its outcome counts as unknown.
+Source: R-REP4, KIP-497.
 """
 
 import logging
@@ -166,7 +166,8 @@ class IsrWriter:
                 unexpected.report(f"isr of {tp} not taken over", error)
                 return
             if leader.partition_epoch > before:
-                # The write was done, though its answer never came: nobody has told the controller.
+                # The write was done, though its answer never came, so the controller was not
+                # notified.
                 self._notify(tp)
 
         def lost() -> None:

@@ -327,7 +327,7 @@ class ReplicaManager:
         if replica.leader is not None:
             # First: a coordinator works on the log of the object that it was made for.
             self.on_leading(replica)
-        # Flushes that wait, or are under way, are of the log before and tell nothing of this one.
+        # Flushes that wait, or are under way, belong to the previous log.
         replica.flushed()
 
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:

@@ -93,7 +93,7 @@ class OrphanedLogs:
     def _put_aside(self, partitions: list[TopicPartition]) -> None:
         for tp in partitions:
             if self._replicas.get(tp) is not None:
-                # Made anew meanwhile, and told to this broker.
+                # The topic was created again meanwhile, and this broker has got the order.
                 continue
             try:
                 self._logs.put_aside(tp)

@@ -2,8 +2,8 @@
 
     Replacements -> RepairFetch -> (compaction is through) -> the job that swaps the segment
 
-The log may be cut, shortened, deleted or fail at any step: then the job was stopped, and whoever
-asked is told so. Source: R-LOG8.
+The log may be cut, shortened, deleted or fail at any step: then the job was stopped, and the caller
+is informed. Source: R-LOG8.
 """
 
 import enum

@@ -156,7 +156,7 @@ def _wait_for_leaders(cluster: Cluster, names: Sequence[str]) -> None:
             for topic in view.topics.values()
             for partition in topic.partitions.values()
         ):
-            # A leader that is elected may not have heard of it yet; it tells offsets when it has.
+            # An elected leader may not have its order yet; once it has, it answers with offsets.
             cluster.list_offsets(
                 {
                     TopicPartition(name, number): LATEST

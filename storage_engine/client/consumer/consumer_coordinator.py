@@ -136,7 +136,7 @@ class ConsumerCoordinator:
         self._commit_call: CoordinatorCall | None = None
         self._commit_at_ms = 0
         self._loop = ClientLoop("headrace-group", work=self, on_end=self._ended)
-        # It guards all below, and tells of changes and of commits that are done.
+        # It guards all below, and is notified of changes and of finished commits.
         self._changed = self._loop.changed
         self._events: deque[membership.Event] = deque()
         self._subscription = Subscription()

@@ -2,8 +2,8 @@
 
 It returns whole batches, as bytes, each once and in order. The next fetch is on its way before the
 caller gets the answer to the last one; a leader that moves or dies only delays. A leader that never
-had what was read before is noticed (it is told the epoch of the last batch). Source: R-CLI2,
-R-CLI5; KIP-227 is not used, KIP-320 and KIP-595 for leader epochs.
+had the records read before is noticed, because each fetch carries the epoch of the last batch.
+Source: R-CLI2, R-CLI5; KIP-227 is not used, KIP-320 and KIP-595 for leader epochs.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -134,11 +134,11 @@ class BatchFetcher:
         when it is polled for. `on_out_of_range` and `on_truncated` say where to go on instead, or
         raise. `last_epochs`: the leader epoch of the batch before the start, where it is known.
         `topic_ids`, by name: only these very topics are read, so that one that is created again is
-        an error of `poll` (KafkaError UNKNOWN_TOPIC_ID). None: whichever has the name.
-        `on_failed`: is told of the partitions that `poll` would raise an error for, and the others
-        are read on; an offset out of range is not looked into then. `guessed_offset_bytes`: a first
-        fetch asks for so much an offset up to the partition's end, and later ones for what the
-        answers had (0: the first for a full share)."""
+        an error of `poll` (KafkaError UNKNOWN_TOPIC_ID). None: whichever has the name. `on_failed`:
+        gets the partitions that `poll` would raise an error for, and the others are read on; an
+        offset out of range is not looked into then. `guessed_offset_bytes`: a first fetch asks for
+        so much an offset up to the partition's end, and later ones for what the answers had (0: the
+        first for a full share)."""
         epochs = last_epochs or {}
         self._cluster = cluster
         self._cursors = {

@@ -50,7 +50,7 @@ class FetchWindow:
         self._slack = 0
         self._round_trip_s: float | None = None
 
-    # What answers tell.
+    # Learned from answers.
 
     def reached(self, start_offset: int, next_offset: int, *, size: int, last_batch: int) -> None:
         """The fetch from `start_offset` brought `size` bytes, the last batch of them `last_batch`,
@@ -64,7 +64,7 @@ class FetchWindow:
             self._spans.append(span)
 
     def is_full(self, size: int) -> bool:
-        """A short answer tells of the end of a segment, or of the log, and not how far a fetch
+        """A short answer shows the end of a segment, or of the log, and not how far a fetch
         reaches, or how long one is worked on."""
         return 2 * size >= self._max_bytes
 

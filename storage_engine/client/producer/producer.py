@@ -121,7 +121,7 @@ class Producer(Closing):
         partition: int | None = None,
         callback: Callback | None = None,
     ) -> RecordFuture:
-        """Put one record on its way. The future's result tells where it is; its exception why it is
+        """Put one record on its way. The future's result says where it is; its exception why it is
         not (perhaps: see `producer_errors`). With asyncio: `await asyncio.wrap_future(future)`.
 
         Waits up to `max.block.ms` for the topic's partitions and for room in `buffer.memory`.

@@ -56,7 +56,7 @@ class ProducerLoop:
                 deadline_ms=config.max_block_ms,
             )
         self._loop = ClientLoop("headrace-producer", work=self, on_end=self._ended)
-        # It guards all below, and tells of memory, topics and batches that are done.
+        # It guards all below, and is notified of free memory, topics and finished batches.
         self._changed = self._loop.changed
         self._accumulator = Accumulator(batch_bytes=config.batch_size, linger_ms=config.linger_ms)
         self._topics = TopicWatch(unknown_wait_ms=self._cluster.unknown_topic_wait_ms)

@@ -3,7 +3,7 @@ treated as records that can't be decoded, so that requests about them are refuse
 served; a coordinator that used them would fail, and so would the next one.
 
 A producer id ends in one record: that of its transactional id, or the ledger that carries its end.
-With two such records, its markers could not be told apart.
+With two such records, nobody could say to which of them a marker belongs.
 """
 
 from collections.abc import Mapping

@@ -18,9 +18,9 @@ was written costs the value of one partition, and of an epoch file all, for epoc
 only together. Version 0 (Kafka's format) has no checks; it is read, and replaced by the next write.
 
 A lost value costs work, not data: everything counts as not yet flushed (R-LOG8) or as dirty
-(R-LOG10), the high watermark is learned again (R-REP10), and epochs are learned from the batches.
-A log whose start is lost begins where its oldest segment does, so that records of that segment that
-were deleted may be back; the warning is all that tells of it.
+(R-LOG10), the high watermark is learned again (R-REP10), and epochs are learned from the batches. A
+log whose start is lost begins where its oldest segment does, so that records of that segment that
+were deleted may be back; only the warning shows it.
 """
 
 import itertools

@@ -1,5 +1,5 @@
-"""LeaderAndIsr: the controller tells a broker which of its partitions it leads and which it follows
-(R-CTL3).
+"""LeaderAndIsr: the controller sends a broker the partitions that it leads and those that it
+follows (R-CTL3).
 
 A message of our own under Kafka's api key 4, versions 0 to 1, not flexible. Field order:
 

@@ -1,5 +1,5 @@
-"""StopReplica: the controller tells a broker to stop replicas, and to delete their files where it
-says so (R-CTL6).
+"""StopReplica: the controller orders a broker to stop replicas, and to delete the files of some
+(R-CTL6).
 
 A message of our own under Kafka's api key 5, version 0, not flexible. Field order:
 

@@ -1,4 +1,5 @@
-"""UpdateMetadata: the controller tells every broker what to answer to Metadata requests (R-CTL2).
+"""UpdateMetadata: the controller sends every broker the metadata that answers Metadata requests
+(R-CTL2).
 
 A message of our own under Kafka's api key 6, versions 0 to 1, not flexible. Field order:
 

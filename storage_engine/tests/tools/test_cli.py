@@ -153,7 +153,7 @@ def test_a_configuration_that_is_not_there_is_one_line(
 def test_a_second_command_waits_for_the_first_and_then_gives_up(tmp_path: Path) -> None:
     with (
         directory_lock(tmp_path),
-        pytest.raises(CommandError, match="another headrace command is at work"),
+        pytest.raises(CommandError, match="another headrace command is running"),
         directory_lock(tmp_path, timeout_s=0.1),
     ):
         pass

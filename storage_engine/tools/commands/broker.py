@@ -84,7 +84,8 @@ def run(args: argparse.Namespace) -> int:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     descriptors = raise_descriptor_limit()
     log.info("broker starts config=%s descriptors=%d", args.config, descriptors)
-    # Late: its imports are most of the start, and a wrong setting is told without them.
+    # Imported late, because these imports take most of the start, and a wrong setting is reported
+    # without them.
     from storage_engine.broker.main import run as run_broker
 
     try:

@@ -31,7 +31,7 @@ def directory_lock(directory: Path, *, timeout_s: float = LOCK_TIMEOUT_S) -> Ite
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise CommandError(
-                        f"another headrace command is at work in '{directory}'; "
+                        f"another headrace command is running in '{directory}'; "
                         "try again when it is done"
                     ) from None
                 time.sleep(_POLL_S)

@@ -103,7 +103,7 @@ def is_running(pid: int | None, mark: Sequence[str]) -> bool:
 
 
 def find_process(mark: Sequence[str]) -> int | None:
-    """The pid of a running process that bears our mark, when one is there and /proc tells."""
+    """The pid of a running process with our mark, if there is one and /proc is readable."""
     try:
         pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
     except OSError:

@@ -47,7 +47,7 @@ def wait_until_serving(
 ) -> None:
     """Return when each of `entries` serves Metadata with all `expected` brokers and a controller.
 
-    `check_alive` raises when waiting has become pointless. `recovery_of` tells how far a broker's
+    `check_alive` raises when waiting has become pointless. `recovery_of` says how far a broker's
     recovery is. CommandError after `timeout_s` without progress, with what is missing.
     """
     deadline = time.monotonic() + timeout_s

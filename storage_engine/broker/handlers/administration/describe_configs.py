@@ -114,8 +114,8 @@ class DescribeConfigsHandler:
             return _described(resource, self._all_brokers(request))
         if resource.resource_name != str(self.broker_id):
             text = (
-                f"broker {self.broker_id} can't tell the settings of broker "
-                f"'{resource.resource_name}': ask that one"
+                f"broker {self.broker_id} can't describe the settings of broker "
+                f"'{resource.resource_name}': send the request to that broker"
             )
             return _error(resource, ErrorCode.INVALID_REQUEST, text)
         entries = [
