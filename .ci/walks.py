@@ -6,7 +6,7 @@ A cluster of three real brokers runs over simulated ports. Every function that t
 interest calls is traced, from the frame's arrival until the answer has left, or until a failover is
 over. Produce and fetch come over a real `net.connection` that has no socket, after requests alike.
 
-Rule: a file counts once, when one of its functions was at work: any function, method, lambda or
+A file counts once, when one of its functions was at work: any function, method, lambda or
 generator, however short, also one that only passes on or answers a question. These are no work:
 
 - a constructor, with what is written in it: that a part is made for later is no step of the walk;

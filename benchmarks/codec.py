@@ -1,4 +1,4 @@
-"""Rows to record batches and back, measured against a plain copy of the same bytes.
+"""Measures how fast rows become record batches and back, against a plain copy of the same bytes.
 
 Values of random bytes are encoded to batches and decoded again: all of one size without keys, and
 of sizes from half to one and a half times that with keys. In the same run:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LEAST_ENCODED_PER_S = 5_000_000
 LEAST_DECODED_PER_S = 3_000_000
-"""What the project asks of itself, for values of 100 bytes in batches of 1 MiB, uncompressed."""
+"""The project's own goals, for values of 100 bytes in batches of 1 MiB, uncompressed."""
 
 _SEED = 20130101
 _KEY_BYTES = 8
@@ -69,15 +69,15 @@ class _Rates:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench codec`."""
     whole: dict[str, Any] = {"type": positive_integer, "metavar": "N"}
-    parser.add_argument("--records", default=500_000, help="of each kind", **whole)
+    parser.add_argument("--records", default=500_000, help="records of each kind", **whole)
     parser.add_argument("--value-bytes", default=100, help="size of a value", **whole)
     parser.add_argument("--batch-bytes", default=1 << 20, help="size of a batch", **whole)
-    parser.add_argument("--rounds", default=5, help="of each step", **whole)
+    parser.add_argument("--rounds", default=5, help="rounds of each step", **whole)
     parser.add_argument(
         "--compression",
         default="none",
         choices=[codec.name.lower() for codec in Codec],
-        help="of the batches (default none)",
+        help="compression of the batches (default none)",
     )
     add_json(parser)
 

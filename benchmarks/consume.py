@@ -1,5 +1,5 @@
-"""Records of 100 bytes a second from one broker of its own: `Consumer` beside kafka-python and
-confluent-kafka, the latter where it is installed.
+"""Measures how many records of 100 bytes a second a client reads from a broker: `Consumer` beside
+kafka-python and, where it is installed, confluent-kafka.
 
 Each client is new in each round, has its own defaults, and reads four partitions from the start.
 

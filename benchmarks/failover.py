@@ -1,9 +1,11 @@
-"""How long partitions are without a leader: a broker killed, a broker stopped, a controller killed.
+"""Measures how long partitions have no leader when a broker is killed or stopped, or a controller
+is killed.
 
-Three brokers of its own over loopback, with default settings, hold one topic of many partitions
-that one of them leads; its leadership is given back between the rounds. The worst round is told.
-Times are counted from the signal, the failover of all partitions from the moment when ZooKeeper
-told the controller (its log). Producers are Headrace's own: the package needs no other.
+The benchmark starts three brokers over loopback, with default settings. One topic has many
+partitions, all led by one broker, which leads them again before each round. The results are those
+of the worst round. Times are counted from the signal, but the failover of all partitions from the
+time at which ZooKeeper notified the controller, according to its log. Producers are Headrace's own:
+the package needs no other.
 
 examples:
   headrace bench failover
@@ -24,20 +26,24 @@ COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench failover`."""
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="where the files go (default: the temporary folder)"
+        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
     )
     for name, default, meaning in (
-        ("--partitions", 1000, "led by the broker that goes, three replicas each"),
-        ("--rounds", 3, "of each figure"),
+        ("--partitions", 1000, "partitions that the broker leads, with three replicas each"),
+        ("--rounds", 3, "rounds of each measurement"),
     ):
         parser.add_argument(
-            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+            name,
+            default=default,
+            type=positive_integer,
+            metavar="N",
+            help=f"{meaning} (default {default})",
         )
     parser.add_argument(
         "--session-timeout-ms",
         type=positive_integer,
         metavar="MS",
-        help="zookeeper.session.timeout.ms of the brokers (its default)",
+        help="zookeeper.session.timeout.ms of the brokers (default: that of the setting)",
     )
     add_json(parser)
 
@@ -45,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench failover`."""
     if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
+        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
     from benchmarks.support import failover_rounds as bench_failover_rounds
 
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:

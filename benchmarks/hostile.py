@@ -1,7 +1,7 @@
-"""What clients that send the most expensive requests at once do to another client.
+"""Measures how much clients that send the most expensive requests slow down another client.
 
-Three brokers of its own over loopback. First alone, then beside the hostile clients, each of them
-in a process of its own:
+The benchmark starts three brokers over loopback and measures, first alone and then beside the
+hostile clients, each of which is a process:
 
 - a client that produces with acks=all, one request after the other: how long each takes;
 - one that asks the leader for nothing but its versions, which tells how long a turn of the event
@@ -45,7 +45,11 @@ _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench hostile`."""
     parser.add_argument(
-        "--seconds", type=positive_integer, default=20, metavar="N", help="of each measurement (20)"
+        "--seconds",
+        type=positive_integer,
+        default=20,
+        metavar="N",
+        help="seconds of each measurement",
     )
     add_json(parser)
 

@@ -1,4 +1,4 @@
-"""What the log costs, each figure beside its limit from the same run.
+"""Measures what the log costs, each figure beside its limit from the same run.
 
 In one process: appends, reads, reads of evicted bytes, recovery, the scrubber, and the same work
 on a large log and a small one. With a broker of its own: many partitions opened after a clean stop,
@@ -25,26 +25,32 @@ from storage_engine.tools.table import print_results
 COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 LEAST_BYTES = 4 << 20
-"""Of a round: a few reads of 1 MiB."""
+"""A round needs at least these bytes, a few reads of 1 MiB."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench log`."""
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="where the files go (default: the temporary folder)"
+        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
     )
     for name, default, meaning in (
         ("--bytes", 128 << 20, "bytes appended or read in a round"),
         ("--large-log", 1 << 30, "bytes of the large log"),
-        ("--rounds", 5, "of each figure"),
-        ("--partitions", 1000, "of the broker"),
-        ("--producers", 16, "that wait for the disk"),
-        ("--seconds", 4, "that they produce"),
+        ("--rounds", 5, "rounds of each measurement"),
+        ("--partitions", 1000, "partitions of the broker"),
+        ("--producers", 16, "producers that wait for the disk"),
+        ("--seconds", 4, "seconds for which they produce"),
     ):
         parser.add_argument(
-            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+            name,
+            default=default,
+            type=positive_integer,
+            metavar="N",
+            help=f"{meaning} (default {default})",
         )
-    parser.add_argument("--no-broker", action="store_true", help="only what needs no broker")
+    parser.add_argument(
+        "--no-broker", action="store_true", help="measure only what needs no broker"
+    )
     add_json(parser)
 
 
@@ -53,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if min(args.bytes, args.large_log) < LEAST_BYTES:
         raise UsageError(f"--bytes and --large-log must be {LEAST_BYTES} at least")
     if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
+        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
         for result in _measure(args, Path(folder)):

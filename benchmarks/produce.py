@@ -1,8 +1,8 @@
-"""Records of 100 bytes a second to one broker of its own: `Producer` beside kafka-python and
-confluent-kafka, the latter where it is installed.
+"""Measures how many records of 100 bytes a second reach a broker: `Producer` beside kafka-python
+and, where it is installed, confluent-kafka.
 
-Each client has its own defaults, 5 ms to linger, and waits for what it has sent. Tables are beside
-batches that were encoded before.
+Each client has its own defaults and a linger of 5 ms, and waits for the acknowledgements. Tables
+are compared with batches that were encoded before.
 
 examples:
   headrace bench produce

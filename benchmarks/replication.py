@@ -1,10 +1,11 @@
-"""What replication costs: acks=all over three brokers beside acks=1 on one, and a lost replica.
+"""Measures what replication costs: acks=all on three brokers beside acks=1 on one, and a lost
+replica.
 
-Three brokers of its own over loopback, with default settings. First, by turns, large batches to one
-partition with three replicas and acks=all, and to one without replicas and acks=1. Then one broker
-loses its data folder and catches up with the two others, beside a plain send of as many bytes; a
-steady producer with acks=all tells what it notices of that. Load and limits run in processes of
-their own.
+The benchmark starts three brokers over loopback, with default settings. First it produces large
+batches by turns to a partition with three replicas and acks=all, and to one with a single replica
+and acks=1. Then one broker loses its log directory and catches up with the two others, beside a
+plain send of as many bytes, while the latency of a steady producer with acks=all is measured. Load
+and limits run in processes of their own.
 
 examples:
   headrace bench replication
@@ -22,21 +23,25 @@ from storage_engine.tools.table import print_results, report_line
 COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 LEAST_BYTES = 8 << 20
-"""Some requests on each connection."""
+"""A round needs at least these bytes, some requests on each connection."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench replication`."""
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="where the files go (default: the temporary folder)"
+        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
     )
     for name, default, meaning in (
-        ("--bytes", 256 << 20, "produced in a round"),
-        ("--cold-bytes", 2 << 30, "that the lost replica holds"),
-        ("--rounds", 3, "of each figure"),
+        ("--bytes", 256 << 20, "bytes produced in a round"),
+        ("--cold-bytes", 2 << 30, "bytes of the lost replica"),
+        ("--rounds", 3, "rounds of each measurement"),
     ):
         parser.add_argument(
-            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+            name,
+            default=default,
+            type=positive_integer,
+            metavar="N",
+            help=f"{meaning} (default {default})",
         )
     add_json(parser)
 
@@ -46,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if min(args.bytes, args.cold_bytes) < LEAST_BYTES:
         raise UsageError(f"--bytes and --cold-bytes must be {LEAST_BYTES} at least")
     if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
+        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
     from benchmarks.support import replication_rounds as bench_replication_rounds
 
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:

@@ -1,8 +1,9 @@
-"""What the largest requests cost a broker: for every list of every API that clients are served, the
-processor time of its event loop and of its threads, the longest turn of the loop, and the memory.
+"""Measures what the largest requests cost a broker: for every list of every API that clients are
+served, the processor time of its event loop and of its threads, the longest turn of the loop, and
+the memory.
 
-The broker runs in this process, over simulated ports. What was held at most and what is still held
-three seconds after the request came is measured in a second round, with --memory.
+The broker runs in this process, over simulated ports. With --memory, a second round measures the
+most memory that was in use, and the memory still in use three seconds after the request.
 
 examples:
   headrace bench requests
@@ -23,7 +24,7 @@ from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.table import print_results, report_line
 
 TURN_BUDGET_MS = 20
-"""Of the event loop."""
+"""The longest allowed turn of the event loop."""
 
 FRAME_MAX_BYTES = 100 << 20
 """socket.request.max.bytes by default."""
@@ -36,7 +37,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One request."""
+    """The costs of one request."""
 
     api: str
     items: str
@@ -53,13 +54,17 @@ class Row:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench requests`."""
     for name, default, meaning in (
-        ("--items", MAX_ITEMS, "of each list, where so many fit in a request"),
-        ("--partitions", 1000, "of the topic that is named"),
+        ("--items", MAX_ITEMS, "items of each list, where so many fit in a request"),
+        ("--partitions", 1000, "partitions of the topic in the requests"),
     ):
         parser.add_argument(
-            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+            name,
+            default=default,
+            type=positive_integer,
+            metavar="N",
+            help=f"{meaning} (default {default})",
         )
-    parser.add_argument("--api", metavar="NAME", help="this API only")
+    parser.add_argument("--api", metavar="NAME", help="measure only this API")
     parser.add_argument("--memory", action="store_true", help="measure memory, too")
     add_json(parser)
 

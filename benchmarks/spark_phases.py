@@ -1,8 +1,8 @@
-"""Where the time of a small micro-batch goes, phase by phase as Spark reports them.
+"""Measures where the time of a small micro-batch goes, phase by phase as Spark reports them.
 
-A cluster of its own in a temporary folder. The format headrace and a source and a sink in Python
-that do nothing are put together in turn: what a phase takes with ours more than with the others is
-ours, the rest is Spark's own.
+The benchmark starts a cluster in a temporary directory. It combines the source and the sink of the
+format headrace with a source and a sink in Python that do nothing. The time that a phase takes
+longer with headrace is ours, the rest is Spark's own.
 
   latestOffset   the source is asked how far the next micro-batch goes
   walCommit      Spark writes its offset log, and tells the source what is done
@@ -79,9 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         (
             ("--value-bytes", 100, "size of a value"),
-            ("--partitions", 6, "of both topics"),
+            ("--partitions", 6, "partitions of both topics"),
             ("--brokers", 1, "brokers of the cluster"),
-            ("--rounds", 3, "of each query"),
+            ("--rounds", 3, "rounds of each query"),
             ("--triggers", 20, "micro-batches measured in a round"),
             ("--trigger-rows", 10_000, "records of a micro-batch"),
         ),

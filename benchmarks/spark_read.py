@@ -1,4 +1,4 @@
-"""Reads through Spark, measured against a source that has its record batches in memory already.
+"""Measures reads through Spark against a source that has its record batches in memory already.
 
 A cluster of its own in a temporary folder is filled with records of random bytes. Then, in turn,
 the format headrace and the in-memory source are read into Spark's sink `noop`, which throws rows
@@ -55,7 +55,7 @@ LEAST_BATCH_RATIO = 0.6
 LEAST_STREAM_RATIO = 0.5
 MOST_OVERHEAD_RATIO = 1.3
 MOST_TASK_RATIO = 1.0
-"""What the project asks of itself."""
+"""The project's own goals."""
 
 _TASKS = 40
 _TASK_ROWS = 1_000
@@ -80,9 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (
             ("--records", 4_000_000, "records in the log"),
             ("--value-bytes", 100, "size of a value"),
-            ("--partitions", 2, "of the topic, and Spark tasks"),
+            ("--partitions", 2, "partitions of the topic, and number of Spark tasks"),
             ("--brokers", 1, "brokers of the cluster"),
-            ("--rounds", 3, "of each batch read and of each stream"),
+            ("--rounds", 3, "rounds of each batch read and of each stream"),
             ("--triggers", 20, "small micro-batches measured in a round"),
             ("--trigger-rows", 10_000, "records of a small micro-batch"),
             ("--large-trigger-rows", 1_000_000, "records of a large micro-batch"),

@@ -1,8 +1,8 @@
-"""Writes through Spark, exactly once and at least once, measured against a sink in Python that
+"""Measures writes through Spark, exactly once and at least once, against a sink in Python that
 keeps its record batches in memory.
 
-A cluster of its own in a temporary folder. Spark makes the rows itself (the JVM, values of one
-content, so that the source weighs little), and writes them in turn to each sink:
+The benchmark starts a cluster in a temporary directory. Spark makes the rows itself (the JVM,
+values of one content, so that the source weighs little), and writes them in turn to each sink:
 
   batch        all rows at once: records a second
   stream       large micro-batches: records a second
@@ -49,7 +49,7 @@ LEAST_BATCH_RATIO = 0.5
 LEAST_STREAM_RATIO = 0.45
 LEAST_RATIO_TO_AT_LEAST_ONCE = 0.95
 MOST_MS_OVER_AT_LEAST_ONCE = 25
-"""What the project asks of itself."""
+"""The project's own goals."""
 
 Rounds = dict[str, list[float]]
 """A figure for each round, by sink."""
@@ -63,9 +63,9 @@ class Result:
     exactly_once: float
     beside: str
     other: float
-    """Of the sink that is named by `beside`."""
+    """The figure of the sink that `beside` names."""
     compared: float
-    """As `target` says: a ratio, or milliseconds more."""
+    """A ratio, or additional milliseconds, as `target` says."""
     target: str
     met: bool
 
@@ -77,9 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (
             ("--records", 2_000_000, "rows of a batch write"),
             ("--value-bytes", 100, "size of a value"),
-            ("--partitions", 2, "of the topic, and Spark tasks"),
+            ("--partitions", 2, "partitions of the topic, and number of Spark tasks"),
             ("--brokers", 1, "brokers of the cluster"),
-            ("--rounds", 3, "of each batch write and of each stream"),
+            ("--rounds", 3, "rounds of each batch write and of each stream"),
             ("--triggers", 20, "small micro-batches measured in a round"),
             ("--trigger-rows", 10_000, "rows of a small micro-batch"),
             ("--large-triggers", 6, "large micro-batches measured in a round"),

@@ -1,6 +1,6 @@
-"""One broker over TCP, measured against what the loopback and the CPU can do at most.
+"""Measures one broker over TCP against the most that the loopback and the CPU can do.
 
-A broker of its own in a temporary folder is measured and, in turn, its limit in the same run:
+The benchmark starts a broker in a temporary directory, and measures it and its limits by turns:
 
   produce        large batches, acks=1, several connections: against a plain send of the same bytes
   fetch          from the page cache, one consumer with two requests in flight and with one:
@@ -57,7 +57,7 @@ LEAST_FETCH_RATIO = 0.85
 MOST_CONSUMERS_RATIO = 1.0
 LEAST_SMALL_RATIO = 0.22
 LEAST_SMALL_REQUESTS_PER_S = 250_000
-"""What the project asks of itself."""
+"""The project's own goals."""
 
 _LARGE_RING = 64
 _SMALL_RING = 256
@@ -119,19 +119,23 @@ class _Bench:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench wire`."""
     for name, default, meaning in (
-        ("--bytes", 512 << 20, "moved in each round with large batches"),
-        ("--requests", 300_000, "of each round with small batches"),
-        ("--rounds", 5, "of each measurement, after one to warm up"),
+        ("--bytes", 512 << 20, "bytes of each round with large batches"),
+        ("--requests", 300_000, "requests of each round with small batches"),
+        ("--rounds", 5, "rounds of each measurement, after one to warm up"),
     ):
         parser.add_argument(
-            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+            name,
+            default=default,
+            type=positive_integer,
+            metavar="N",
+            help=f"{meaning} (default {default})",
         )
     parser.add_argument(
         "--dir",
         type=Path,
         metavar="DIR",
-        help="where the broker's temporary folder is made: on the disk of the log to be "
-        "(default: the system's temporary folder)",
+        help="directory for the broker's files, on the disk that the log will be on "
+        "(default: the system's temporary directory)",
     )
     add_json(parser)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 class HeadraceDataSource(DataSource):
     """`format("headrace")`: reads topics into rows and writes rows to topics, with the options and
-    columns of Spark's Kafka connector. The sink delivers exactly once, unless told otherwise."""
+    columns of Spark's Kafka connector. The sink delivers exactly once by default."""
 
     @without_traceback
     def __init__(self, options: dict[str, str]) -> None:

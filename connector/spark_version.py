@@ -1,10 +1,10 @@
-"""Which Spark this is, and what it lacks.
+"""Finds out which Spark this is, and what it lacks.
 
     4.0    no filter pushdown, no limits of micro-batches, no class for Arrow in a streaming sink
     4.1    no limits of micro-batches
     4.2    everything; so has 4.3
 
-What Spark lacks is told by what its Python API has, not by its number, because vendors' runtimes
+A missing feature is recognised by Spark's Python API, not by its version, because vendors' runtimes
 take over parts of later versions. The number only says whether the API is one that was tested.
 """
 
@@ -40,7 +40,7 @@ def check_spark_version() -> None:
 
 
 def limits_micro_batches() -> bool:
-    """Whether Spark tells a streaming source where it is and how much it may read: from 4.2 on."""
+    """Whether Spark passes a streaming source its position and limits, as it does from 4.2 on."""
     from pyspark.sql.datasource import DataSourceStreamReader
 
     return hasattr(DataSourceStreamReader, "getDefaultReadLimit")

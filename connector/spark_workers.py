@@ -1,7 +1,7 @@
 """Prepares the Python process of Spark that the connector runs in, so that each call costs less.
 
-Rule: only processes that Spark has started for its own calls, the workers of tasks and those in
-which the driver makes writers and commits; never the user's program.
+It changes only processes that Spark has started for its own calls, the workers of tasks and those
+in which the driver makes writers and commits; never the user's program.
 """
 
 import os
@@ -19,7 +19,8 @@ _sends_at_once = False
 
 
 def prepare_worker() -> None:
-    """To be called when Spark calls: a task begins, or the driver wants a reader or writer."""
+    """Must be called whenever Spark calls: when a task begins, or the driver wants a reader or
+    writer."""
     global _sends_at_once
     if not _is_worker():
         return

@@ -1,6 +1,6 @@
-"""What Spark tells a task of the query that it belongs to: local properties of the task.
+"""Reads the local properties of a task, which name the query that it belongs to.
 
-Only tasks see them. A driver's writer is made in a process that Spark tells nothing.
+Only tasks see them. A driver's writer is made in a process without them.
 """
 
 import re

@@ -5,8 +5,8 @@ worker takes the next one. That visits every object that could be part of a cycl
 nearly all of them modules with what is in them, 25 ms of processor time, where the task itself
 needs 4 ms for 1,000 records. What is frozen is not visited.
 
-Rule: frozen objects go when nobody refers to them, like all others. Only a cycle with one of them
-would stay, so it is done once, right after a collection, and again only when modules were loaded.
+Frozen objects go when nobody refers to them, like all others. Only a cycle with one of them would
+stay, so it is done once, right after a collection, and again only when modules were loaded.
 """
 
 import gc
@@ -17,8 +17,8 @@ _frozen_modules: int | None = None
 
 
 def freeze_modules() -> None:
-    """To be called in a worker as a call begins. The first call loads modules, so the second one
-    freezes them."""
+    """Must be called in a worker when a call begins. The first call loads modules, so the second
+    one freezes them."""
     global _frozen_modules
     if _frozen_modules is None:
         _frozen_modules = 0

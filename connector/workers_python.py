@@ -1,12 +1,12 @@
 """The Python that Spark starts beside its JVM: for the lookup of formats, for planning, for tasks.
 
-Unless it is told another one, Spark starts `python3` of the PATH. That is not the Python of a job
-which was started as `ENVIRONMENT/bin/python job.py`, without activating the environment: Spark then
-looks for the format where it is not installed, and says DATA_SOURCE_NOT_FOUND.
+By default Spark starts `python3` of the PATH. That is not the Python of a job which was started as
+`ENVIRONMENT/bin/python job.py`, without activating the environment: Spark then looks for the format
+where it is not installed, and says DATA_SOURCE_NOT_FOUND.
 
-Rule: who has chosen a Python is not overruled, and what executors on other machines run is their
-own matter. So no variable of Spark's is set; the environment is activated, on this machine, by
-putting its folder first on the PATH.
+The choice of a user who has set a Python stays, and executors on other machines are left alone. So
+no variable of Spark's is set; the environment is activated, on this machine, by putting its folder
+first on the PATH.
 """
 
 import logging

@@ -1,1 +1,1 @@
-"""What the benchmarks are made of: rounds, loads, clients, and what they are compared with."""
+"""The parts of the benchmarks: rounds, loads, clients, and the sides they are compared with."""

@@ -1,7 +1,7 @@
 """Clients for Python beside one another on one cluster: what `bench produce` and `bench consume`
 share.
 
-Rule: each client does the same work with its defaults, by turns, in one process; confluent-kafka is
+Each client does the same work with its defaults, by turns, in one process; confluent-kafka is
 measured where it is installed.
 """
 
@@ -43,14 +43,18 @@ Comparison = tuple[str, Step, Step, Goal | None]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of both benchmarks."""
     parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="where the files go (default: the temporary folder)"
+        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
     )
     for name, default, meaning in (
-        ("--records", 200_000, f"of {RECORD_BYTES} bytes in a round"),
-        ("--rounds", 3, "of each figure"),
+        ("--records", 200_000, f"records of {RECORD_BYTES} bytes in a round"),
+        ("--rounds", 3, "rounds of each measurement"),
     ):
         parser.add_argument(
-            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+            name,
+            default=default,
+            type=positive_integer,
+            metavar="N",
+            help=f"{meaning} (default {default})",
         )
     add_json(parser)
 
@@ -58,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, comparisons: Callable[["Clients"], Iterable[Comparison]]) -> int:
     """Print the comparisons, on a broker of their own."""
     if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
+        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
         request = UpRequest(brokers=1, port=0)
         with LocalCluster.running(Path(folder), request) as cluster:

@@ -1,6 +1,7 @@
-"""What clients see of a failover: metadata of the brokers that are left, and a steady producer.
+"""Measures what clients see of a failover, by the metadata of the remaining brokers and a steady
+producer.
 
-Rule: each broker is asked over a connection of its own, so that one which is late is not covered by
+Each broker is asked over a connection of its own, so that one which is late is not covered by
 another.
 """
 
@@ -65,11 +66,11 @@ class Survivors:
             connection.close()
 
     def controller_id(self) -> int:
-        """As the first of them names it."""
+        """The controller, according to the first of the brokers."""
         return int(_ask(self._connections[0], []).controller_id)
 
     def until_controller_is_not(self, old: int, deadline: Deadline) -> None:
-        """Until all of them name a live controller that is another."""
+        """Waits until all of them name another live controller."""
         for connection in self._connections:
             while not _has_controller(_ask(connection, []), old):
                 _pause(deadline, "a new controller was named")
@@ -81,8 +82,8 @@ class Survivors:
         deadline: Deadline,
         as_wanted: Callable[[MetadataPartition], bool],
     ) -> None:
-        """Until the metadata of each of them has a live leader for all partitions, and each is as
-        wanted."""
+        """Waits until the metadata of each of them has a live leader for all partitions, and each
+        is as wanted."""
         for connection in self._connections:
             while True:
                 answer = _ask(connection, [topic])
@@ -95,7 +96,7 @@ class Survivors:
                 _pause(deadline, f"all {partitions} partitions had their leaders")
 
     def write_to_all(self, topic: str, deadline: Deadline) -> None:
-        """Until each partition has acknowledged a batch for all its replicas."""
+        """Waits until each partition has acknowledged a batch for all its replicas."""
         left: set[int] | None = None
         while left is None or left:
             answer = _ask(self._connections[0], [topic])
@@ -184,7 +185,7 @@ class TimedProducer:
         return longest_ms
 
     def take_latencies_ms(self) -> list[float]:
-        """From append to acknowledgement, of each batch since the last call."""
+        """The times from append to acknowledgement of the batches since the last call."""
         with self._lock:
             latencies, self._latencies_ms = self._latencies_ms, []
         return latencies
@@ -234,4 +235,6 @@ def watch_fired_s(log_file: Path, *, after_s: float) -> float:
         fired_s = datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S,%f").timestamp()
         if fired_s >= after_s:
             return fired_s
-    raise CommandError(f"'{log_file}' does not tell that the controller saw a broker go")
+    raise CommandError(
+        f"'{log_file}' does not say that the controller noticed the loss of a broker"
+    )

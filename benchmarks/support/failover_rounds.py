@@ -1,7 +1,7 @@
 """The rounds of the failover benchmark: who is killed or stopped, and what clients see of it.
 
-Rule: what counts is what clients are told and may do, asked of the brokers that are left; only the
-moment of the watch is taken from the controller's log.
+Clients' answers from the remaining brokers count; only the time of the watch is taken from the
+controller's log.
 """
 
 import time
@@ -23,11 +23,11 @@ from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 SLACK_S = 1.0
-"""On top of the session timeout."""
+"""The goal is the session timeout plus this time."""
 SHUTDOWN_GAP_GOAL_MS = Goal(most=500.0)
 NO_FAILURES = Goal(most=0.0)
 ALL_LEADERS_GOAL_S = Goal(most=3.0)
-"""What the project asks of itself, for 1,000 partitions."""
+"""The project's own goals, for 1,000 partitions."""
 
 BALANCE_CHECK_S = 5
 """`leader.imbalance.check.interval.seconds`: so that a broker that is back soon leads again."""
@@ -45,7 +45,7 @@ _PRODUCED_PARTITIONS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is done."""
+    """The amount of work of the benchmark."""
 
     folder: Path
     partitions: int

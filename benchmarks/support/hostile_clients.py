@@ -1,6 +1,6 @@
 """Clients that send what once held up a broker, each in a process of its own, over and over.
 
-Rule: they speak to one broker, and none of what they send changes anything.
+They speak to one broker, and none of what they send changes anything.
 """
 
 import multiprocessing
@@ -31,7 +31,6 @@ TIMED_RECORD_BYTES = 1_000_000
 FIRST_TIME_MS = 1_000_000
 
 _NAMES = 20_000
-_MANY = 100_000
 _MANY_PARTITIONS = 99_000
 """With its topic below the most items that a request may have."""
 _WAITING_CONNECTIONS = 10

@@ -1,7 +1,8 @@
 """The largest legal request for each list of each API, made from the schemas of kafka-python.
 
-Rule: all lists that lead to the one in question have one item, it has as many as are asked for, all
-others are empty. A list is filled twice: with different names or numbers, and with the same.
+Each list that encloses the tested one has one item, the tested list has as many as are asked for,
+and all others are empty. A list is filled twice: with different names or numbers, and with the
+same.
 """
 
 import struct
@@ -76,7 +77,8 @@ class LargestRequest:
 def largest_requests(
     count: int, frame_max_bytes: int, api: str | None = None
 ) -> Iterator[LargestRequest]:
-    """Of `count` items each, or as many as fit in a frame; of all APIs, or of one."""
+    """The largest requests of all APIs, or of one, with `count` items each, or as many as fit in a
+    frame."""
     classes = request_classes()
     versions = [(key, newest) for key, (_, newest) in SERVED_RANGES.items()]
     for key, version in [*versions, *_OTHER_FORMS]:

@@ -1,6 +1,6 @@
 """Record batches and logs for the benchmark of the log.
 
-Rule: the bytes are random, so that no layer below can save work on them.
+The bytes are random, so that no layer below can save work on them.
 """
 
 import os

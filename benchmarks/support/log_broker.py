@@ -1,6 +1,6 @@
 """What the log costs a broker: opening many partitions, memory, and fsyncs that producers share.
 
-Rule: a real broker in a process of its own, over real sockets; what it says of itself is read from
+The broker is a real one, in a process of its own, over real sockets; its own figures are read from
 /proc and from its log file.
 """
 
@@ -39,7 +39,7 @@ OPEN_GOAL_S = Goal(most=5.0)
 MEMORY_GOAL_MIB = Goal(most=150.0)
 IDLE_GOAL_MIB = Goal(most=30.0)
 SHARED_GOAL = Goal(least=8.0)
-"""What the project asks of itself, for 1,000 partitions, 1,000 connections and 16 producers."""
+"""The project's own goals, for 1,000 partitions, 1,000 connections and 16 producers."""
 
 IN_FLIGHT = 5
 """Requests of one producer without an answer, as an idempotent client has."""
@@ -76,7 +76,7 @@ logs.close()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is done."""
+    """The amount of work of the benchmark."""
 
     folder: Path
     partitions: int
@@ -162,7 +162,7 @@ def _memory(cluster: LocalCluster, name: str) -> float:
 def _mib(status: str, name: str) -> float:
     found = re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)
     if found is None:
-        raise CommandError(f"this system does not tell {name} of a process")
+        raise CommandError(f"this system does not report {name} of a process")
     return int(found[1]) / 1024
 
 
@@ -261,7 +261,7 @@ def _counters(log_file: Path) -> tuple[int, int, int]:
         r"durable acknowledgements batches=(\d+) fsyncs=(\d+) rounds=(\d+)", log_file.read_text()
     )
     if not found:
-        raise CommandError(f"'{log_file}' does not tell of durable acknowledgements")
+        raise CommandError(f"'{log_file}' does not report durable acknowledgements")
     batches, fsyncs, rounds = map(int, found[-1])
     return batches, max(1, fsyncs), max(1, rounds)
 

@@ -1,7 +1,7 @@
 """What the scrubber costs: processor time for what it checks, and what an append beside it notices.
 
-Rule: the scrubber works as in a broker, on another thread, with the pause after each piece that its
-usual rate asks for.
+The scrubber works as in a broker, on another thread, with the pause after each piece that its usual
+rate asks for.
 """
 
 import os

@@ -1,7 +1,7 @@
 """What a log costs in one process: appends, reads, size, recovery, and reads from the disk.
 
-Rule: both sides of a comparison move the same bytes, to or from files of their own in one folder.
-Rates are per second of processor time, but for reads from the disk.
+Both sides of a comparison move the same bytes, to or from files of their own in one folder. Rates
+are per second of processor time, but for reads from the disk.
 """
 
 import os
@@ -22,7 +22,7 @@ from storage_engine.log.partition_log import PartitionLog
 
 APPEND_GOAL = Goal(least=0.6)
 SIZE_GOAL = Goal(least=0.9, most=1.1)
-"""What the project asks of itself."""
+"""The project's own goals."""
 
 LARGE_BATCH_BYTES = 128 << 10
 SMALL_BATCH_BYTES = 1 << 10
@@ -39,7 +39,7 @@ _SEED = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is done."""
+    """The amount of work of the benchmark."""
 
     folder: Path
     bytes_a_round: int

@@ -1,7 +1,7 @@
 """The rounds of the replication benchmark.
 
-Rule: load, limits and brokers are processes of their own; how far a replica is, the sizes of its
-files tell, so that nobody is asked while it works.
+Load, limits and brokers are processes of their own. The progress of a replica is read from the
+sizes of its files, so that no broker has to answer for it.
 """
 
 import shutil
@@ -27,7 +27,7 @@ from storage_engine.tools.local.local_cluster import LocalCluster
 REPLICATED_GOAL = Goal(least=0.25)
 CATCH_UP_GOAL = Goal(least=0.5)
 P99_GOAL = Goal(most=3.0)
-"""What the project asks of itself."""
+"""The project's own goals."""
 
 BATCH_BYTES = 128 << 10
 CONNECTIONS = 4
@@ -49,7 +49,7 @@ _CATCH_UP_MS = 600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is done."""
+    """The amount of work of the benchmark."""
 
     folder: Path
     bytes_a_round: int
@@ -115,7 +115,7 @@ class _Bench:
     # -- a replica without its data ----------------------------------------------------------------
 
     def catch_up(self) -> Iterator[Result]:
-        """One broker loses its data folder, and fetches all of it again from the two others."""
+        """One broker loses its log directory, and fetches all of it again from the two others."""
         self._fill()
         speeds, limits, before_ms, during_ms = [], [], [], []
         for number in range(1, self.plan.rounds + 1):

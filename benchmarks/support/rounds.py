@@ -1,7 +1,7 @@
 """A figure beside its limit, measured by turns in the same run.
 
-Rule: what is compared is measured in alternation, each first in every other round, and compared
-round by round: the machine's mood then weighs on both sides. The median of the ratios is told.
+The two sides are measured in alternation, each first in every other round, and compared round by
+round, so that other load on the machine weighs on both. The result is the median of the ratios.
 """
 
 import statistics

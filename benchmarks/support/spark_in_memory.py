@@ -1,7 +1,7 @@
 """A Spark source that yields record batches which it already has, and a sink that keeps what it is
 given: the ceilings for any source and sink in Python.
 
-Rule: the same columns, values, batch sizes and number of tasks as the source it is compared with,
+The source has the columns, values, batch sizes and number of tasks of the one it is compared with,
 and no work per batch. Each process builds a few batches once and yields them over and over. The
 sink holds all record batches of a task until the task ends.
 """

@@ -1,7 +1,7 @@
 """What the benchmarks of the Spark format share: a cluster and a session of their own, turns, and
 the times of micro-batches.
 
-Rule: whatever is compared runs in one session, each first in every other round.
+Whatever is compared runs in one session, each first in every other round.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def add_numbers(parser: argparse.ArgumentParser, arguments: Iterable[tuple[str, 
     for kind, group in ((positive_integer, arguments), (natural_number, warm_up)):
         for name, default, meaning in group:
             parser.add_argument(
-                name, default=default, type=kind, metavar="N", help=f"{meaning} ({default})"
+                name, default=default, type=kind, metavar="N", help=f"{meaning} (default {default})"
             )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 

@@ -1,10 +1,9 @@
 """Requests as bytes, encoded before anything is measured, and what their answers look like.
 
-Rule: all requests of a measurement have one size and all answers have one size, so that a load
-generator only counts bytes; what the answers say is checked afterwards, all at once.
+All requests of a measurement have one size and all answers have one size, so that a load generator
+only counts bytes; what the answers say is checked afterwards, all at once.
 """
 
-import struct
 from dataclasses import dataclass
 
 from storage_engine.protocol.apis import fetch, produce
@@ -24,7 +23,6 @@ CORRELATION_ID_AT = 4
 """In answers; in requests it comes four bytes later."""
 
 BASE_OFFSET_BYTES = 8
-_CORRELATION_ID = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

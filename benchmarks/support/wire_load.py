@@ -1,8 +1,8 @@
 """The ends of the measured connections: what sends, what drains, and the processes that they run
 in.
 
-Rule: an end does nothing but move bytes. Its requests lie ready, answers are counted by their bytes
-while the clock runs and looked at after it has stopped.
+An end does nothing but move bytes. Its requests lie ready, answers are counted by their bytes while
+the clock runs and looked at after it has stopped.
 """
 
 import mmap

@@ -92,8 +92,8 @@ def _query_id(frame: "DataFrame") -> str:
     if not query:
         raise ConnectorError(
             "NO_QUERY_ID",
-            "Spark does not tell the query's id here: give KeyedSink a query_id of your own, "
-            "another one with every new checkpoint",
+            "Spark does not pass the query's id here: give KeyedSink a query_id of your own, "
+            "a different one for every new checkpoint",
         )
     return str(query)
 

@@ -1,4 +1,4 @@
-"""How to reach a cluster: the options that source and sink share."""
+"""The options of the connection to a cluster, which source and sink share."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ DEFAULT_METADATA_MAX_AGE_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """How to reach the cluster. Equal options share a connection pool."""
+    """The connection to a cluster. Equal options share a connection pool."""
 
     bootstrap_servers: str
     client_id: str

@@ -26,7 +26,6 @@ class GivenOptions:
     """The options of one reader or writer."""
 
     def __init__(self, options: Mapping[str, str], *, side: Side) -> None:
-        self.side = side
         self._texts: dict[str, str] = {}
         notes = []
         for key, text in options.items():

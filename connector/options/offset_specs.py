@@ -1,5 +1,5 @@
-"""Where a read starts and ends, as the user says it. This module parses the text; which offsets it
-stands for is asked of the cluster (`source/offset_resolution.py`).
+"""The start and the end of a read, in the user's options. This module parses the text;
+`source/offset_resolution.py` asks the cluster for the offsets.
 
 Source: startingOffsets, startingOffsetsByTimestamp, startingTimestamp and assign of Spark's Kafka
 connector.

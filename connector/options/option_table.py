@@ -1,5 +1,5 @@
-"""Every option that the format knows, on which side, and what it does with it. No name is ignored
-silently: it works, or an error names it, or the log says that it has no effect.
+"""The table of all options that the format knows: their sides, and how it treats them. No name is
+ignored silently: it works, or an error names it, or the log says that it has no effect.
 
 Source: the options of Spark's Kafka connector.
 """

@@ -33,7 +33,8 @@ def parse_origin(given: GivenOptions, sink: ConnectionOptions) -> OriginOptions 
     if text is None:
         if servers is not None:
             raise OptionError(
-                "MISSING_OPTION", "'originServers' tells of the topics of 'idempotentKey': set that"
+                "MISSING_OPTION",
+                "'originServers' needs 'idempotentKey', whose topics it locates: set both",
             )
         return None
     columns = tuple(name.strip().lower() for name in text.split(","))

@@ -90,7 +90,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -
     if exactly_once and acks != -1:
         raise OptionError(
             "BAD_OPTION",
-            f"'acks' = '{text}' can't be had exactly once: leave it out, "
+            f"'acks' = '{text}' can't be used with exactly-once: leave it out, "
             "or set deliveryGuarantee=at-least-once",
         )
     timeout_ms = given.integer("transaction.timeout.ms", low=1000, high=MAX_TRANSACTION_TIMEOUT_MS)

@@ -1,4 +1,4 @@
-"""Which partitions the source reads: `subscribe`, `subscribePattern` or `assign`."""
+"""The partitions that the source reads: `subscribe`, `subscribePattern` or `assign`."""
 
 import re
 from dataclasses import dataclass

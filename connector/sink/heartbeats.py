@@ -1,5 +1,5 @@
-"""Keeps the transactions of a micro-batch from timing out while one of its tasks is at work, also
-before that task has rows and while it waits for them.
+"""Keeps the transactions of a micro-batch from timing out while one of its tasks runs, also before
+that task has rows and while it waits for them.
 
 A heartbeat counts for all transactions of its micro-batch. So a slow task keeps the transactions of
 those open that have finished, which send no heartbeats any more. Source: R-SPARK2.

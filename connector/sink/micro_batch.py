@@ -1,4 +1,4 @@
-"""The id of a micro-batch. A replay finds the same id, and nobody else ever has it.
+"""The id of a micro-batch. A replay has the same id, and no other micro-batch ever has it.
 
     kind                    sink                     query                    batch
     streaming               `sinkId`, or the query   the query's id           Spark's batch id
@@ -45,7 +45,7 @@ def streaming_micro_batch(options: SinkOptions) -> MicroBatchId:
     if not query or not batch:
         raise ConnectorError(
             "NO_BATCH_ID",
-            "this version of Spark does not tell a task its query and batch id; "
+            "this version of Spark does not pass the query and batch id to tasks; "
             "use deliveryGuarantee=at-least-once, which needs neither",
         )
     return MicroBatchId(

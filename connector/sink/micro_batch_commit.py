@@ -87,7 +87,7 @@ def close_micro_batch(options: SinkOptions, batch: MicroBatchId) -> None:
     try:
         batches.commit(batch.batch, [])
     except HeadraceError as error:
-        logger.warning("what a failed job wrote is not aborted yet: %s", error)
+        logger.warning("the transactions of a failed job are not aborted yet: %s", error)
 
 
 def _lost(options: SinkOptions, batch: MicroBatchId, *, is_stream: bool) -> ConnectorError:
@@ -103,7 +103,11 @@ def _log_dropped(batch: MicroBatchId, commit: CommitResult, rows: int, dropped: 
     """Reports in the driver's log which rows are not written."""
     if commit.outcome is CommitOutcome.COMMITTED or commit.is_own:
         if dropped:
-            logger.warning("%s: %d rows dropped, the sink has them by origin", batch, dropped)
+            logger.warning(
+                "%s: %d rows dropped, because the sink already has rows of their origins",
+                batch,
+                dropped,
+            )
         return
     by, rows = commit.by, rows + dropped
     by_run = f", by run {by.run}" if by.run is not None else ""
@@ -111,7 +115,7 @@ def _log_dropped(batch: MicroBatchId, commit: CommitResult, rows: int, dropped: 
         logger.warning("%s: %d rows dropped, it is committed already%s", batch, rows, by_run)
     if by.rows not in (UNKNOWN_ROWS, rows):
         logger.warning(
-            "%s: this replay has %d rows, what is committed had %d; only that is read",
+            "%s: this replay has %d rows, the committed batch has %d; readers see only the latter",
             batch,
             rows,
             by.rows,

@@ -1,5 +1,5 @@
-"""Which row goes to which partition. Rows with the same key keep their order, and go where a Kafka
-client would send them.
+"""Decides which row goes to which partition. Rows with the same key keep their order, and go where
+a Kafka client would send them.
 
 Order of precedence, as in Spark's Kafka connector: the option `topic` before the column `topic`;
 the column `partition` before the key; the key by its murmur2 hash; rows without a key go to one

@@ -147,7 +147,7 @@ def abort_attempts(cluster: Cluster, batch: MicroBatchId, members: Iterable[Memb
     try:
         micro_batches(cluster, batch, deadline_ms=ABORT_TIMEOUT_MS).abort(list(members))
     except HeadraceError as error:
-        logger.warning("what a failed task wrote is not aborted yet: %s", error)
+        logger.warning("the transaction of a failed task is not aborted yet: %s", error)
 
 
 @contextmanager

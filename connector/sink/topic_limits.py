@@ -1,4 +1,4 @@
-"""How large a record batch a topic takes (`max.message.bytes`).
+"""Looks up the largest record batch of a topic (`max.message.bytes`).
 
 A process asks once for a while, because Spark runs many short tasks in it.
 """

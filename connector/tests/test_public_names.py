@@ -59,7 +59,7 @@ class Frame:
 @pytest.mark.parametrize("query_id", [None, ...])
 def test_a_query_that_has_no_id_is_one_line(query_id):
     with pytest.raises(
-        ConnectorError, match=r"^\[NO_QUERY_ID\] Spark does not tell the query's id"
+        ConnectorError, match=r"^\[NO_QUERY_ID\] Spark does not pass the query's id"
     ):
         KeyedSink("sqlite://", table="t")(Frame(query_id), 0)
 

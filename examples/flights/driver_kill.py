@@ -1,7 +1,7 @@
 """Spark's driver is killed with SIGKILL in the midst of a micro-batch, and started again at once.
 
-Rule: it is killed when the checkpoint says that a micro-batch is planned and not done, so that the
-next driver has to write that batch once more. Only where no such moment was seen to the end of the
+It is killed when the checkpoint says that a micro-batch is planned and not done, so that the next
+driver has to write that batch once more. Only where no such moment was seen to the end of the
 stream, it is killed between two.
 """
 

@@ -1,6 +1,6 @@
 """A broker that leads partitions is killed with SIGKILL, and started again once the others lead.
 
-Rule: every moment is what a client sees in Metadata, or when its records were acknowledged.
+Every moment is what a client sees in Metadata, or when its records were acknowledged.
 """
 
 import time

@@ -1,8 +1,8 @@
 """Writes the records into the log, a day of departures at a time, in event time order.
 
-Rule: a day begins when every record of the day before is acknowledged by all in-sync replicas. So
-no airport is ever more than a day ahead of another in the log, also while the leader of one
-partition is dead; the stream's watermark relies on it.
+A day begins when every record of the day before is acknowledged by all in-sync replicas. So no
+airport is ever more than a day ahead of another in the log, also while the leader of one partition
+is dead; the stream's watermark relies on it.
 """
 
 import threading

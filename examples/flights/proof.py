@@ -1,7 +1,7 @@
-"""Is what stands in the log right to the last record? Compared with the source, without Spark.
+"""Proves that the log is right to the last record: compares it with the source, without Spark.
 
-Rule: nothing here takes part in producing what it judges; it starts from the source tables and
-from the bytes of the log.
+Nothing here takes part in producing what it judges; it starts from the source tables and from the
+bytes of the log.
 """
 
 import io

@@ -1,6 +1,6 @@
-"""Reads the topics back, judges them, and words what the demo found.
+"""Reads the topics back, checks them, and reports the result of the demo.
 
-Rule: every number printed was counted in the log or measured in this run.
+Every number printed was counted in the log or measured in this run.
 """
 
 import statistics

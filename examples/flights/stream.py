@@ -1,6 +1,6 @@
 """The Spark job of `job.py` as a child process of the demo.
 
-Rule: whatever happens, no process of it outlives `stop`.
+Whatever happens, no process of it outlives `stop`.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """The demo's topics, through Headrace's own client: create, look at, read back.
 
-Rule: nothing here is kept between calls; each answer is what the brokers say now.
+Nothing here is kept between calls; each answer is what the brokers say now.
 """
 
 from collections.abc import Iterable, Mapping

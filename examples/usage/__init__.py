@@ -1,1 +1,1 @@
-"""Where the format is used, one file each: spark-submit, a notebook, Spark Connect."""
+"""Uses of the format, one in each file: spark-submit, a notebook, Spark Connect."""

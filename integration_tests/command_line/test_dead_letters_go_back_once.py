@@ -187,4 +187,4 @@ def test_letters_of_a_topic_that_is_gone_and_wrong_arguments_are_one_line(
     assert main(arguments) == 1
     assert "gone" in capsys.readouterr().err
     assert main([*arguments, "--reason", "("]) == 1
-    assert "'(' is no regular expression" in capsys.readouterr().err
+    assert "'(' is not a regular expression" in capsys.readouterr().err

@@ -47,8 +47,8 @@ def test_every_figure_of_replication_stands_beside_its_limit(tmp_path, capsys):
     ("arguments", "complaint"),
     [
         (["replication", "--bytes", "1000"], "--bytes and --cold-bytes must be"),
-        (["replication", "--dir", "/does/not/exist"], "is no folder; create it first"),
-        (["failover", "--dir", "/does/not/exist"], "is no folder; create it first"),
+        (["replication", "--dir", "/does/not/exist"], "is not a directory; create it first"),
+        (["failover", "--dir", "/does/not/exist"], "is not a directory; create it first"),
     ],
 )
 def test_arguments_that_can_not_be_right_are_refused(arguments, complaint, capsys):

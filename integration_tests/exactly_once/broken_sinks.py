@@ -1,5 +1,5 @@
-"""The streaming sink, broken on purpose, to show that the judgement of exactly once finds it. Its
-one rule: each is right as long as nothing goes wrong around it.
+"""The streaming sink, broken on purpose, to show that the judgement of exactly once finds it. Each
+is right as long as no fault is injected.
 
     early-ack     the driver hears that a batch is committed some time before it is
     replay-twice  a restarted driver counts from the beginning: a batch that it runs again is

@@ -1,5 +1,5 @@
 """Reads the committed rows of a topic while a sink writes to it, by confluent-kafka, and notes what
-could be seen when. Its one rule: it only looks; `exactly_once` judges."""
+could be seen when. It only looks; `exactly_once` judges."""
 
 import time
 from typing import Self

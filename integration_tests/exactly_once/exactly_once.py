@@ -1,5 +1,5 @@
-"""What exactly once means, as a judgement of what was read. Its one rule: it knows nothing of how
-the rows were written; every complaint names the partition, the offset, the batch or the ids.
+"""What exactly once means, as a judgement of what was read. It knows nothing of how the rows were
+written; every complaint names the partition, the offset, the batch or the ids.
 
 A row's value is `<batch>/<id>,<id>,…:<anything>`: the micro-batch that wrote it, and the unique ids
 of the input rows that it stands for.

@@ -4,7 +4,7 @@ with all it has started, and begun again, as the tests want.
     python -m integration_tests.exactly_once.query_server MASTER DIR
 
 Reads a line of JSON for each run (`Run`) and answers with a line when the query is over: `ended`,
-or why it failed. Its one rule: a query writes through `sink_moments`, and knows nothing of faults.
+or why it failed. A query writes through `sink_moments`, and knows nothing of faults.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
 """The queries whose output the exactly-once tests judge: from topics of ids to rows that tell which
-ids they stand for. Its one rule: each id comes out once, whatever the batches are.
+ids they stand for. Each id comes out once, whatever the batches are.
 
     copies   stateless                       an id to a row
     random   stateless, not deterministic    the same; values and partitions differ at each replay

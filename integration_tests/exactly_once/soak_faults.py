@@ -1,5 +1,5 @@
-"""The query of the soak, the brokers under it, and what goes wrong with them. Its one rule: after
-each fault everything that died is started again, however often; nothing is repaired but that.
+"""The query of the soak, the brokers under it, and what goes wrong with them. After each fault
+everything that died is started again, however often; nothing is repaired but that.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """What members of a group have told, checked against what a group promises.
 
-Rules: in one generation a partition has one owner; after a commit of one generation none of an
-older one is acknowledged; no acknowledged offset is lost; a partition is without an owner for as
-long as allowed only. Times are of one machine's monotonic clock.
+In one generation a partition has one owner; after a commit of one generation none of an older one
+is acknowledged; no acknowledged offset is lost; a partition is without an owner for as long as
+allowed only. Times are of one machine's monotonic clock.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,5 +1,5 @@
 """What may go wrong with a query on the keyed sink, when, and which of these make sense together.
-Its one rule: pure; `test_spark_keyed_sink` does it.
+This module only describes them; `test_spark_keyed_sink` makes them happen.
 
     before write   the micro-batch has begun, nothing is with the database
     within         some rows are with the database, in an open transaction

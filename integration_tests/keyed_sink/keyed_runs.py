@@ -1,5 +1,5 @@
 """Runs a query on the keyed sink, has one thing go wrong at one moment, and looks at the table all
-the while. Its one rule: what is committed when it strikes is noted, to be found again.
+the while. It notes what is committed when it strikes.
 """
 
 import contextlib

@@ -1,5 +1,5 @@
-"""A broker of the present version opens the data folder of an earlier one: records, offsets and the
-state of producers are as before. Source: R-LOG1."""
+"""A broker of the present version opens the log directory of an earlier one: records, offsets and
+the state of producers are as before. Source: R-LOG1."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A replica moves between two data folders of a real broker under load, also when the broker is
+"""A replica moves between two log directories of a real broker under load, also when the broker is
 killed on the way; every acknowledged record is there, once (KIP-113)."""
 
 import json

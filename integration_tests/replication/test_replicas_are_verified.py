@@ -136,7 +136,7 @@ def test_replicas_are_compared_offset_by_offset(tmp_path, capsys):
 
         status, _, said = verifier.run("(")
         assert status == 2
-        assert said.startswith("headrace: '--topics (' is no regular expression")
+        assert said.startswith("headrace: '--topics (' is not a regular expression")
         status, _, said = verifier.run("nothing")
         assert status == 1
         assert "no topic's name matches 'nothing'" in said

@@ -281,7 +281,7 @@ def test_a_wrong_source_option_is_told_when_the_frame_is_made(spark, options, li
         (
             "'v' as value",
             {"topic": "t", "acks": "1"},
-            "[BAD_OPTION] 'acks' = '1' can't be had exactly once: leave it out, or set "
+            "[BAD_OPTION] 'acks' = '1' can't be used with exactly-once: leave it out, or set "
             "deliveryGuarantee=at-least-once",
         ),
         (

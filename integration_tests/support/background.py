@@ -1,4 +1,4 @@
-"""Work beside a test, in a thread. Its one rule: what goes wrong there fails the test."""
+"""Work beside a test, in a thread. An error there fails the test."""
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor

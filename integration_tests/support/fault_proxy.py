@@ -1,7 +1,7 @@
 """A TCP proxy that misbehaves when told: it holds bytes back, one way or both, cuts, or delays.
 
-Rule: what it holds back it delivers later, in order, or never, as a network does that drops
-packets under TCP.
+Bytes that it holds back are delivered later, in order, or never, as by a network that drops packets
+under TCP.
 """
 
 import asyncio

@@ -54,7 +54,7 @@ def _run(*command: str | Path) -> None:
 
 
 def start_with_folders(cluster: LocalCluster, broker_id: int, *folders: Path) -> None:
-    """Start a stopped broker on these data folders; it does not serve yet."""
+    """Start a stopped broker on these log directories; it does not serve yet."""
     entry = cluster.state.broker(broker_id)
     config = cluster.directory / entry.config
     log_dirs = ",".join(map(str, folders))

@@ -1,8 +1,8 @@
 """Three brokers, each behind a proxy of its own and with a way of its own to ZooKeeper, so that any
 of them can be cut off.
 
-Rule: what a broker is asked comes through its proxy (it advertises no other address), from clients
-and from brokers alike; what it asks the other brokers comes through theirs.
+Requests to a broker come through its proxy (it advertises no other address), from clients and from
+brokers alike; its requests to other brokers go through theirs.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
 """A steady confluent-kafka producer and the check of what it was promised.
 
-Rule: values are numbers from 0 on, so that loss, doubling and disorder can be told from the log
-alone.
+Values are numbers from 0 on, so that loss, doubling and disorder can be told from the log alone.
 """
 
 import time

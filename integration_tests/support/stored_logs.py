@@ -1,4 +1,4 @@
-"""What lies in the data folders of stopped brokers, and whether it is sound."""
+"""What lies in the log directories of stopped brokers, and whether it is sound."""
 
 import subprocess
 import sys

@@ -99,7 +99,8 @@ def test_jobs_of_two_numbers_at_once_both_count(spark_cluster, servers, topic, o
     assert warnings(caplog) == [
         f"{name} is committed already: a task has dropped its {ROWS + 1} rows",
         f"{name}: {ROWS + 1} rows dropped, it is committed already",
-        f"{name}: this replay has {ROWS + 1} rows, what is committed had {ROWS}; only that is read",
+        f"{name}: this replay has {ROWS + 1} rows, the committed batch has {ROWS}; "
+        "readers see only the latter",
     ]
 
 

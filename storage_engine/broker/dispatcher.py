@@ -1,8 +1,8 @@
 """Decodes frames and calls their handlers.
 
-Rule: a frame that can't be decoded, or an API or version that is not served, costs its own
-connection and nothing else; an ApiVersions of an unknown version has an answer of its own
-(KIP-511). Source: R-NET1, R-NET3.
+A frame that can't be decoded, or an API or version that is not served, costs its own connection and
+nothing else; an ApiVersions of an unknown version has an answer of its own (KIP-511). Source:
+R-NET1, R-NET3.
 """
 
 from collections.abc import Mapping

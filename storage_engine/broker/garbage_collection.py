@@ -1,8 +1,8 @@
 """Makes full garbage collections rare, because the event loop stands still during one.
 
-Rule: what a request needs is freed as it ends, since nothing of it knows itself in a cycle (tested
-for every API); the collector is there for what nobody foresaw. A full collection looks at all that
-is alive: with a thousand logs, or with eight requests of 100,000 items under way, 60 to 180 ms.
+The memory of a request is freed as it ends, since its objects form no cycle (tested for every API);
+the collector is there for cycles that nobody foresaw. A full collection looks at all that is alive:
+with a thousand logs, or with eight requests of 100,000 items under way, 60 to 180 ms.
 """
 
 import gc

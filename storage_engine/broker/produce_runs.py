@@ -1,10 +1,10 @@
-"""Takes runs of alike Produce requests, many small batches for one partition, in one append.
+"""Joins runs of similar Produce requests, each a small batch for one partition, into one append.
 
     bytes received -> the connection's pattern fits two requests or more -> columns -> one append
                    -> it does not, or a batch is not plainly good -> the general way, one by one
 
-Rule: whether a request is taken in a run or by itself makes no difference but in time. What does
-not fit the connection's present pattern goes the general way. Source: R-NET1, R-LOG12.
+A request in a run gets the same answer as by itself, only sooner. A request that does not fit the
+connection's present pattern goes through the dispatcher. Source: R-NET1, R-LOG12.
 """
 
 from itertools import pairwise

@@ -1,7 +1,7 @@
-"""Gives new settings to those who work by them.
+"""Passes new settings to the parts of the broker that use them.
 
-Rule: a setting counts from the moment it is taken: logs by their next append or check, the
-controller by its next decision; nothing that is under way is disturbed.
+A new setting counts from a log's next append or check, and from the controller's next decision;
+work that is under way is not disturbed.
 """
 
 import logging

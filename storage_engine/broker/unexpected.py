@@ -1,9 +1,9 @@
 """Unexpected exceptions: logged with their trace, they end only the piece of work that raised them.
 
-Rule: code that catches such an exception leaves nothing half done: the work is tried again after a
-pause, counted as failed, or given to another broker; other partitions, brokers and topics go on. An
-exception that reaches the event loop is logged too, but whoever waits for the answer to that call
-waits for ever. A KafkaError that is expected is caught where it is expected.
+Code that catches such an exception leaves nothing half done: the work is tried again after a pause,
+counted as failed, or given to another broker; other partitions, brokers and topics go on. An
+exception that reaches the event loop is logged too, but a caller that waits for the answer to that
+call waits for ever. A KafkaError that is expected is caught where it is expected.
 """
 
 import enum

@@ -1,10 +1,9 @@
-"""The native client: the public `Producer`, `Consumer` and `Admin`, and what the connector and the
-tools use to talk to brokers.
+"""The Python clients: the public `Producer`, `Consumer` and `Admin`, and the parts that the
+connector and the tools use to talk to brokers.
 
-Rule: every call ends within a documented deadline, in a result or in one typed error of one line.
-Without threads, but for the one of a `Producer`, of a `Consumer` in a group, of a
-`ConsumerConnector`, and in which clients for asyncio are called. The names below are imported on
-first use, so that no process pays for what it does not use.
+Every call ends within a documented deadline, in a result or in one typed error of one line. Only a
+`Producer`, a `Consumer` in a group, a `ConsumerConnector` and each client for asyncio have a
+thread. The names below are imported on first use, so that no process pays for what it does not use.
 """
 
 import importlib

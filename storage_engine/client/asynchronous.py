@@ -11,11 +11,11 @@
         async for record in consumer:
             print(record.value)
 
-Rule: methods, settings and errors are those of the class without Async; what may wait is awaited,
-and done one after the other in a thread of the client's own. A call that is cancelled before it has
-begun is never made. One that has begun goes on to its end there, and whatever is called next comes
-after it, `close` too; so a cancelled commit may be done all the same. A cancelled `poll` or
-iteration hands out nothing and loses nothing. For tasks of one event loop.
+Methods, settings and errors are those of the class without Async; every method that may wait is a
+coroutine, and the calls run one after the other in a thread of the client. A call that is cancelled
+before it has begun is never made. A call that has begun runs to its end there, and later calls,
+`close` too, wait for it; so a cancelled commit may succeed all the same. A cancelled `poll` or
+iteration returns nothing and loses nothing. All tasks that use a client must run on one event loop.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
-"""Finds brokers for a client that knows none that answers: from a list that it was given, or from
-ZooKeeper.
+"""Finds brokers for a client, from the list that it was given or from ZooKeeper.
 
-Rule: it is asked only when none of the brokers that are known answers. Source: R-CLI1.
+It is used only when none of the known brokers answers. Source: R-CLI1.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """The cluster as a client sees it: brokers, topics, leaders, and connections to them.
 
-Rule: a connection has one user at a time (taken, then given back); a retriable error is retried
-until the deadline, any other is raised at once. Not for several threads at once: give each thread a
-Cluster of its own. Source: R-CLI1; the Metadata and ListOffsets APIs.
+A connection has one user at a time, who takes it and gives it back. A retriable error is retried
+until the deadline, any other is raised at once. A Cluster is not thread-safe: give each thread one
+of its own. Source: R-CLI1; the Metadata and ListOffsets APIs.
 """
 
 import random

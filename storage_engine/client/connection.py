@@ -1,8 +1,8 @@
 """A connection to one broker that speaks the Kafka protocol: versions agreed on, answers matched to
 requests.
 
-Rule: the version of a request is the newest that both sides know. Answers come in the order of the
-requests, so the oldest request in flight is the one that is answered next. Source: KIP-35, KIP-511.
+A request has the newest version that both sides know. Answers come in the order of the requests, so
+the next answer belongs to the oldest request in flight. Source: KIP-35, KIP-511.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Finds the broker that coordinates a group or a transactional id, and sends requests to it.
 
-Rule: what is remembered is a guess, which whoever is refused by that broker has to take back.
-Source: KIP-98.
+A remembered coordinator is a guess: a caller that is refused by that broker must forget it. Source:
+KIP-98.
 """
 
 from collections.abc import Callable

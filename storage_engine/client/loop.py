@@ -2,9 +2,9 @@
 
     any thread -> call_soon, call, ask, wake -> [thread] calls, timers, work.turn() -> connections
 
-Rule: everything that takes long happens in the thread. One lock, that of `changed`, guards what the
-thread shares with callers, and is held for moments only: never while sending, encoding, or calling
-back. Implements `core.ports` Scheduler and Clock.
+All long work happens in the thread. One lock, that of `changed`, guards what the thread shares with
+callers. It is held only briefly: never while sending, encoding, or calling back. The module
+implements `core.ports` Scheduler and Clock.
 """
 
 import heapq

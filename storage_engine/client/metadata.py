@@ -1,6 +1,6 @@
 """The client's view of the cluster.
 
-Rule: a view is frozen; a refresh makes a new one.
+A view is frozen; a refresh makes a new one.
 """
 
 from collections.abc import Mapping

@@ -6,11 +6,11 @@ coordinator.
     driver   commit(members of all tasks, drained) -> COMMITTED or ALREADY_COMMITTED, both success
              abort(members)                           best effort
 
-A lost or retriable answer is followed by the identical request to whoever coordinates the sink by
-then, until the deadline. KafkaErrors that are raised are final. MEMBER_LOST and NOT_COMMITTED end
-the query, whose restart replays the batch. INVALID_TXN_STATE of a member means that it was aborted;
-the task joins again. RUN_REPLACED means that a newer run of the query is at work. A named batch
-write is a query of its own (`sink_names.named_write`) with one batch.
+After a lost or retriable answer the identical request goes to the sink's present coordinator, until
+the deadline. Raised KafkaErrors are final. MEMBER_LOST and NOT_COMMITTED end the query, whose
+restart replays the batch. INVALID_TXN_STATE of a member means that it was aborted; the task joins
+again. RUN_REPLACED means that a newer run of the query writes to the sink. A named batch write is a
+query of its own (`sink_names.named_write`) with one batch.
 
 Not for several threads at once. Source: R-SPARK2; docs/sink-protocol.md.
 """

@@ -1,6 +1,7 @@
 """Connections to brokers, kept open between uses.
 
-Rule: a connection is with its user or in the pool, never both; one from before a fork is dropped.
+A connection is in use or in the pool, never both. A child process drops the connections of its
+parent.
 """
 
 import random

@@ -1,6 +1,6 @@
 """Pauses between attempts, up to a deadline.
 
-Rule: only retriable errors are tried again; when the time is over the last one is told. Source:
+Only retriable errors are tried again; when the time is over, the last one is raised. Source:
 R-CLI1.
 """
 

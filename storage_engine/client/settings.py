@@ -1,7 +1,7 @@
 """Settings of the public clients: Kafka's names, checked, each with its default.
 
-Rule: a key that does not exist, or a value that is not possible, is an error of one line, before
-anything is opened. Values may be Python's, or text as in a file.
+An unknown key or an invalid value is an error of one line, before any connection is opened. Values
+may be Python's, or text as in a file.
 """
 
 from collections.abc import Iterable, Mapping

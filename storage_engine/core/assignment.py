@@ -1,4 +1,4 @@
-"""The choice of brokers for the replicas of a topic's partitions.
+"""Chooses the brokers for the replicas of a topic's partitions.
 
 Rule (R-REP1): s = the broker preferred for the fewest partitions; replica 0 of partition i lies on
 (s + i) mod n, replica j >= 1 on (s + i + 1 + (i // n + j - 1) mod (n - 1)) mod n. For s = 0 and i <

@@ -1,6 +1,6 @@
 """Events and effects of all coordinators with a log of their own; their driver appends for them and
-reports what is replicated. Rule: a request carries a number of the driver's and gets exactly one
-answer with that number.
+reports what is replicated. A request carries a number that the driver has given it, and gets
+exactly one answer with that number.
 
     transactions   core/transactions/transactions.py         __transaction_state
     groups         core/groups/coordinator.py   __consumer_offsets

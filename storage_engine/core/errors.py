@@ -1,5 +1,4 @@
-"""The one table of error codes: number, retriable or final, meaning. Exceptions become codes
-through it.
+"""The table of error codes: number, retriable or final, meaning. Exceptions become codes by it.
 
 Source: the error codes of the Kafka protocol.
 """
@@ -180,7 +179,7 @@ class ConfigError(HeadraceError):
 
 
 class StorageError(HeadraceError):
-    """A data folder can't be used: locked, of another broker, of a newer format, or failing."""
+    """A log directory can't be used: locked, of another broker, of a newer format, or failing."""
 
 
 class DeadlineExceededError(HeadraceError):

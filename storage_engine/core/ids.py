@@ -1,5 +1,4 @@
-"""Names of things: brokers, epochs, partitions. Its one rule: a broker id never passes for an
-epoch."""
+"""Names of things: brokers, epochs, partitions. A broker id never passes for an epoch."""
 
 import base64
 import binascii

@@ -1,5 +1,5 @@
-"""The topics that the brokers keep for themselves. Its one rule: clients read and configure them,
-and do nothing else to them.
+"""The topics that the brokers keep for themselves. Clients read and configure them, and do nothing
+else to them.
 
 With more partitions half of the keys would belong to other partitions; a deletion would lose the
 open transactions and the offsets of groups. Source: KIP-98.

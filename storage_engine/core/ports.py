@@ -1,8 +1,8 @@
-"""The protocols through which the broker uses the outside world; real and simulated parts implement
-them.
+"""The interfaces through which a broker uses the outside world, with real and simulated
+implementations.
 
-Rule: broker code above these ports has no asyncio, thread, clock, socket or file of its own;
-answers come back as callbacks on the one event loop.
+Broker code above these ports has no asyncio, thread, clock, socket or file of its own; answers come
+back as callbacks on the one event loop.
 """
 
 import enum

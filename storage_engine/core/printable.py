@@ -1,7 +1,7 @@
-"""Text of foreign origin, escaped for one line of a log or a table.
+"""Escapes text of foreign origin for one line of a log or a table.
 
-Rule: a name from a client, from ZooKeeper or from a disk can neither begin another line, nor move
-the cursor of a terminal, nor change the direction of the text after it.
+A name from a client, from ZooKeeper or from a disk can neither begin another line, nor move the
+cursor of a terminal, nor change the direction of the text after it.
 """
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}

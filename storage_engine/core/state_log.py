@@ -1,6 +1,6 @@
 """The log of a coordinator as its state machines see it: records are appended in order, and
-whatever depends on a record waits until that is replicated. Rule: no answer and no marker leaves
-before all records that it follows from are replicated.
+whatever depends on a record waits until that is replicated. No answer and no marker leaves before
+all records that it follows from are replicated.
 
     number   0: all that was restored from the log; then 1, 2, ... for each record appended
 

@@ -1,14 +1,14 @@
-"""The meaning of the operating system's error numbers. Its one rule: a disk is blamed only for
-failures of a disk.
+"""The meaning of the operating system's error numbers. A disk is blamed only for failures of a
+disk.
 
 Every number that calls on the files of a log and the sockets of a broker can return is in one of
-the tables below. The reach of an error decides what is done:
+the tables below. The reach of an error decides how it is handled:
 
     reach       what it means                         what is done
     ROOM        a file system is full now             this action is refused, retriably
     SHORTAGE    there are no descriptors or memory    this action is refused, retriably, and made
                                                       good later where it was cut short
-    FOLDER      the disk under a folder has failed    the data folder is left alone until a restart
+    FOLDER      the disk under a folder has failed    the log directory is offline until a restart
     FILE        this file or name is not as it was    the partition is taken offline
     PROCESS     our own mistake, or a limit of ours   this action ends, with the reason in the log
     CONNECTION  the other end, or the way to it       this connection ends

@@ -1,13 +1,13 @@
-"""Sends dead letters back to the topics they came from, each once. Its one rule: what is sent, what
-is kept and how far the dead-letter topic is done move in one commit, or not at all.
+"""Sends dead letters back to the topics they came from, each once. The letters sent, the letters
+kept and the progress in the dead-letter topic are committed together, or not at all.
 
     sink       dead-letters/<topic>      query   replay       batch   what its origins add up to
     origins    by partition of the dead-letter topic, the last offset that is done
 
 A chunk of a partition is one micro-batch: selected letters go to their origin, the others to the
-end of their own partition, because one offset per partition says what is done. Nothing behind the
-last selected letter of a partition is touched. A run that is killed leaves a chunk open, which the
-next run's first commit sweeps. Source: R-SPARK2.
+end of their own partition, because one offset per partition records the progress. Letters behind
+the last selected one of a partition stay untouched. A killed run leaves a chunk open, which the
+next run's first commit aborts. Source: R-SPARK2.
 """
 
 import itertools
@@ -41,18 +41,18 @@ from storage_engine.protocol.records.records import (
 READ_COMMITTED = "read_committed"
 QUERY = "replay"
 TIMEOUT_MS = 60_000
-"""When the chunk that a killed run left open stops holding up readers, at the latest."""
+"""The timeout after which the open chunk of a killed run stops holding up readers."""
 
 Progress: TypeAlias = Callable[[int], None]
 """Told how many letters have been sent back."""
 
 
 class ConcurrentReplayError(HeadraceError):
-    """Somebody else sends letters of the same topic back."""
+    """Another run is sending letters of the same topic back."""
 
 
 class LetterReplay:
-    """One run over the letters of one topic, up to what is its end when it begins."""
+    """One run over the letters of one topic, up to the topic's end at the start of the run."""
 
     def __init__(
         self, cluster: Cluster, topic: str, selection: LetterSelection, *, limit: int | None = None
@@ -161,7 +161,7 @@ class LetterReplay:
                 yield TopicPartition(topic, int(place)), _taken(rows, chosen)
 
     def _key(self, tp: TopicPartition) -> TopicPartition:
-        """As a source; a topic that was created again is another one."""
+        """The topic as a source; a topic that was created again is another source."""
         return TopicPartition(self._source, tp.partition)
 
     def _ask_done(self) -> dict[TopicPartition, int]:
@@ -173,8 +173,8 @@ class LetterReplay:
 
     def _concurrent(self) -> ConcurrentReplayError:
         return ConcurrentReplayError(
-            f"letters of '{self._topic}' are being sent back by another run; "
-            "start this one again when that has ended"
+            f"another run is sending letters of '{self._topic}' back; "
+            "start this one again when the other has ended"
         )
 
 

@@ -1,6 +1,6 @@
 """Selects dead letters, and counts those that wait.
 
-Rule: letters are selected by their headers alone, whole columns at a time.
+Letters are selected by their headers alone, whole columns at a time.
 """
 
 from collections import Counter
@@ -59,7 +59,7 @@ def _found(reasons: Any, pattern: str) -> Any:
         return pc.match_substring_regex(reasons, pattern)
     except pa.ArrowInvalid as error:
         text = " ".join(str(error).split())
-        raise ConfigError(f"'{pattern}' is no regular expression: {text}") from None
+        raise ConfigError(f"'{pattern}' is not a regular expression: {text}") from None
 
 
 @dataclass(slots=True, kw_only=True)

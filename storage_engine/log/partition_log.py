@@ -154,7 +154,8 @@ class PartitionLog(LogState):
             self.segments.close()
 
     def close_without_flush(self) -> None:
-        """Only closes the files: the log is to be deleted, or its disk has failed."""
+        """Closes the files without a flush, because the log is to be deleted, or its disk has
+        failed."""
         self.is_closed = True
         self.cleaning.abandon()
         self.segments.close()

@@ -1,8 +1,9 @@
-"""Has groups of the sources go on in the target where they are: their offsets, translated.
+"""Translates the committed offsets of groups, so that a group of a source can continue in the
+target.
 
-Rule: an offset in the target is never moved back, and never under a group that has members there,
-which reads on by itself. What can't be told or stored now is tried again the next time, for nothing
-but the groups themselves waits for it. Source: R-CLI6, KIP-545.
+An offset in the target is never moved back, and never while the group has members there, which read
+on by themselves. An offset that can't be translated or stored is tried again in the next round;
+only the groups themselves wait for it. Source: R-CLI6, KIP-545.
 """
 
 import re
@@ -20,7 +21,7 @@ from storage_engine.mirror.source import Tell
 from storage_engine.net.deadline import monotonic_ms
 
 DEADLINE_MS = 5_000
-"""Of each request: a coordinator that is away must not stop the copying for long."""
+"""The timeout of each request: a coordinator that is away must not stop the copying for long."""
 
 LOOK_AGAIN_MS = 3_600_000
 """At a group that has not moved: brokers forget offsets that nobody commits for a week
@@ -36,7 +37,7 @@ class SyncedGroup(NamedTuple):
     source: str
     group: str
     partitions: int
-    """Whose offset was moved in the target."""
+    """The number of partitions whose offsets were moved in the target."""
 
 
 class MirroredGroups:
@@ -62,7 +63,8 @@ class MirroredGroups:
         self._known: dict[tuple[str, str], tuple[dict[TopicPartition, int], int]] = {}
 
     def sync(self) -> list[SyncedGroup]:
-        """One round over all groups; those that were moved. What fails is told."""
+        """Does one round over all groups and returns those that were moved. Failures are
+        reported."""
         moved = []
         for source, cluster in self._sources.items():
             try:

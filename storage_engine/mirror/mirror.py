@@ -4,11 +4,10 @@
     source 2 ─┼─ fetch, read_committed ──┤                              one transaction
     ...      ─┘                          └─ how far each partition is   of the target
 
-Rule: records and positions are committed together. A mirror's name is its transactional id: who
-starts takes over from whoever has it, and only then reads the positions, so that nothing is copied
-by two. Any error of the target ends it; started again, it goes on where its last commit was. A
-source may be away for a while. Source: R-CLI6;
-KIP-98, KIP-447. Not for several threads at once.
+Records and positions are committed together. A mirror's name is its transactional id: a new process
+takes the id over from the previous one, and only then reads the positions, so that no record is
+copied twice. Any error of the target ends the mirror; started again, it continues at its last
+commit. A source may be away for a while. Source: R-CLI6; KIP-98, KIP-447. It is not thread-safe.
 """
 
 from collections.abc import Iterator, Mapping
@@ -74,7 +73,7 @@ _FENCED = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""Of a transaction that somebody else has ended."""
+"""The errors of a transaction that somebody else has ended."""
 
 
 class MirrorFencedError(HeadraceError):
@@ -84,10 +83,11 @@ class MirrorFencedError(HeadraceError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorConfig:
     name: str
-    """Of the mirror: keeps its place in the target, and is at work once at a time."""
+    """The name of the mirror. It identifies the mirror's position in the target, and only one
+    mirror of a name runs at a time."""
     selection: TopicSelection
     replication_factor: int = BROKER_DEFAULT
-    """Of the topics that it creates."""
+    """The replication factor of the topics that it creates."""
     commit_interval_ms: int = 1000
     """The longest that a record waits for its transaction to end; not above REFRESH_MS."""
     transaction_timeout_ms: int = 60_000
@@ -96,14 +96,14 @@ class MirrorConfig:
 
 @dataclass(slots=True)
 class _Pending:
-    """What the open transaction has of a partition."""
+    """The part of a partition that the open transaction has copied."""
 
     next_offset: int
     delivered: list[DeliveredBatch] = field(default_factory=list)
 
 
 class TopicLag(NamedTuple):
-    """How far the copy of a topic is."""
+    """The progress of the copy of a topic."""
 
     source: str
     topic: str

@@ -1,10 +1,11 @@
-"""Translates offsets of a source into offsets of its copy. Free of IO.
+"""Translates offsets of a source into offsets of its copy. This module does no IO.
 
-Rule: a translated offset never lies behind a record that the reader has not had. Where the exact
-one is not known, it lies before it, so that some records are read twice and none is left out.
+A translated offset never lies behind a record that the reader has not read. Where the exact offset
+is not known, the translated one lies before it, so that some records are read twice and none is
+skipped.
 
 A copy has other offsets than its source: each transaction ends with a marker, in the source as in
-the target, and compaction leaves gaps. Runs of offsets tell what was copied:
+the target, and compaction leaves gaps. Runs of offsets record what was copied:
 
     run     source_start .. source_end (exclusive)  ->  target_start, so many `records`
 

@@ -1,8 +1,9 @@
-"""Which topics a mirror copies, and what the target has to have for it. Free of IO.
+"""Decides which topics a mirror copies, and which topics the target needs for that. This module
+does no IO.
 
-Rule: a partition is copied to the partition of the same number; the target's topic may have more of
-them, and gets more where it has fewer. No two topics are copied into one: their offsets and keys
-would mix. Source: R-CLI6.
+A partition is copied to the partition of the same number; the target's topic may have more of them,
+and gets more where it has fewer. No two topics are copied into one: their offsets and keys would
+mix. Source: R-CLI6.
 """
 
 import re
@@ -53,7 +54,7 @@ class TopicSelection:
     include: re.Pattern[str]
     exclude: re.Pattern[str] | None = None
     target_name: str = SAME_NAME
-    """With {topic}, and {source} where sources have topics of the same name."""
+    """Contains {topic}, and {source} where sources have topics of the same name."""
 
     def __post_init__(self) -> None:
         try:

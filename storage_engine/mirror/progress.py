@@ -1,4 +1,4 @@
-"""How far a mirror is, as it is kept in a compacted topic of the target: JSON, so that anybody can
+"""The progress of a mirror, in a compacted topic of the target. It is JSON, so that anybody can
 read it (`headrace consume __mirror_NAME`).
 
     key                                                        value
@@ -7,9 +7,9 @@ read it (`headrace consume __mirror_NAME`).
     the same, and "slot": [0, 3]                               {"source_id": …, "target_id": …,
                                                                 "run": 7, "copied": [s, e, t, n]}
 
-`offset` is the next one to copy; `copied` is a run of mirror_offsets. Rule: written in the
-transaction of the records, so that they are there together or not at all. What belongs to another
-topic of the same name, which was created again since, does not count. Free of IO. Source: R-CLI6.
+`offset` is the next one to copy; `copied` is a run of `offsets`. It is written in the transaction
+of the records, so that both are there or neither. An entry for an earlier topic of the same name
+does not count. This module does no IO. Source: R-CLI6.
 """
 
 import json

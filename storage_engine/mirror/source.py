@@ -1,8 +1,9 @@
-"""One cluster that a mirror copies from: its topics, and their batches from where the mirror is.
+"""A cluster that a mirror copies from: its topics, and their batches from the mirror's positions
+on.
 
-Rule: after an error the reader is made anew from the positions that the mirror has, because what it
-had fetched by then may be lost with it. A source that has answered once may be away for as long as
-it likes: others are copied meanwhile. Source: R-CLI6.
+After an error a new reader begins at the mirror's positions, because the old one may have lost
+batches that it had fetched. A source that has answered once may be away for any time: the others
+are copied meanwhile. Source: R-CLI6.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,7 +21,8 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
 
 DEADLINE_MS = 10_000
-"""Of what is asked of a source: longer than a failover, and others wait for it."""
+"""The timeout of requests to a source: it is longer than a failover, and other sources wait for
+it."""
 
 ANSWER_MS = 5_000
 """A source none of whose brokers answers within this time is away."""
@@ -97,12 +99,12 @@ class MirrorSource:
         return self.cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Where those that are read end for read_committed, exclusive."""
+        """The exclusive ends, for read_committed, of the partitions that are read."""
         wanted = dict.fromkeys(self._positions, LATEST)
         return self.cluster.list_offsets(wanted, isolation=READ_COMMITTED)
 
     def known_ends(self) -> dict[TopicPartition, int]:
-        """As `ends`, but as it was where the source does not tell."""
+        """Like `ends`, but with the last known end where the source does not answer."""
         if not self._is_away and monotonic_ms() >= self._ends_due_ms:
             try:
                 self._ends = self.ends()
@@ -123,15 +125,15 @@ class MirrorSource:
         return jumped
 
     def read(self, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, UUID]) -> None:
-        """From now on these, each from its offset on, and no others; of topics with these ids,
-        whatever else has their names by then."""
+        """Reads these partitions from now on, each from its offset, and no others; of topics with
+        these ids, whatever else has their names by then."""
         self._positions = dict(positions)
         self._topic_ids = dict(topic_ids)
         self.close()
 
     def poll(self, wait_ms: int) -> list[FetchedBatches]:
-        """What has come. An error of which `is_gone` is true when a topic is gone, or is another
-        one now."""
+        """Returns the batches that have come. Raises an error of which `is_gone` is true when a
+        topic is gone, or is another one now."""
         if not self._positions or self._is_away:
             sleep_ms(wait_ms)
             return []

@@ -1,5 +1,5 @@
 """Sockets: the server's event-loop connections, requests to other brokers, and the clients'
 blocking connections.
 
-Rule: frames of bytes go in and out here; what they mean is decided above (`broker/`, `client/`).
+Frames of bytes go in and out here; what they mean is decided above (`broker/`, `client/`).
 """

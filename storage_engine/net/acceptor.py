@@ -1,9 +1,9 @@
-"""Takes up connections from listening sockets. Rule: what it can't take waits in the
-system's queue, and costs nothing meanwhile.
+"""Accepts connections from listening sockets. Connections that it can't take wait in the system's
+queue, and cost nothing meanwhile.
 
-The loops' own servers do not keep that: asyncio's tries a thousand times in a row and writes a
-trace for each when the process is out of descriptors, and uvloop's may stop listening for good.
-Source: R-NET1.
+The servers of the event loops do not guarantee this: asyncio's tries a thousand times in a row and
+writes a trace for each when the process is out of descriptors, and uvloop's may stop listening for
+good. Source: R-NET1.
 """
 
 import asyncio

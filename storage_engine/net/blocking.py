@@ -1,6 +1,6 @@
 """A blocking connection for clients: frames out, frames in, each call with a deadline.
 
-Rule: no threads, and nothing of a parent process is used in a child: after a fork the connection
+There are no threads, and a child process uses nothing of its parent: after a fork the connection
 reports itself unusable, so that two processes never share one byte stream.
 """
 

@@ -1,7 +1,7 @@
-"""Memory for large frames, used again once nobody looks at it any more.
+"""Memory for large frames, reused when no view of it is left.
 
-Rule: a buffer is handed out again only when no view of it is left, which its reference count shows;
-so a frame that somebody still holds is never overwritten.
+A buffer is handed out again only when no view of it is left, which its reference count shows; so a
+frame that somebody still holds is never overwritten.
 """
 
 import mmap

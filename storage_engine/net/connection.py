@@ -13,8 +13,8 @@
     QUEUED    its turn: what was left is delivered      READS; STOPPED or QUEUED if halted again
     QUEUED    its turn, while held or writing pauses    STOPPED
 
-Rule: a connection that has too much unanswered, or does not take its answers, is not read; that
-costs no other connection anything. Source: R-NET1, R-NET3.
+A connection that has too much unanswered, or does not take its answers, is not read; that costs no
+other connection anything. Source: R-NET1, R-NET3.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""A point in time after which an operation gives up; handed down through all calls that make it
-up."""
+"""The time at which an operation gives up. It is passed to all calls that the operation consists
+of."""
 
 import time
 

@@ -1,12 +1,11 @@
 """Clock, scheduler and background work on an asyncio loop: the real side of core.ports.
 
-Rule: every callback comes back on the loop.
+Every callback comes back on the loop.
 """
 
 import asyncio
 import concurrent.futures
 import contextlib
-import logging
 import os
 import threading
 import time
@@ -14,8 +13,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from storage_engine.net.suspended_time import monotonic_with_sleep_ms
-
-log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 

@@ -1,5 +1,5 @@
-"""The length in front of every frame, for both kinds of connection. Apart, because the client must
-not import asyncio."""
+"""The length in front of every frame, for both kinds of connection. It has a module of its own,
+because the client must not import asyncio."""
 
 import struct
 

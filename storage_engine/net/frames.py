@@ -1,10 +1,10 @@
-"""A byte stream cut into frames.
+"""Cuts a byte stream into frames.
 
     field    bytes  meaning
     length   4      big endian; bytes that follow
     payload  length one request or response
 
-Rule: a frame is delivered as soon as its last byte is there, all frames of one read in one run; a
+A frame is delivered as soon as its last byte is there, all frames of one read in one run; a
 delivered view is valid during the call only, unless the frame was large (then it lives as long as a
 view of it is held). Source: R-NET1, R-NET3.
 """

@@ -1,4 +1,4 @@
-"""Which event loop runs a broker: uvloop's when that package is installed, else asyncio's."""
+"""Chooses the event loop of a broker: uvloop's when that package is installed, else asyncio's."""
 
 import asyncio
 

@@ -1,11 +1,11 @@
-"""Requests to other brokers, with callbacks on the event loop.
+"""Sends requests to other brokers, with callbacks on the event loop.
 
     request -> waiting -> (connect, backoff) -> in flight -> reply
                    \\-> TransportError on a failed connection, a timeout or `disconnect`
 
-Rule: each request is answered exactly once, never within the call of `request`; order holds within
-(endpoint, channel); after any failure the connection is dropped with everything on it, since later
-answers could no longer be told apart. Implements protocol.transport.Transport. Source: R-REP2,
+Each request is answered exactly once, never within the call of `request`; order holds within
+(endpoint, channel); after any failure the connection is dropped with all its requests, since later
+answers could no longer be matched. It implements protocol.transport.Transport. Source: R-REP2,
 R-CTL3.
 """
 

@@ -1,4 +1,4 @@
-"""The pieces of what is sent, and how the pieces of responses get into a connection's socket.
+"""The pieces of responses, and how they are written to a connection's socket.
 
 Up to SMALL_WRITE_BYTES are joined and sent at once. More goes piece by piece, without a copy while
 the transport has nothing of its own to send. Source: R-NET1.

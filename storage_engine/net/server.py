@@ -1,7 +1,7 @@
 """A listening socket and its connections, all on one event loop.
 
-Rule: the server knows frames, not requests; what a client does wrong ends that client's connection
-and nothing else. Source: R-NET1, R-NET3.
+The server knows frames, not requests; an error of a client ends that client's connection and
+nothing else. Source: R-NET1, R-NET3.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """A monotonic clock that does not stand still while the machine is suspended.
 
-Rule: whatever must end by itself when nobody renews it, a lease above all, is measured by this
-clock. ZooKeeper lets a session expire while its broker's machine sleeps. By Python's
-`time.monotonic`, which sleeps too (Linux: CLOCK_MONOTONIC), the broker would hold its lease for
-another session timeout after it has woken, and lead beside its successor.
+Whatever must end by itself when nobody renews it, a lease above all, is measured by this clock.
+ZooKeeper lets a session expire while its broker's machine sleeps. By Python's `time.monotonic`,
+which sleeps too (Linux: CLOCK_MONOTONIC), the broker would hold its lease for another session
+timeout after it has woken, and lead beside its successor.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Ends another thread's wait for connections. Rule: a wake is kept until it is cleared."""
+"""Ends another thread's wait for connections. A wake is kept until it is cleared."""
 
 import os
 

@@ -1,5 +1,5 @@
 """The messages between members of a group of consumers, which the coordinator passes on without
-decoding them. Its one rule: the format is that of other clients, so that a group can be mixed.
+decoding them. The format is that of other clients, so that a group can be mixed.
 
     Subscription   bytes  meaning                Assignment     bytes  meaning
     version          2    what follows may       version          2

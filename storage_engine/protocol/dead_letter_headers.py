@@ -1,5 +1,5 @@
 """Names of the headers of a dead letter: a record that was rejected, with the reason and where it
-came from. Its one rule: all values are UTF-8, so that any client can read them.
+came from. All values are UTF-8, so that any client can read them.
 
     headrace.dead-letter.topic       name of the topic
     headrace.dead-letter.partition   decimal

@@ -1,5 +1,5 @@
-"""The content of the headers of dead letters (`dead_letter_headers`). Its one rule: whole columns
-are read, never single records; a letter without these headers is no error, it only has no origin.
+"""The content of the headers of dead letters (`dead_letter_headers`). Whole columns are read, never
+single records; a letter without these headers is no error, it only has no origin.
 
 Source: R-CLI4.
 """

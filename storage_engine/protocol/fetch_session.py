@@ -1,8 +1,7 @@
 """The client's side of a fetch session: that of a follower's fetcher, or of a consumer.
 
-Rule: a request names the partitions that differ from the session on the broker; whenever that is in
-doubt (an error, a lost answer), the next request names all and ends the old session. Source:
-KIP-227.
+A request names the partitions that differ from the session on the broker; whenever that is in doubt
+(an error, a lost answer), the next request names all and ends the old session. Source: KIP-227.
 """
 
 from collections.abc import Sequence

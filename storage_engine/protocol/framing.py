@@ -9,8 +9,8 @@ The tagged fields are there when the version is flexible.
 The client id is a plain string in flexible versions too. The header of an ApiVersions response is
 never flexible, because the client does not know yet what the broker speaks (KIP-511).
 
-Rule: the frames that these functions read come without their size; those that they write have it.
-Source: Kafka's RequestHeader.json and ResponseHeader.json, KIP-482, KIP-511.
+The frames that these functions read come without their size; those that they write have it. Source:
+Kafka's RequestHeader.json and ResponseHeader.json, KIP-482, KIP-511.
 """
 
 import struct

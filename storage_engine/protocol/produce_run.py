@@ -5,9 +5,9 @@ many small batches for one partition sends them.
                | records | [three empty tag buffers, when flexible]
     response   size | correlation id | ... | base offset | ...
 
-Rule: a frame counts as alike only if it is byte for byte what the encoder would make of the same
-request with other records; all others go the general way, which decodes them. The general decoder
-gives the pattern, and the general encoder the answers.
+A frame counts as alike only if it is byte for byte what the encoder would make of the same request
+with other records; all others are decoded one by one. The general decoder gives the pattern, and
+the general encoder the answers.
 """
 
 import struct

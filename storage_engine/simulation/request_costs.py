@@ -1,8 +1,8 @@
 """The cost of a request in a broker, measured in one process: the broker's own handlers and codecs
 over simulated ports, so that only the request is measured.
 
-Rule: times are processor times; the work of a broker's threads is counted separately. Memory is
-what Python allocates, without the bytes of the request itself.
+Times are processor times; the work of a broker's threads is counted separately. Memory is what
+Python allocates, without the bytes of the request itself.
 """
 
 import time

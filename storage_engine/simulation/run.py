@@ -1,5 +1,5 @@
-"""One run: a cluster, clients and a schedule of faults from a seed, the promises checked after
-every event, then the end of the faults and what must come of it.
+"""One run: it makes a cluster, clients and a schedule of faults from a seed, checks the guarantees
+after every event, then ends the faults and checks that the cluster converges.
 
     0 ....... seconds: faults ....... heal: converge ... one follower is cut off: it leaves the ISR
     ... heal: converge again, every producer is acknowledged once more
@@ -7,8 +7,8 @@ every event, then the end of the faults and what must come of it.
     ... with transactions: before that the group's coordinator is restarted, the next one takes long
     to load; in the end those that are open end, and readers get what they should
 
-Rule: a run is a function of (seed, seconds, with transactions or without, the numbers of the faults
-that take place).
+A run is a function of (seed, seconds, with transactions or without, the numbers of the faults that
+take place).
 """
 
 import gc
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.checks.checkers import Checker
-from storage_engine.simulation.checks.convergence import open_ends
+from storage_engine.simulation.checks.convergence import Convergence
 from storage_engine.simulation.checks.ledger import InvariantViolation
 from storage_engine.simulation.checks.trace import Trace
 from storage_engine.simulation.clients.workload import WorkloadConsumer, WorkloadProducer
@@ -264,7 +264,8 @@ class SeedRun:
 
     def _converge(self) -> None:
         end_ms = self.cluster.loop.now_ms + CONVERGE_MS
-        while left := open_ends(self.cluster, self.checker):
+        convergence = Convergence(self.cluster, self.checker)
+        while left := convergence.open_ends():
             if self.cluster.loop.now_ms >= end_ms:
                 raise InvariantViolation(
                     "a cluster without faults converges",

@@ -1,6 +1,6 @@
 """Arguments that several commands share.
 
-Rule: the same argument has the same name, meaning and check everywhere.
+The same argument has the same name, meaning and check everywhere.
 """
 
 import argparse

@@ -1,9 +1,8 @@
 """Entry of the command `headrace`: finds the command's module, parses its arguments, turns errors
 into exit statuses.
 
-Rule: only the module of the command that was asked for is imported, so that `--help` and shell
-completion are quick. Exit status: 0 done, 1 a failure reported in one line on stderr, 2 wrong
-usage."""
+Only the module of the command that was asked for is imported, so that `--help` and shell completion
+are quick. Exit status: 0 done, 1 a failure reported in one line on stderr, 2 wrong usage."""
 
 import argparse
 import difflib

@@ -1,4 +1,4 @@
-"""Errors of the command line. Rule: the text is one line, for a person, with what to do next."""
+"""Errors of the command line. The text is one line, for a person, with what to do next."""
 
 from storage_engine.core.errors import HeadraceError
 

@@ -1,12 +1,12 @@
-"""The folder of an export.
+"""The directory of an export.
 
     _export.json                                         what is exported, as splits; written first
     000003-orders-0-00000000000000500000.parquet         split 3, whole
     .000004-orders-0-00000000000000700000.parquet.part   split 4, being written, or left by a kill
 
-Rule: a file has its name only when it is whole and on the disk, so whoever finds the name need not
-write it again. Names that begin with '_' or '.' are none of the data, for Spark and Arrow too.
-Source: R-CLI5.
+A file has its name only when it is whole and on the disk, so a file that has its name need not be
+written again. Names that begin with '_' or '.' are not data, for Spark and Arrow either. Source:
+R-CLI5.
 """
 
 import json

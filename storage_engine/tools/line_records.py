@@ -1,4 +1,4 @@
-"""Lines of text to keys and values as Arrow arrays, and back. Rule: no Python per line.
+"""Turns lines of text into keys and values as Arrow arrays, and back. No Python runs per line.
 
 A line ends with "\\n", which is not part of the record; all other bytes pass as they are.
 """

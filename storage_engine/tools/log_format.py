@@ -1,5 +1,4 @@
-"""The format of a broker's log lines. Its one rule: the beginning of every line was written by the
-broker itself.
+"""The format of a broker's log lines. The beginning of every line was written by the broker itself.
 
 A message may hold what clients sent, what stands in ZooKeeper or on a disk. It is escaped here, for
 all messages of all modules, so that nobody who logs a name has to think of it. A trace keeps its

@@ -1,7 +1,6 @@
 """The part of `headrace reassign` that moves replicas between the log directories of their brokers.
 
-Rule: a move that a broker refuses is reported before anything else of the plan begins. Source:
-KIP-113.
+A move that a broker refuses is reported before anything else of the plan begins. Source: KIP-113.
 """
 
 from storage_engine.client.admin.log_dirs import alter_replica_log_dirs, describe_log_dirs

@@ -1,7 +1,6 @@
 """The files of `headrace reassign` and `headrace elect-preferred`: the JSON of the znodes.
 
-Rule: what is wrong with a file is told in one line with the file, the entry and what is expected.
-Source: R-TOOL3, R-TOOL4.
+An error names the file, the entry and what is expected, in one line. Source: R-TOOL3, R-TOOL4.
 """
 
 import json

@@ -1,8 +1,7 @@
 """Records as JSON documents, for people and scripts.
 
-Rule: nothing is lost: bytes that are no text in UTF-8 stand as base64 under a name of their own.
-The only place with Python per record, since JSON is made of Python's objects anyway; what has to
-be fast uses `line_records`.
+Nothing is lost: bytes that are not UTF-8 stand as base64 under a name of their own. Python runs per
+record here, since JSON is made of Python's objects anyway; what has to be fast uses `line_records`.
 """
 
 import base64

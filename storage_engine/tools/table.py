@@ -1,6 +1,6 @@
 """Tables and JSON on standard output.
 
-Rule: what a person reads and what a program reads come from the same rows.
+The table and the JSON come from the same rows.
 """
 
 import json

@@ -1,13 +1,13 @@
 """A broker's credentials for ZooKeeper, and the ACLs of the nodes that it creates.
 
-Rule: the password is in a file of its own, never in a setting, which DescribeConfigs would show.
+The password is in a file of its own, never in a setting, which DescribeConfigs would show.
 
 With credentials the broker authenticates by ZooKeeper's digest scheme. With `zookeeper.set.acl` the
 nodes it creates can be written by its user alone and read by anyone, as Kafka's can: nothing below
-the root is secret, but a stranger's write could take the cluster apart. Below /consumers there is
-nothing of the cluster's, and everybody may write. Existing nodes keep their ACLs, the root of
-ZooKeeper among them: whoever may write there may remove /controller, so that only a chroot in
-zookeeper.connect is safe.
+the root is secret, but a stranger's write could damage the cluster. The cluster stores nothing
+below /consumers, where everybody may write. Existing nodes keep their ACLs, the root of ZooKeeper
+among them: a user who may write there may remove /controller, so only a chroot in zookeeper.connect
+is safe.
 """
 
 import stat

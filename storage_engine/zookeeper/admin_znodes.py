@@ -1,7 +1,6 @@
-"""The znodes by which others ask something of the controller: each owns its path and its JSON.
+"""The znodes of requests to the controller: each class owns a path and its JSON.
 
-Rule: a node exists while its request is open; the controller removes it when it is done
-(R-CTL10).
+A node exists while its request is open; the controller removes it when it is done (R-CTL10).
 
 Source: the JSON of the design documents (admin), R-CTL6, R-CTL7, R-CTL8.
 """

@@ -1,6 +1,6 @@
-"""The operations of a session under way: some are with kazoo, the rest wait for their turn.
+"""The operations of a session: kazoo has some of them, the rest wait for their turn.
 
-Rule: every call is finished exactly once, in the order of submission unless it fails.
+Every call is finished exactly once, in the order of submission unless it fails.
 """
 
 import functools

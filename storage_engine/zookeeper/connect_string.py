@@ -1,6 +1,6 @@
 """`zookeeper.connect`: `host:port,host:port/chroot`.
 
-Rule: an error in it is reported in one line.
+An error in it is reported in one line.
 """
 
 from dataclasses import dataclass

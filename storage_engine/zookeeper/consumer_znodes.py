@@ -1,11 +1,12 @@
-"""The znodes of groups that share partitions through ZooKeeper: each owns its path and its content.
+"""The znodes of groups that share partitions through ZooKeeper: each class owns a path and its
+content.
 
 /consumers/<group>/ids/<consumer>             ephemeral   {"topic": streams, …}
 /consumers/<group>/owners/<topic>/<partition> ephemeral   the consumer's id
 /consumers/<group>/offsets/<topic>/<partition>            the next offset to read, in decimal
 
-Rule: the documented content exactly. The document's `<broker>-` before the number of the partition
-is left out: leaders move. Source: R-CLI3.
+The content is exactly what Kafka documents. The document's `<broker>-` before the number of the
+partition is left out: leaders move. Source: R-CLI3.
 """
 
 import re

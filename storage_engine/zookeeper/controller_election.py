@@ -1,8 +1,8 @@
 """The election of the controller: the ephemeral node /controller, and the epoch that fences earlier
 controllers.
 
-Rule: the node is created and /controller_epoch raised in one multi, so that whoever owns the node
-owns the epoch; a controller that can't be sure of its node has resigned.
+The node is created and /controller_epoch raised in one multi, so that whoever owns the node owns
+the epoch; a controller that can't be sure of its node has resigned.
 
     FOLLOWING ──/controller gone──► RUNNING ──multi done──► ELECTED
         ▲                             │ ▲                      │
@@ -257,7 +257,7 @@ class ControllerElection:
         found = yield from self._zookeeper.get(ControllerZNode.PATH)
         if not found.ok or found.stat is None or found.stat.ephemeral_owner != 0:
             return AT_ONCE
-        log.error("%s was taken by no broker: removed", ControllerZNode.PATH)
+        log.error("the znode %s had no owner: removed", ControllerZNode.PATH)
         epoch = ControllerEpochZNode.PATH
         guard = [ZkOp(kind=ZkOpKind.CHECK, path=epoch, version=epoch_version)]
         removed = yield from remove_subtree(

@@ -1,9 +1,9 @@
 """The ZooKeeper that PySpark ships in its `jars/`, run as a child process, for one machine.
 
-Rule: the child outlives its parent and holds none of its descriptors; who stops it is `stop` or
-SIGTERM. Up in 0.3 s with 60 MiB, because log4j is left off the class path.
+The child outlives its parent and holds none of its descriptors; `stop` or SIGTERM stops it. It
+starts in 0.3 s with 60 MiB, because log4j is left off the class path.
 
-Files below the data folder: `zoo.cfg`, `zookeeper.pid`, `zookeeper.log` (what the JVM itself has to
+Files in the data directory: `zoo.cfg`, `zookeeper.pid`, `zookeeper.log` (what the JVM itself has to
 say; the last run's is `zookeeper.log.1`), `version-2/` (ZooKeeper's own).
 """
 
@@ -40,7 +40,7 @@ _POLL_S = 0.01
 _EXIT_CODES = {
     1: "it failed to start",
     2: "its configuration was refused",
-    3: "it can't use its data folder",
+    3: "it can't use its data directory",
 }
 
 
@@ -255,7 +255,7 @@ def _write_config(data_dir: Path, port: int) -> Path:
         )
     except OSError as error:
         raise EmbeddedZooKeeperError(
-            f"ZooKeeper's data folder {data_dir} can't be written ({error.strerror})"
+            f"ZooKeeper's data directory {data_dir} can't be written ({error.strerror})"
         ) from None
     return config
 

@@ -1,4 +1,4 @@
-"""Work that waits, written from top to bottom: a generator that yields what it waits for.
+"""A flow is work that waits, written from top to bottom: a generator that yields its waits.
 
     def brokers(self) -> Flow[list[str]]:
         reply = yield from self._zookeeper.children(path)
@@ -7,10 +7,10 @@
             reply = yield from self._zookeeper.children(path)
         return list(reply.children)
 
-Rule: a flow continues in the callback that brings what it waits for, on the event loop, and not
-before; while it waits anything may happen. So what was checked before a wait is checked again after
-it, where something depends on it. Only the existence of a flow's owner is checked here: once
-`Flows` are closed, none of them continues. An exception leaves the flow and its callback.
+A flow continues on the event loop, in the callback that ends its wait. Meanwhile anything may
+happen, so conditions that were checked before a wait are checked again after it. This module checks
+only that the flow's owner still exists: once `Flows` are closed, none of them continues. An
+exception leaves the flow and its callback.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Finds the Java that runs the embedded ZooKeeper.
 
-Rule: an error is reported in one line, with the remedy.
+An error is reported in one line, with the remedy.
 """
 
 import os
@@ -51,7 +51,7 @@ def _candidate() -> Path | None:
 
 
 def version_of(java: Path) -> int:
-    """The major version of this `java`; JavaError when it does not tell it."""
+    """The major version of this `java`; JavaError when it does not report it."""
     # The file `release` of the installation is quick to read; asking the JVM takes 50 ms and more.
     release = java.resolve().parent.parent / "release"
     try:
@@ -76,5 +76,5 @@ def _version_from_command(java: Path) -> int:
     match = re.search(r'version "([^"]+)"', answer.stderr + answer.stdout)
     version = major_version(match.group(1)) if match else None
     if version is None:
-        raise JavaError(f"{java} does not tell its version: {_REMEDY}")
+        raise JavaError(f"{java} does not report its version: {_REMEDY}")
     return version

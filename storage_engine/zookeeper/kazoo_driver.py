@@ -1,7 +1,7 @@
 """kazoo adapted to the event loop: one ordered queue of callbacks, a heartbeat, a watchdog.
 
-Rule: all callbacks of kazoo go through `post` onto the loop, in the order in which they came over
-the connection, so that a watch never overtakes the reply that set it. kazoo's own handler has two
+All callbacks of kazoo go through `post` onto the loop, in the order in which they came over the
+connection, so that a watch never overtakes the reply that set it. kazoo's own handler has two
 threads for that, and no order between them.
 
 kazoo's connection thread pings ZooKeeper by itself, so a broker whose loop hangs would keep its

@@ -1,8 +1,8 @@
 """The addresses of a cluster's live brokers, as registered in ZooKeeper.
 
-Rule: each call opens a session of its own: a client needs it only when all of its addresses fail,
-which is rare. Nodes below /brokers/ids that can't be decoded are no brokers, and are logged.
-Source: R-CLI1.
+Each call opens a session of its own: a client needs it only when all of its addresses fail, which
+is rare. Nodes below /brokers/ids that can't be decoded are no brokers, and are logged. Source:
+R-CLI1.
 """
 
 import contextlib

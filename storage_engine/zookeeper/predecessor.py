@@ -1,7 +1,7 @@
-"""The preparation of a broker's session: the end of its predecessor's session, and the chroot.
+"""Prepares a broker's session: ends the session of its predecessor, and creates the chroot.
 
-Rule: the caller holds the lock of the data folder, so that the predecessor is dead and its session
-may be closed at once instead of being waited out (R-CTL4).
+The caller holds the lock of the log directory, so the predecessor is dead, and its session is
+closed at once instead of being waited for (R-CTL4).
 """
 
 import logging

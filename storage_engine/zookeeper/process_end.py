@@ -1,7 +1,7 @@
-"""The check that a process has ended completely.
+"""Checks that a process has ended completely.
 
-Rule: a dying process loses its command line first and its ports, files and locks later. It has
-ended when it is gone, or a zombie of one thread that its parent has not waited for.
+A dying process loses its command line first and its ports, files and locks later. It has ended when
+it is gone, or a zombie of one thread that its parent has not waited for.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""kazoo's results and exceptions as `ZkReply`. Its one rule: what is no clear answer is UNKNOWN."""
+"""kazoo's results and exceptions as `ZkReply`. Any result that is not a clear answer is UNKNOWN."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
 """The broker's ZooKeeper session: `core.ports.MetadataStore` over kazoo.
 
-Rule: every method is called on the event loop and every callback comes back on it, exactly once;
-an operation without an answer is UNKNOWN, never repeated here; one on a path that no node can have
-is ILLEGAL, which trying again does not change.
+Every method is called on the event loop and every callback comes back on it, exactly once; an
+operation without an answer is UNKNOWN, and never repeated here; one on a path that no node can have
+is ILLEGAL, for ever.
 
 States:
 

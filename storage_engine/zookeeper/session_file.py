@@ -1,6 +1,6 @@
-"""The id and password of the broker's ZooKeeper session, kept in its data folder (R-CTL4).
+"""The id and password of the broker's ZooKeeper session, kept in its log directory (R-CTL4).
 
-Rule: the reader holds the lock of the data folder, so that the session's owner is dead.
+The reader holds the lock of the log directory, so that the session's owner is dead.
 """
 
 import contextlib

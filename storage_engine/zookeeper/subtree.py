@@ -1,8 +1,8 @@
-"""The removal of a node together with what other programs may have made below it.
+"""Removes a node and all children that other programs may have created below it.
 
-Rule: ZooKeeper removes only what has no children, so they go first, the deepest before all others;
-every step has the same guard, so that nothing more is removed once that does not hold. Only
-`core.ports` is used, so that it runs in the simulation too.
+ZooKeeper removes only nodes without children, so the deepest go first. Every step checks the same
+guard, so that nothing more is removed once it fails. Only `core.ports` is used, so that it runs in
+the simulation too.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Reading and writing the JSON of znodes.
 
-Rule: what others wrote is checked field by field, for its type and for its range, before it is
+Content that others wrote is checked field by field, for its type and for its range, before it is
 used. So whatever has been decoded can be sent in a request: no number is too large for its field,
 no text without a form in UTF-8.
 """

@@ -1,8 +1,8 @@
-"""The znodes of brokers, topics, the controller and settings: each owns its path and its JSON.
+"""The znodes of brokers, topics, the controller and settings: each class owns a path and its JSON.
 
-Rule: the documented keys exactly (R-CTL10). Further keys are written only for what the documents
-have no place for (rack, endpoints, topic id); unknown keys of others are ignored. Requests to the
-controller are in `admin_znodes`.
+The keys are exactly those that Kafka documents (R-CTL10). Further keys are written only for what
+the documents have no place for (rack, endpoints, topic id); unknown keys of others are ignored.
+Requests to the controller are in `admin_znodes`.
 
 Source: the JSON of the design documents (HA related ZooKeeper structure), R-CTL1, R-CTL4, R-CTL10.
 """

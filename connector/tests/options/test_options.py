@@ -209,7 +209,7 @@ def test_a_wrong_source_option_is_one_line_that_names_it(options, message):
             {"idempotentKey": "t,p,o", "sinkId": "s", "batchId": "1"},
             "'batchId' and 'idempotentKey' both say what was written before",
         ),
-        ({"originServers": "h:1"}, "'originServers' tells of the topics of 'idempotentKey'"),
+        ({"originServers": "h:1"}, "'originServers' needs 'idempotentKey'"),
         (
             {"idempotentKey": "t,p,o", "sinkId": "s", "originServers": "nowhere"},
             "'originServers' must be host:port",
@@ -219,7 +219,7 @@ def test_a_wrong_source_option_is_one_line_that_names_it(options, message):
             "'idempotentKey' belongs to exactly-once delivery",
         ),
         ({"kafka.transaction.timeout.ms": "1"}, "'transaction.timeout.ms' must be a whole number"),
-        ({"acks": "1"}, "'acks' = '1' can't be had exactly once: leave it out, or set"),
+        ({"acks": "1"}, "'acks' = '1' can't be used with exactly-once: leave it out, or set"),
         ({"topc": "t"}, "did you mean 'topic'?"),
         ({"topic": "a/b"}, "characters other than"),
         ({"acks": "2"}, "'acks' must be 'all' or"),

@@ -17,7 +17,7 @@ from storage_engine.protocol.apis.micro_batch_fields import CommittedBy
 BATCH = MicroBatchId(sink="s", query="q", batch=0)
 OPTIONS = parse_sink_options({"bootstrap.servers": "h:1", "topic": "t"})
 ALREADY = CommitOutcome.ALREADY_COMMITTED
-BY_ORIGIN = f"{BATCH}: 5 rows dropped, the sink has them by origin"
+BY_ORIGIN = f"{BATCH}: 5 rows dropped, because the sink already has rows of their origins"
 
 
 def committed(rows: int, winner: int) -> CommittedBy:
@@ -43,7 +43,10 @@ def committed(rows: int, winner: int) -> CommittedBy:
             CommitResult(ALREADY, committed(10, 3)),
             0,
             0,
-            [f"{BATCH}: this replay has 0 rows, what is committed had 10; only that is read"],
+            [
+                f"{BATCH}: this replay has 0 rows, the committed batch has 10; "
+                "readers see only the latter"
+            ],
         ),
     ],
 )

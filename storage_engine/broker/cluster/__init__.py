@@ -1,1 +1,1 @@
-"""Shared by the brokers of a cluster: its metadata, the controller's orders, topics and ids."""
+"""What the brokers of a cluster share: its metadata, the controller's orders, topics and ids."""

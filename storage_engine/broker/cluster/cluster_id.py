@@ -1,7 +1,7 @@
-"""The cluster's id: made by the first broker, read by all others, and the persistent parents of
-everything else.
+"""Creates the cluster's id, or reads the one that another broker created, and creates the
+persistent parents of all other znodes.
 
-Rule: whoever creates /cluster/id first decides; it never changes. Source: R-CTL10.
+The first broker that creates /cluster/id decides the id; it never changes. Source: R-CTL10.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Tells the controller that replicas of this broker failed; it then asks which.
+"""Notifies the controller that replicas of this broker failed; the controller then asks which.
 
-Rule: a notice is repeated until ZooKeeper has it, and says nothing but who: the controller sends
-the broker all its leadership again and learns from the answer what can't be served, so that a
-notice that comes twice or late does no harm. Source: KIP-112 (`/log_dir_event_notification`).
+A notice is repeated until ZooKeeper has it, and names only the broker: the controller sends the
+broker all its leadership again and learns from the answer what can't be served, so that a notice
+that comes twice or late does no harm. Source: KIP-112 (`/log_dir_event_notification`).
 """
 
 from storage_engine.core.ids import BrokerId

@@ -1,8 +1,8 @@
-"""Orders of a controller that name all there is, in several requests. Their one rule: a part counts
-only after those before it, and nothing is taken for missing before the last one is here.
+"""Orders of a controller that name all there is, in several requests. A part counts only after
+those before it, and nothing counts as missing before the last one has arrived.
 
-The controller sends a part when the one before was answered, and all of them anew, under another
-number, when one was not.
+The controller sends each part after the answer to the one before. When an answer is missing, it
+sends all parts again, under another number.
 """
 
 from typing import Protocol

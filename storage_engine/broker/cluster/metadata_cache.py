@@ -1,7 +1,7 @@
 """The cluster as the controller last described it to this broker: the source of Metadata
 answers.
 
-Rule: only UpdateMetadata changes it. Source: R-CTL5.
+Only UpdateMetadata changes it. Source: R-CTL5.
 """
 
 from collections import Counter

@@ -4,11 +4,11 @@
       ├──of the controller that is known──────────────────────────────► let in
       └──of another one──► waits ──ZooKeeper is asked──► let in, or refused
 
-Rule: an order of an epoch that was not heard of before is believed only when /controller_epoch says
-the same, and its sender is who holds /controller with the session that its registration under
-/brokers/ids has. What one request claims would bind the broker otherwise: an epoch of 2^31-1 would
-have the true controller refused for ever. While one waits all that come after it wait, so that
-orders keep their order; what was checked before a wait is checked again after it.
+An order of an epoch that was not heard of before is believed only when /controller_epoch says the
+same, and its sender holds /controller with the session of its registration under /brokers/ids.
+Otherwise the claim of one request would bind the broker: after an epoch of 2^31-1 it would refuse
+the true controller for ever. While one order waits, all later ones wait too, so that they keep
+their order. Conditions that were checked before a wait are checked again after it.
 
 An order is old when its own connection, or one that was opened later, has brought a higher number:
 its controller has given the connection up, and said anew what it had said. It is refused, and its
@@ -235,7 +235,7 @@ def _named(epoch: ZkReply, controller: ZkReply) -> _Named:
             ControllerZNode.decode(controller.data).broker_id,
         )
     except ZnodeFormatError as failure:
-        log.error("nobody's orders are taken: %s", failure)
+        log.error("no controller's orders are accepted: %s", failure)
         return _Named()
 
 

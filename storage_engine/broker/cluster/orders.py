@@ -1,9 +1,9 @@
 """The queue of the controller's orders to this broker.
 
-Rule: first come, first carried out: an order waits until the settings of its topics are known, and
-those behind it wait too. One that fails is answered so and holds up nobody, and a long one, which
-may open a thousand logs, lets the event loop serve others in between: its session with ZooKeeper,
-too, hangs on that.
+Orders are carried out in the order in which they came: an order waits until the settings of its
+topics are known, and later orders wait too. An order that fails is answered with an error and
+delays no other. A long order, which may open a thousand logs, lets the event loop do other work in
+between: the session with ZooKeeper depends on that, too.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Producer ids: this broker claims blocks of them in ZooKeeper and hands them out one by one.
 
-Rule: a block belongs to the broker whose conditional write was accepted; an id is never handed out
-twice, so a block whose write has an unknown outcome is given up. Source: KIP-98.
+A block belongs to the broker whose conditional write was accepted; an id is never handed out twice,
+so a block whose write has an unknown outcome is given up. Source: KIP-98.
 """
 
 import logging
@@ -81,7 +81,7 @@ class ProducerIds:
                 try:
                     previous = ProducerIdBlockZNode.decode(found.data)
                 except ZnodeFormatError as failure:
-                    log.error("no producer ids: %s", failure)
+                    log.error("no producer ids can be allocated: %s", failure)
                     return ErrorCode.UNKNOWN_SERVER_ERROR
                 block = ProducerIdBlockZNode.next_block(previous, self._broker_id)
                 version = found.stat.version

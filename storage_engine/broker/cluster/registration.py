@@ -1,10 +1,10 @@
 """This broker's entry under /brokers/ids, kept there as long as the broker lives.
 
-Rule: each registration is a new incarnation, whose number (broker epoch) is the creation id of the
-node. One whose logs may have lost their tail says so, and goes on saying with which incarnation it
-came back (`election_rules.suspects`). What others write into the node is written over, and a node
-that somebody removes is made anew, as another incarnation. A live broker with the same id is waited
-for once, for its session to expire, and is an error after that. Source: R-REP11, R-CTL4.
+Each registration is a new incarnation, whose number (broker epoch) is the creation id of the node.
+A broker whose logs may have lost their tail registers that, with the incarnation in which it came
+back (`election_rules.suspects`). Foreign changes of the node are overwritten; a node that somebody
+removes is created again, as another incarnation. When the id is in use, the broker waits once for
+the session of its owner to expire; after that it is an error. Source: R-REP11, R-CTL4.
 """
 
 import logging
@@ -123,7 +123,8 @@ class Registration:
             self._flows.start(self._register())
 
     def _register(self) -> Flow[None]:
-        """Until the node is this session's, or has been another live broker's for too long."""
+        """Waits until the node is this session's, or has been another live broker's for too
+        long."""
         while True:
             self._written = self._node.encode()
             created = yield from self._zookeeper.create(
@@ -134,7 +135,9 @@ class Registration:
                 stat = seen.stat if seen.ok else None
                 if stat is not None and stat.ephemeral_owner == 0:
                     # No broker lives by it: it would stay for ever.
-                    log.error("broker id %d was taken by no broker: removed", self._node.broker_id)
+                    log.error(
+                        "the znode of broker id %d had no owner: removed", self._node.broker_id
+                    )
                     yield from remove_subtree(self._zookeeper, self._path, version=stat.version)
                 elif stat is not None and stat.ephemeral_owner == self._metadata_store.session_id:
                     if self._pass_on(BrokerEpoch(stat.czxid)):
@@ -189,10 +192,12 @@ class Registration:
         if reply.status is ZkStatus.UNKNOWN:
             self._scheduler.call_later(RETRY_MS, changed)
         elif reply.stat is None or reply.stat.czxid != self.broker_epoch:
-            log.error("registration of broker %d was removed: made anew", self._node.broker_id)
+            log.error(
+                "registration of broker %d was removed: registering again", self._node.broker_id
+            )
             self.broker_epoch = UNREGISTERED
             self._on_lost()
             self._begin()
         elif reply.data != self._written:
-            log.error("registration of broker %d was changed: set right", self._node.broker_id)
+            log.error("registration of broker %d was changed: restored", self._node.broker_id)
             yield from self._zookeeper.set(self._path, self._written, reply.stat.version)

@@ -1,9 +1,9 @@
 """Creates and grows topics: checks what is asked, assigns replicas, writes the nodes.
 
-Rule: a topic exists once /brokers/topics/<topic> is written, its settings in the same multi; the
-controller does the rest. What ZooKeeper did not answer is looked at and tried again for as long as
-somebody waits for it; what it did without an answer is known by the topic's id. Source: R-CTL6,
-R-CTL11, R-REP1.
+A topic exists once /brokers/topics/<topic> is written, its settings in the same multi; the
+controller does the rest. After a write without an answer the node is read and the write tried
+again, for as long as somebody waits for it; the topic's id shows whether the first write was done.
+Source: R-CTL6, R-CTL11, R-REP1.
 """
 
 from collections.abc import Callable, Mapping, Sequence

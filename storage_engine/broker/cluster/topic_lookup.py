@@ -1,10 +1,10 @@
-"""Asks ZooKeeper which partitions a topic has: this broker's view may be behind. Its one rule: a
-topic is gone only if ZooKeeper itself says so.
+"""Asks ZooKeeper which partitions a topic has: this broker's view may be behind. A topic is gone
+only if ZooKeeper itself says so.
 
 The node of a topic in deletion stays until the last replica is stopped, and a broker that has one
 may be dead for long. So a request for the deletion is found beside the partitions: one that the
-controller carries out is never taken back, but one that it refuses lies there for a moment, too. So
-the caller believes a request only when the controller has no such topic in its metadata. A
+controller carries out is never taken back, but one that it refuses is there for a short time, too.
+So the caller believes a request only when the controller has no such topic in its metadata. A
 ZooKeeper that has lost the cluster's id has lost the topics with it, and is not believed. Source:
 R-CTL6.
 """

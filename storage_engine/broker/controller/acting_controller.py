@@ -1,11 +1,10 @@
-"""The controller at work: ZooKeeper's watches become events, the core's effects become writes and
-requests.
+"""The elected controller: turns ZooKeeper's watches into events, and the core's effects into writes
+and requests.
 
-Rule: events are applied one after another, each with all its effects started, never nested. An
-effect that can't be started is tried again, without those beside it; an event that can't be applied
-leaves a view that nobody can trust, so this broker gives the office away, and the next controller
-loads everything anew.
-Everything ends with the controller epoch: after `close` nothing that comes back is heard. Source:
+Events are applied one after another, each with all its effects started, never nested. An effect
+that can't be started is tried again, without those beside it; an event that can't be applied leaves
+a view that nobody can trust, so this broker resigns, and the next controller loads everything anew.
+Everything ends with the controller epoch: answers that come after `close` are ignored. Source:
 R-CTL5.
 """
 

@@ -1,7 +1,7 @@
 """Requests to the controller through /admin: reassignments and preferred elections.
 
-Rule: a request stands in its node until it is done, so that the next controller finds it; an entry
-that can't be carried out is taken out with a line in the log, and the others go on. Requests of the
+A request stands in its node until it is done, so that the next controller finds it; an entry that
+can't be carried out is taken out with a line in the log, and the others go on. Requests of the
 Kafka API are written into the same nodes. Source: R-CTL7, R-CTL8, R-CTL10.
 """
 
@@ -35,7 +35,7 @@ RETRY_MS = 500
 CONFLICT_PAUSE_MS = 50
 """Between two attempts to change what others change too."""
 FAILED_MS = 5_000
-"""Before content is passed on again that its owner could not take."""
+"""The pause before content is passed on again that its owner could not accept."""
 
 
 class Content(NamedTuple):

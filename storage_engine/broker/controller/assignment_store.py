@@ -1,7 +1,7 @@
 """The controller's writes of assignments: /brokers/topics/<topic>, partition by partition.
 
-Rule: a change is made only where the node still says what it was decided on, and only by the
-present controller; everything else in the node stays as others wrote it. Source: R-CTL8.
+A change is made only where the node still says what it was decided on, and only by the present
+controller; everything else in the node stays as others wrote it. Source: R-CTL8.
 """
 
 import logging

@@ -1,11 +1,11 @@
 """Carries the controller's deliveries to brokers: UpdateMetadata, LeaderAndIsr, StopReplica, in
 this order.
 
-Rule: a delivery counts as made only when the broker has answered all of its requests; otherwise it
-is reported as failed after a pause. That holds for an exception here, too: what is neither made nor
-failed would be under way for ever, and its broker would hear nothing more. A broker that answers
-STALE_CONTROLLER_EPOCH knows a newer controller, so that this one ends. Source: R-CTL1, R-CTL3,
-R-CTL6.
+A delivery counts as made only when the broker has answered all of its requests; otherwise it is
+reported as failed after a pause. An exception here counts as a failure, too: a delivery that is
+neither made nor failed would be under way for ever, and its broker would get no other. A broker
+that answers STALE_CONTROLLER_EPOCH knows a newer controller, so that this one ends. Source: R-CTL1,
+R-CTL3, R-CTL6.
 """
 
 import logging

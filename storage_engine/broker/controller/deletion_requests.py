@@ -1,8 +1,8 @@
 """Requests for the deletion of topics: children of /admin/delete_topics, or one JSON in it.
 
-Rule: children are made of the topics that a JSON names before anything is done for them. A child
-goes in the same multi as its topic, and what would remain of the JSON would delete a later topic of
-that name. Source: R-CTL6, R-CTL10.
+Each topic that a JSON names gets a child before its deletion begins. A child is removed in the same
+multi as its topic; an entry that stayed in the JSON would delete a later topic of that name.
+Source: R-CTL6, R-CTL10.
 """
 
 import logging

@@ -1,8 +1,8 @@
-"""The requests of a delivery: UpdateMetadata, LeaderAndIsr, StopReplica, in this order. Its one
-rule: no request has more items than a broker reads; what has more is sent in parts.
+"""The requests of a delivery: UpdateMetadata, LeaderAndIsr, StopReplica, in this order. No request
+has more items than a broker accepts; a longer one is sent in parts.
 
-A full order stays full in parts (`full_order`). Only these need version 1, so that brokers of
-earlier releases take all that they took before.
+A full order stays full in parts (`full_order`). Only parts need version 1, so that brokers of
+earlier releases accept all other requests.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Elections that a client or an operator asked for, and how each ended.
 
-Rule: the controller decides as it always does; here is only seen when a partition's decision is
-over, and answered how it ended. Source: R-CTL7, R-TOOL3, R-REP9; KIP-460.
+The controller decides as it always does. This module only notices when the decision on a partition
+is over, and answers how it ended. Source: R-CTL7, R-TOOL3, R-REP9; KIP-460.
 """
 
 from collections.abc import Callable, Iterable

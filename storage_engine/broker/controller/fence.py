@@ -1,7 +1,8 @@
 """The fence of one elected controller: whether its epoch is still the newest.
 
-Rule: whatever a controller writes is in one multi with `check`, so that one that has been replaced
-can't write; when that is why a multi was refused, the controller ends. Source: R-CTL1, R-CTL2.
+Every write of a controller is in one multi with `check`, so that a controller that has been
+replaced can't write. When a multi is refused for this reason, the controller ends. Source: R-CTL1,
+R-CTL2.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Nodes by which brokers notify the controller: changes of an ISR, and replicas that failed.
+"""Reads the nodes by which brokers notify the controller of changed ISRs and failed replicas.
 
-Rule: a notice is removed once it was read, and read again where ZooKeeper did not answer; one that
-comes twice or late does no harm, since it only says what to look at. Source: R-CTL5, KIP-112.
+A notice is removed once it was read, and read again where ZooKeeper did not answer; one that comes
+twice or late does no harm, since it only says what to look at. Source: R-CTL5, KIP-112.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """This broker as a candidate for controller: takes part in the election, and acts while it is
 elected.
 
-Rule: there is an ActingController exactly while this broker's session holds `/controller`. Source:
+There is an ActingController exactly while this broker's session holds `/controller`. Source:
 R-CTL1, R-CTL5.
 """
 

@@ -1,9 +1,9 @@
 """Reads partitions' states for the acting controller, until ZooKeeper answers.
 
-Rule: a state of a later controller epoch is passed on only with the knowledge whether there is a
-later controller: others write any number. After a refused write a partition waits for its own
-refusals only: the pause is doubled while every write of it is refused and nothing new is known of
-it (somebody removed a topic's nodes by hand). Source: R-CTL1, R-CTL2, R-CTL5, R-CTL10.
+A state of a later controller epoch is passed on only once it is known whether there is a later
+controller, since foreign programs may write any number. After a refused write a partition waits for
+its own refusals only: the pause is doubled while every write of it is refused and nothing new is
+known of it (somebody removed a topic's nodes by hand). Source: R-CTL1, R-CTL2, R-CTL5, R-CTL10.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,7 @@
 """Brokers and partitions' states in ZooKeeper, as one elected controller reads and writes them.
 
-Rule: a partition's state is written only in one multi with the fence's check, so that a controller
-that has been replaced can't write (R-CTL2). Values that can't be decoded are logged and left out;
+A partition's state is written only in one multi with the fence's check, so that a controller that
+has been replaced can't write (R-CTL2). Values that can't be decoded are logged and left out;
 nothing crashes on what others wrote. Source: R-CTL5, R-CTL10.
 """
 

@@ -1,9 +1,9 @@
 """Removes the nodes of a topic whose replicas are all deleted.
 
-Rule: those of its partitions go first, then topic, settings and the request for the deletion in one
-multi, so that a topic made anew under that name loses nothing to the old one's end, also where
-nobody knows whether that has come. Every step checks the controller's fence. What others have made
-below the nodes goes too. Source: R-CTL6.
+The nodes of its partitions go first, then topic, settings and the request for the deletion in one
+multi, so that the removal of the old topic takes nothing from a new one of that name, even when its
+outcome is unknown. Every step checks the controller's fence. Children that others have created
+below the nodes are removed too. Source: R-CTL6.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,11 +1,11 @@
 """The topics' nodes as one elected controller reads them, each with an id.
 
-Rule: an id belongs to a node, known by the transaction that created it, for as long as that node
-is there. A program that knows no ids takes the id out when it writes the node, and it is given
-back: from what this controller has read before, or from the node of the topic's partitions, where
-it is recorded with the creation of the topic's node. Another id would make all replicas put their
-logs aside as those of an earlier topic. So an id is made up only for a topic that nobody has ever
-led; and nobody hears of an id before ZooKeeper has it. Source: R-CTL5, R-CTL10, KIP-516.
+An id belongs to a node, known by the transaction that created it, for as long as that node is
+there. A program that knows no ids drops the id when it writes the node. The controller restores it:
+from what it has read before, or from the node of the topic's partitions, which records it with the
+creation of the topic's node. With another id all replicas would put their logs aside as those of an
+earlier topic. So a new id is given only to a topic that no broker has ever led, and no id is
+published before ZooKeeper has it. Source: R-CTL5, R-CTL10, KIP-516.
 """
 
 import logging
@@ -244,8 +244,8 @@ class TopicStore:
 
 def _log_lost_id(topic: str) -> None:
     log.error(
-        "topic %s has no topic_id that is sure: %s holds none and nobody recorded it, or %s records"
-        " another, or one that is doubted; until both say the same its replicas keep what they"
+        "topic %s has no certain topic_id: %s has none and no record of it exists, or %s records"
+        " another, or one that is in doubt; until both agree its replicas keep the id that they"
         " have, and clients can't use its id: write that of its replicas' partition.metadata into"
         " the former, and empty the latter",
         topic, TopicZNode.path(topic), PartitionsZNode.path(topic),

@@ -1,8 +1,8 @@
 """Watches brokers and topics for the controller, loads everything, and submits what has changed.
 
-Rule: a watch is set again in the same read that answers it, so that nothing between two reads is
-missed; a read that fails is repeated. Nothing is submitted before all is loaded. Source: R-CTL5,
-R-CTL6, R-CTL10.
+A watch is set again in the same read that answers it, so that nothing between two reads is missed;
+a read that fails is repeated. Nothing is submitted before all is loaded. Source: R-CTL5, R-CTL6,
+R-CTL10.
 """
 
 import logging

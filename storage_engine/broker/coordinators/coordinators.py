@@ -1,5 +1,5 @@
 """The coordinators of one kind on one broker: one for each partition of their topic that it leads.
-Its one rule: a name is coordinated by the leader of its partition, and by nobody else.
+A name is coordinated by the leader of its partition, and by nobody else.
 
 Source: KIP-98.
 """

@@ -1,16 +1,16 @@
-"""Runs one coordinator: a partition of its log under one leader epoch. Its one rule: the decisions
-of the core are carried out in their order, and only by the leader that the core was restored for.
+"""Runs one coordinator: a partition of its log under one leader epoch. The decisions of the core
+are carried out in their order, and only by the leader that the core was restored for.
 
     loading -> running -> ended          loading: requests wait for a while, from then on they get
                                          COORDINATOR_LOAD_IN_PROGRESS
                                          ended: NOT_COORDINATOR, also to all that wait
 
-Before each step that may write it is made sure that this broker leads, and that enough replicas are
-in sync: an append is then refused by the medium only, which ends the runner; the next one reads the
-log. What has nobody to ask again (markers that are written, records that are replicated) waits
-until a step is possible. What may not write needs no replicas, and waits for nothing but the load.
-Whatever a request has waited for, its event is made when it is stepped: that is where its handler
-looks again at what may have changed since it came.
+Before each step that may write, the runner makes sure that this broker leads, and that enough
+replicas are in sync. So only the disk can refuse an append; this ends the runner, and the next one
+reads the log. Events that nobody would send again (written markers, replicated records) wait until
+a step is possible. An event that may not write needs no replicas, and waits only for the load. The
+event of a request is made when it is stepped, however long it has waited: there its handler checks
+again what may have changed since it came.
 
 A broker that leads on under the next leader epoch goes on with the same state: nobody else can have
 written to the log. After an epoch that it has not heard of another may have, and the log is read.

@@ -1,14 +1,13 @@
-"""Reads a partition of a coordinator's log when this broker begins to lead it. Its one rule: the
-event loop neither waits for the disk nor decodes.
+"""Reads a partition of a coordinator's log when this broker begins to lead it. The event loop
+neither waits for the disk nor decodes.
 
 Pieces are brought into memory and replayed in the background, one after the other, from the log's
-start to where it ended when the load began. Nobody but the coordinator that is being made appends
-more, ends of transactions aside: those are told to it once it is made.
+start to where it ended when the load began. Meanwhile nobody else appends anything but ends of
+transactions, which the new coordinator gets once it is made.
 
-Every byte counts: a batch that is passed over is state that was acknowledged and is forgotten. A
-batch's length, magic and offset lie outside its CRC, so each batch has to begin where the one
-before it ends, in bytes; in offsets not before that, since compaction leaves some out. Source:
-KIP-98.
+Every byte counts: with a skipped batch, acknowledged state would be lost. A batch's length, magic
+and offset lie outside its CRC, so each batch has to begin where the one before it ends, in bytes;
+in offsets not before that, since compaction leaves some out. Source: KIP-98.
 """
 
 import logging

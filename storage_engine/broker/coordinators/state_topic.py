@@ -1,6 +1,6 @@
-"""A topic that keeps the state of coordinators, `__transaction_state` or `__consumer_offsets`: made
-when it is first asked for. Its one rule: how many partitions it has is read from ZooKeeper, once,
-and never guessed.
+"""Creates a topic that keeps the state of coordinators, `__transaction_state` or
+`__consumer_offsets`, when it is first needed. Its number of partitions is read from ZooKeeper,
+once, and never guessed.
 
 A broker's view of a topic grows partition by partition, and two brokers with different counts would
 take the same name for different partitions: two producers with one id could not fence each other,

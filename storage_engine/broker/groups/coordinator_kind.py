@@ -1,5 +1,5 @@
-"""Coordinators of groups, as the runner of coordinators takes them: their topic, their records,
-their alarm clock, and topics that are gone.
+"""Coordinators of groups, for the runner of coordinators: their topic, their records, their timer,
+and deleted topics.
 
 Source: Kafka's classic group protocol; KIP-211 (expiry).
 """
@@ -69,7 +69,7 @@ def _load_codec() -> StateCodec[GroupEntry, GroupContent]:
 
 
 def on_marker_written(coordinators: GroupCoordinators) -> Callable[[MarkerTarget], None]:
-    """A function that tells the group coordinator of a partition about each marker there."""
+    """A function that passes each marker of a partition to its group coordinator."""
 
     def on_written(target: MarkerTarget) -> None:
         if target.partition.topic == GROUP_OFFSETS_TOPIC:

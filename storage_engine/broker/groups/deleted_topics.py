@@ -1,11 +1,11 @@
-"""Finds topics that were deleted while a group's coordinator was away: nobody tells the next one,
-and a topic made anew under such a name would begin at the old offsets. Its one rule: offsets are
+"""Finds topics that were deleted while a group had no coordinator. The next coordinator is not
+notified, and a group would begin to read a new topic of that name at the old offsets. Offsets are
 forgotten only when both the controller and ZooKeeper know no such topic.
 
-A commit is taken only while this broker knows the topic, so a topic that ZooKeeper has not, and
-that is known here when its answer comes, was made anew meanwhile. One that was made anew before the
-coordinator was there again is not found: neither do offsets carry the topic's id, nor do the clocks
-of brokers and ZooKeeper tell for sure which of a commit and a creation was first.
+A commit is accepted only while this broker knows the topic. So a topic that ZooKeeper does not
+have, but this broker knows when the answer comes, was created again meanwhile. A topic that was
+created again before the coordinator was back is not found: offsets do not carry the topic's id, and
+the clocks of brokers and ZooKeeper can't prove whether a commit or a creation was first.
 """
 
 import logging

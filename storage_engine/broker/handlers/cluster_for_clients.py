@@ -1,8 +1,8 @@
 """The cluster as this broker describes it to clients.
 
-Rule: a broker that has just started answers when the controller has sent it the first metadata,
-after some seconds at most. An empty list of brokers is no answer: librdkafka takes it for the whole
-cluster, and does not ask again for minutes.
+A broker that has just started answers when the controller has sent it the first metadata, after
+some seconds at most. It never sends an empty list of brokers: librdkafka would take it for the
+whole cluster, and not ask again for minutes.
 """
 
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""The replicas on this broker: roles, appends, replication, and what a failed disk takes."""
+"""The replicas on this broker: roles, appends, replication, and failed disks."""

@@ -1,8 +1,8 @@
-"""What became of the appends of one produce request, which may come one by one.
+"""Collects the outcomes of the appends of one produce request, which may come one by one.
 
-Its one rule: an append counts as made only while the leadership lasts that it was made under.
-Between it and the last append of its request there may be a wait; if another broker has led in the
-meantime, the records may be gone, and something else be at their offsets. Source: R-REP3.
+An append counts only while the leadership lasts under which it was made. Between it and the last
+append of its request there may be a wait; if another broker has led in the meantime, the records
+may be gone, and others may be at their offsets. Source: R-REP3.
 """
 
 from collections.abc import Callable, Iterable, Sequence

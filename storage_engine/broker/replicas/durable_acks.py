@@ -1,9 +1,9 @@
 """Group commit: partitions whose acknowledgements wait for the disk share their flushes.
 
-Rule: each data folder has at most one round of flushes under way; what is appended meanwhile waits
-for the next round, which takes all that wait at once, and waits a moment for those that the last
-round has served. So one flush serves most of the producers, and no disk waits for another. Source:
-R-LOG4 (`flush.before.ack`).
+Each log directory has at most one round of flushes under way; an append meanwhile waits for the
+next round, which serves all waiting appends at once, and first waits shortly for the producers that
+the last round has served. So one flush serves most of the producers, and no disk waits for another.
+Source: R-LOG4 (`flush.before.ack`).
 """
 
 import logging

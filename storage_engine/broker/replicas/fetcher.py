@@ -1,12 +1,13 @@
-"""A fetch loop towards one leader, for partitions that it leads and we follow.
+"""The fetch loop of a follower: fetches from one leader all partitions that this broker follows
+there.
 
     fetch -> answer -> taken, as much a turn of the event loop as one partition may bring
           -> partitions that belong to another channel leave -> fetch ...
 
-Rule: one request is under way, and the next leaves when the whole answer is taken. Since a fetch
-acknowledges all below its offset, one of a partition with `flush.before.ack` waits until that is
-flushed; these partitions have a loop of their own, so that no other waits for the disk. Source:
-R-REP2, R-REP8, R-CTL3, KIP-227 for sessions.
+One request is under way, and the next is sent when the whole answer is appended. Since a fetch
+acknowledges all records below its offset, a fetch of a partition with `flush.before.ack` waits
+until these are flushed; such partitions have a loop of their own, so that no other partition waits
+for the disk. Source: R-REP2, R-REP8, R-CTL3, KIP-227 for sessions.
 """
 
 import logging
@@ -124,7 +125,7 @@ class PeerFetcher:
         self._joining: dict[TopicPartition, Followed] = {}
         """Partitions to be followed from the next `wake` on."""
         self._long_poll_ended = False
-        """The leader was told not to let the fetch under way wait any longer."""
+        """True when the leader was asked to answer the fetch under way without further wait."""
         self._session = ClientFetchSession()
         self.heard_ms: int | None = None
         """The time of the leader's last answer."""

@@ -1,8 +1,8 @@
 """All fetch loops of a broker: one for each leader and channel that has a partition.
 
-Rule: a partition is in at most one of them. It changes the channel when its own answer has been
-taken, never while it is asked for, so no offset is fetched twice and none is left out; its next
-fetch, over the other channel, begins at the end of its log as every fetch does. Source: R-REP2,
+A partition is in at most one of them. It changes the channel after its answer has been appended,
+never while a fetch of it is under way, so no offset is fetched twice and none is left out. Its next
+fetch, over the other channel, begins at the end of its log, like every fetch. Source: R-REP2,
 R-CTL3.
 """
 

@@ -1,12 +1,13 @@
-"""A partition that is followed, and the channel to its leader that it is fetched over.
+"""A partition that this broker follows, and the channel over which it fetches from the leader.
 
     caught up, or not known     "fetch"                 in-sync replicas: acks=all waits for these
     behind the high watermark   "catch-up"              replicas that fill their log
     with flush.before.ack       "durable fetch", "durable catch-up"
 
-Rule: whether a replica is behind is what its leader answered last. One in the ISR never is, since
-the high watermark is at most where it fetches; so no response, no connection and no turn of the
-loop that acks=all waits for is shared with one that takes megabytes. Source: R-REP2, R-REP3.
+The leader's last answer says whether a replica is behind. A replica in the ISR is never behind,
+since it fetches at or above the high watermark. So acks=all never waits for a response, a
+connection or a turn of the loop that also carries the megabytes of a replica that catches up.
+Source: R-REP2, R-REP3.
 """
 
 import enum
@@ -44,7 +45,7 @@ class Followed:
         self.is_full = False
         """Set when there was no space for the last records."""
         self.was_damaged = False
-        """The last records were bad: the leader is told with the next fetch."""
+        """The last records were bad; the next fetch reports it to the leader."""
         self.refusals = 0
         """How often in a row the leader has answered that it does not lead, or not in this epoch.
         """

@@ -2,11 +2,11 @@
 
     append -> end of the turn -> high watermark, waiting fetches and produces, flush
 
-Rules: only a leader that holds its lease appends, with acks=all only where enough replicas are in
-sync, and what a coordinator keeps is written by nobody else. An append only marks the partition:
-the high watermark and the requests that wait are looked at once per turn of the event loop, however
-many requests that turn had. The role is changed by the replica manager alone. Source: R-REP2 to
-R-REP6, R-REP11, R-CTL3, KIP-98.
+Only a leader that holds its lease appends, with acks=all only where enough replicas are in sync;
+only the coordinator writes to its own log. An append only marks the partition: the high watermark
+and the waiting requests are checked once per turn of the event loop, however many requests that
+turn had. Only the replica manager changes the role. Source: R-REP2 to R-REP6, R-REP11, R-CTL3,
+KIP-98.
 """
 
 import copy
@@ -166,7 +166,8 @@ class HostedPartition:
         if self.leader is None:
             self.check_in_service()
             raise KafkaError(
-                f"{self.topic_partition} is led elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER
+                f"this broker does not lead {self.topic_partition}",
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
             )
         self.check_leader_epoch(leader_epoch)
 
@@ -224,8 +225,8 @@ class HostedPartition:
             return failure.as_outcome()
 
     def append_columns(self, columns: BatchColumns, *, acks: int) -> list[int] | KafkaError | None:
-        """As `append` of each of these batches: their base offsets and the offset that follows, or
-        why they could not be stored. None, and nothing is done, when they must be checked one by
+        """Like `append` of each of these batches: their base offsets and the offset that follows,
+        or why they could not be stored. None, and nothing is done, when they must be checked one by
         one."""
         try:
             self.check_writable_by_producers(acks)

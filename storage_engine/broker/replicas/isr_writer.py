@@ -1,10 +1,10 @@
 """Writes proposed ISRs to ZooKeeper and settles those whose outcome is not known.
 
-Rule: an answer counts only while the same leadership (object and leader epoch) that proposed it
-still stands. A fenced broker writes nothing: a state written after its new registration would say
-that its new incarnation was told to lead (R-REP11). What was accepted is
-made known to the controller by `/isr_change_notification`. Where an exception ends a write or what
-follows from it, its outcome counts as not known. Source: R-REP4, KIP-497.
+An answer counts only while the same leadership (object and leader epoch) that proposed it still
+stands. A fenced broker writes nothing: a state written after its new registration would say that
+its new incarnation was told to lead (R-REP11). An accepted change is announced to the controller by
+`/isr_change_notification`. When an exception ends a write, its outcome counts as unknown. Source:
+R-REP4, KIP-497.
 """
 
 import logging

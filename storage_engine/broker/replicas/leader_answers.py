@@ -1,6 +1,6 @@
 """Applies a leader's answer about one partition to the follower's log.
 
-Rule: a follower appends what its leader sends, at the leader's offsets, and cuts its log only where
+A follower appends what its leader sends, at the leader's offsets, and cuts its log only where
 leader epochs say that the two diverge. Source: R-REP2, R-REP8, R-LOG4; KIP-595 for the divergence
 in the answer.
 """
@@ -73,14 +73,14 @@ class LeaderAnswers:
             return self._append(followed, answer)
         except LogBusyError as failure:
             if not followed.is_full:
-                log.warning("paused following %s: %s", partition.topic_partition, failure)
+                log.warning("paused the replication of %s: %s", partition.topic_partition, failure)
             followed.is_full = True
             self._pause(followed)
         except CorruptRecordError as failure:
             if not followed.was_damaged:
                 log.error(
-                    "refused bad records of %s from its leader, broker %d, at offset %d; it is told"
-                    " and asked again: %s",
+                    "refused bad records of %s from its leader, broker %d, at offset %d;"
+                    " reporting it to the leader and fetching again: %s",
                     partition.topic_partition,
                     self._leader,
                     partition.log.log_end_offset,
@@ -91,7 +91,7 @@ class LeaderAnswers:
         except LogStorageError as failure:
             partition.fail(failure)
         except KafkaError as failure:
-            log.error("can't follow %s: %s", partition.topic_partition, failure)
+            log.error("can't replicate %s: %s", partition.topic_partition, failure)
             self._pause(followed)
         return 0
 

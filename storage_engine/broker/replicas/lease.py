@@ -1,7 +1,8 @@
 """Whether this broker may act as a leader (R-REP11).
 
-Rule: a broker whose ZooKeeper session may be over does not know whether others lead what it led, so
-until its new incarnation has been told what to lead it appends nothing and changes no ISR.
+A broker whose ZooKeeper session may be over does not know whether others lead its partitions now.
+So it appends nothing and changes no ISR until the controller has sent its new incarnation the
+partitions that it leads.
 """
 
 from collections.abc import Callable
@@ -33,5 +34,6 @@ class LeaderLease:
         self.is_fenced = True
 
     def unfence(self) -> None:
-        """The controller has told the present incarnation all that it leads."""
+        """True when the controller has sent the present incarnation all partitions that it
+        leads."""
         self.is_fenced = False

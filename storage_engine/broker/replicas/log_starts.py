@@ -1,7 +1,7 @@
 """Writes down where logs begin, when records were deleted before a segment's end.
 
-Rule: nobody tells another that records are deleted before a restart would know it too: a leader
-answers DeleteRecords, and a follower reports its log start, after the write. Source: R-LOG9.
+The deletion of records is reported only when it would survive a restart: a leader answers
+DeleteRecords, and a follower reports its log start, after the write. Source: R-LOG9.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,7 +1,7 @@
-"""Leaderships that this broker could not take up for want of descriptors, memory or room. Rule: the
+"""Leaderships that this broker could not take up for want of descriptors, memory or room. The
 newest order for a partition counts; it is tried again until it goes well, or another one comes.
 
-The controller is not told: it would take the replica for one of a failed disk, until a restart.
+The controller gets no error: it would take the replica for one on a failed disk, until a restart.
 """
 
 import logging

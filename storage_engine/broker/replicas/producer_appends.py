@@ -1,9 +1,9 @@
-"""Producers' batches on their way into the logs of one broker.
+"""Prepares and appends the batches of producers.
 
     append -> nothing to prepare, none queued -> appended at once
            -> copied, queued behind those of its partition -> prepared by a thread -> appended
 
-Rule: appends to a partition are made in the order in which they came, however long each of them is
+Appends to a partition are made in the order in which they came, however long each of them is
 prepared (decompressed, checked or compressed anew). Nothing that was checked before the wait counts
 after it: leader epoch, lease, replicas in sync, the producer's sequence, its transaction and the
 topic's settings are checked when the batch is appended. Source: R-NET1, R-LOG7, R-LOG10.
@@ -111,7 +111,7 @@ class ProducerAppends:
     def append_columns(
         self, tp: TopicPartition, columns: BatchColumns, *, acks: int
     ) -> list[int] | KafkaError | None:
-        """As `HostedPartition.append_columns`; None also where something waits."""
+        """Like `HostedPartition.append_columns`, but None also where another append waits."""
         partition = None if tp in self._queues else self._replicas.get(tp)
         return None if partition is None else partition.append_columns(columns, acks=acks)
 
@@ -276,7 +276,7 @@ class ProducerAppends:
 
 
 def _not_here(tp: TopicPartition) -> KafkaError:
-    return KafkaError(f"{tp} is not here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return KafkaError(f"this broker has no replica of {tp}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _unexpected(tp: TopicPartition) -> KafkaError:

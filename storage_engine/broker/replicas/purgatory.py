@@ -1,8 +1,8 @@
 """Requests that wait: produces for their followers, fetches for data. Their conditions are looked
 at once at the end of a turn of the event loop, however many requests that turn had.
 
-Rule: a waiter is answered exactly once, by whichever comes first: its condition, its time, or the
-end of its partition's role. Callback-driven: no asyncio, no threads. Source: R-NET2.
+A waiter is answered exactly once, by whichever comes first: its condition, its time, or the end of
+its partition's role. Callback-driven: no asyncio, no threads. Source: R-NET2.
 """
 
 from collections.abc import Callable, Sequence

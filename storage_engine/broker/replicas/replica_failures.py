@@ -1,6 +1,6 @@
-"""Replicas that can't be served any more. Its one rule: a disk that fails takes its whole data
-folder with it, whatever fails otherwise its own replica alone, and what passes by itself neither:
-no room, no descriptors, no memory.
+"""Takes replicas out of service that can't be served any more. A failing disk takes all replicas of
+its log directory, any other failure only its own replica. A shortage that passes by itself takes
+none: no room, no descriptors, no memory.
 
 Source: R-LOG8, KIP-112.
 """
@@ -26,7 +26,7 @@ state_change_log = logging.getLogger("headrace.state_change")
 
 
 class ReplicaFailures:
-    """Takes replicas out of service, and tells the controller."""
+    """Takes replicas out of service, and notifies the controller."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ReplicaFailures:
             log.info("partition %s failed after its end: %s", partition.topic_partition, failure)
             return
         if isinstance(failure, OSError) and reach_of_file_error(failure) is Reach.SHORTAGE:
-            # Of a step on another thread, but never of an fsync: see `log.disk`.
+            # Of a step on another thread, but never of an fsync: see `log.files.disk`.
             failure = LogShortageError(str(failure))
         if isinstance(failure, LogBusyError):
             self._log_shortage(partition.topic_partition, failure)
@@ -81,7 +81,9 @@ class ReplicaFailures:
         if not self._logged:
             self._scheduler.call_later(LOG_AGAIN_MS, self._logged.clear)
         self._logged.add(tp)
-        log.warning("not done for partition %s, which serves on: %s", tp, failure)
+        log.warning(
+            "a request for partition %s failed, the partition stays online: %s", tp, failure
+        )
 
     def fail_folder(self, path: Path, failure: Exception) -> None:
         """Leaves a log directory alone, with all replicas in it, until the next start."""
@@ -93,8 +95,8 @@ class ReplicaFailures:
             if partition.log.directory.parent == path and partition.role is not Role.FAILED
         ]
         log.error(
-            "data folder %s failed, %d partitions are offline until it is repaired and the broker "
-            "restarted: %s",
+            "log directory %s failed, %d partitions are offline until it is repaired and the broker"
+            " is restarted: %s",
             path,
             len(offline),
             failure,

@@ -1,7 +1,7 @@
 """All replicas on this broker: found by their partition, opened, given roles, moved and stopped.
 
-Rule: an order of the controller counts unless it is of an older leader epoch than the replica
-knows. Source: R-CTL3, R-CTL6, R-REP10.
+An order of the controller counts unless it is of an older leader epoch than the replica knows.
+Source: R-CTL3, R-CTL6, R-REP10.
 """
 
 import logging
@@ -143,7 +143,9 @@ class ReplicaManager:
     def _hosted(self, tp: TopicPartition) -> HostedPartition:
         partition = self._partitions.get(tp)
         if partition is None:
-            raise KafkaError(f"{tp} is not here", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(
+                f"this broker has no replica of {tp}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
         return partition
 
     # --- roles, as the controller orders them ---
@@ -313,8 +315,8 @@ class ReplicaManager:
         self._failures.fail_folder(path, failure)
 
     def replace_log(self, partition: HostedPartition, replaced: PartitionLog) -> None:
-        """The replica lies in another data folder from now on, with the same records, all of which
-        are on the medium there."""
+        """The replica lies in another log directory from now on, with the same records, all of
+        which are on the medium there."""
         tp = partition.topic_partition
         replica = partition.with_log(replaced)
         self._partitions[tp] = replica
@@ -394,7 +396,7 @@ class ReplicaManager:
         return self._logs.moves.under_way.get(tp)
 
     def working_folders(self) -> list[Path]:
-        """The data folders that have not failed."""
+        """The log directories that have not failed."""
         return self._logs.dirs.working_paths
 
     def led_here(self) -> Iterable[HostedPartition]:

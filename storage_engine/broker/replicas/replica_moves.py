@@ -1,12 +1,12 @@
-"""Moves replicas between the data folders of this broker while they serve: copies, catches up, and
-has the copy take the log's place.
+"""Moves replicas between the log directories of this broker while they serve: copies, catches up,
+and has the copy take the log's place.
 
     asked for -> copied a piece at a time -> flushed beside the loop -> copied on -> nothing missing
               -> in one turn of the loop: the rest flushed, the folders renamed, the log replaced
 
-Rule: one piece of one partition a turn of the loop, no faster than the throttle, and never a wait
-for the disk that is read. Whoever works on the replaced log has an object of its own that nobody
-asks any more (`HostedPartition.with_log`). Source: KIP-113.
+Each turn of the loop copies one piece of one partition, no faster than the throttle, and never
+waits for the disk that is read. Code that still works on the replaced log holds the old partition
+object, which nobody else uses any more (`HostedPartition.with_log`). Source: KIP-113.
 """
 
 import logging
@@ -25,7 +25,7 @@ from storage_engine.core.errors import (
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import Background, Clock, Scheduler
+from storage_engine.core.ports import Background, Scheduler
 from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.dirs.log_moves import FutureLog
@@ -69,14 +69,12 @@ class ReplicaMoves:
         logs: LogManager,
         replicas: ReplicaManager,
         scheduler: Scheduler,
-        clock: Clock,
         background: Background,
         bytes_per_second: Callable[[], int],
     ) -> None:
         self._logs = logs
         self._replicas = replicas
         self._scheduler = scheduler
-        self._clock = clock
         self._background = background
         self._bytes_per_second = bytes_per_second
         self._moves: deque[_Move] = deque()
@@ -121,7 +119,7 @@ class ReplicaMoves:
                 self._logs.dirs.preferred.prefer(tp, path)
             raise KafkaError(f"{tp} is not on this broker", ErrorCode.REPLICA_NOT_AVAILABLE)
         if partition.role is Role.FAILED:
-            raise LogDirError(f"the data folder of {tp} failed")
+            raise LogDirError(f"the log directory of {tp} failed")
         if partition.log.directory.parent == path:
             self._logs.moves.cancel(tp)
             return
@@ -243,7 +241,7 @@ class ReplicaMoves:
 
         def failed(error: Exception) -> None:
             message = f"the copy can't be flushed: {error}"
-            # Never of an fsync: see `log.disk`.
+            # Never of an fsync: see `log.files.disk`.
             is_short = isinstance(error, OSError) and reach_of_file_error(error) is Reach.SHORTAGE
             self._failed(move, LogShortageError(message) if is_short else LogDirError(message))
 

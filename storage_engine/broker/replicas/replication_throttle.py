@@ -1,7 +1,8 @@
-"""Throttled replication on this broker: what it sends as leader and takes as follower.
+"""Throttles replication on this broker, both what it sends as leader and what it fetches as
+follower.
 
-Rule: only replicas that are named, and that are not in sync, wait; those in sync neither wait nor
-count, so that a throttle never makes an acks=all wait. Source: R-CTL8, KIP-73.
+Only replicas that are named, and that are not in sync, wait; those in sync neither wait nor count,
+so that a throttle never makes an acks=all wait. Source: R-CTL8, KIP-73.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,12 @@
-"""Fetches of bytes that are not in the page cache: they wait for the disk, and nobody else does.
+"""Fetches bytes that are not in the page cache: only the request that needs them waits for the
+disk.
 
     read -> all in the page cache -> answer at once
          -> cold -> a thread brings the bytes into the page cache -> read again -> answer
 
-Rule: the event loop never waits for a disk to read what a fetch sends. A cold fetch is read anew
-when its bytes have come, so that it says what is true then: the present high watermark, another
-leader, or a failed folder. The answers of its connection keep their order. Source: R-NET1, R-LOG5.
+The event loop never waits for a disk to read what a fetch sends. A cold fetch is read again when
+its bytes have come, so that its answer is up to date: the present high watermark, another leader,
+or a failed log directory. The answers of its connection keep their order. Source: R-NET1, R-LOG5.
 """
 
 from collections import deque
@@ -33,9 +34,9 @@ always find one. The others wait in the order of their arrival; the server limit
 unanswered requests."""
 
 MOST_LOADS = 4
-"""Of one fetch: to find where the bytes begin, where they end, and for the bytes; two are mostly
-enough. What is cold even then is left to the client's next fetch, or sent from the disk when it is
-all there is: else a machine without memory would load for ever and answer nobody."""
+"""The reads of one fetch: to find where the bytes begin, where they end, and for the bytes; two are
+mostly enough. What is cold even then is left to the client's next fetch, or sent from the disk when
+it is all there is: else a machine without memory would load for ever and answer nobody."""
 
 FILES_PER_LOAD = 16
 """Each is opened once more; a fetch may ask for thousands."""

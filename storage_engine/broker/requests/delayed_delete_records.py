@@ -1,8 +1,8 @@
 """A DeleteRecords that waits for the followers.
 
-Rule: a partition is answered once all its live replicas begin at or above the offset asked for, or
-with an error once this broker no longer leads it or the time is over; the records are gone for
-clients from the beginning. Source: KIP-107.
+A partition is answered once all its live replicas begin at or above the offset asked for, or with
+an error once this broker no longer leads it or the timeout is over. Clients can't read the records
+from the beginning of the wait on. Source: KIP-107.
 """
 
 from collections.abc import Callable, Container

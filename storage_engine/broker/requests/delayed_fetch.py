@@ -1,7 +1,8 @@
 """A fetch that waits for data.
 
-Rule: it is answered at once when it wants no wait, asks for no partition, has enough bytes, or
-failed; otherwise when data comes, or when `max_wait` is over with what there is. Source: R-NET2.
+A fetch is answered at once when it allows no wait, names no partition, has enough bytes, or failed.
+Otherwise it is answered when enough data has come, or, with less, when `max_wait` is over. Source:
+R-NET2.
 """
 
 from collections.abc import Callable

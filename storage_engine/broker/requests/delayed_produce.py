@@ -1,9 +1,9 @@
 """A produce that waits: for its followers (acks=all), or for this broker's disk (acks=1 and
 `flush.before.ack`).
 
-Rule: a partition is answered once its high watermark, or what is flushed of its log, has passed the
-last offset appended (a duplicate waits just the same), or with an error once this broker no longer
-leads it or the time is over. Source: R-REP3, R-REP6, R-LOG4, KIP-91.
+A partition is answered once its high watermark, or the flushed part of its log, has passed the last
+appended offset, or with an error once this broker no longer leads it or the timeout is over. A
+duplicate waits in the same way. Source: R-REP3, R-REP6, R-LOG4, KIP-91.
 """
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role

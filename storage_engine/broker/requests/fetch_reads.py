@@ -1,10 +1,9 @@
-"""Reads the partitions of a fetch, once: what a leader has for a consumer or a follower right now.
+"""Reads the partitions of a fetch once, for a consumer or a follower, without waiting.
 
-Rule: records never pass through Python; a read hands on a LogSlice. Consumers see what lies below
-the high watermark, with read_committed below the last stable offset, and get the transactions
-of it that were aborted; followers see the whole log, after the check that theirs does not
-diverge. Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-392,
-KIP-595.
+Records never pass through Python; a read hands on a LogSlice. Consumers get the records below the
+high watermark, or with read_committed those below the last stable offset and the aborted
+transactions among them. Followers get the whole log, after a check that theirs does not diverge.
+Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-392, KIP-595.
 """
 
 from collections.abc import Callable, Iterable, Sequence

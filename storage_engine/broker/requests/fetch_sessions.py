@@ -1,4 +1,5 @@
-"""Fetch sessions: the broker remembers what a client fetches, so that neither says it again.
+"""Fetch sessions: the broker remembers which partitions a client fetches, so that requests and
+answers name only changes.
 
     session id, epoch   meaning of a request
     0, -1               no session: all partitions are named, all are answered
@@ -6,10 +7,9 @@
     any, -1             likewise, without a session; the old one ends
     id, n > 0           only what has changed since request n - 1, and what is forgotten
 
-Rule: a partition is left out of an answer only if its client knows all that it would say: it was
-not named in this request, has no records and no error, and its watermarks are those of the last
-answer. When slots or memory are used up, a request is answered without a session. Source: KIP-227,
-R-NET3.
+A partition is left out of an answer only if the answer has nothing new for the client: it was not
+named in this request, has no records and no error, and its watermarks are those of the last answer.
+When slots or memory are used up, a request is answered without a session. Source: KIP-227, R-NET3.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,7 @@
-"""Fetches that name topics by their ids: in front of the reader, which knows names, and behind it.
+"""Translates the topic ids of a fetch to names for the reader, and back for the answer.
 
-Rule: an id is looked up anew for each request, since a topic of the name may have been created
-again; whether the replica here is of that very topic is checked by the reader, where it reads.
-Source: KIP-516, KIP-951.
+An id is looked up anew for each request, since a topic of the name may have been created again; the
+reader checks that the replica belongs to the topic of that id. Source: KIP-516, KIP-951.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,11 +1,11 @@
-"""Work of a request that is too long for one turn of the event loop.
+"""Handles requests whose work is too long for one turn of the event loop.
 
     few items    decoded, handled and encoded within the turn in which the request came
     many items   decoded by a thread -> handled in steps, a slice a turn -> encoded by a thread
 
-Rule: the loop is never held longer than a slice, whatever a client names; the next request of the
-connection waits until this one's work is done, all others go on. A step may meet a broker that has
-changed since the step before, so what it needs to be true it checks itself. Source: R-NET1, R-NET3.
+Such a request never holds the loop for longer than a slice, however much it names. The next request
+of the connection waits until it is done; other connections go on. The broker may change between two
+steps, so each step checks its own conditions. Source: R-NET1, R-NET3.
 """
 
 from collections import deque

@@ -1,14 +1,14 @@
-"""Consumers read from an in-sync replica in their own rack.
+"""Lets consumers read from an in-sync replica in their own rack.
 
     consumer -> leader: fetch with a rack       -> "read from replica 3", no records
     consumer -> replica 3: the same fetch       -> records below its own high watermark
     replica 3 can't serve it (any more)         -> NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE:
                                                    the consumer returns to the leader
 
-Rule: a follower serves only while it is surely in sync: in the ISR by the controller's last
-metadata, in touch with its leader and with ZooKeeper. It never says that an offset is out of range:
-only the leader knows, and a client that believes a follower would start over. Source: KIP-392,
-R-REP4, R-REP5.
+A follower serves only while it is surely in sync: in the ISR by the controller's last metadata, in
+touch with its leader and with ZooKeeper. It never says that an offset is out of range: only the
+leader knows, and a client that believes a follower would start over. Source: KIP-392, R-REP4,
+R-REP5.
 """
 
 from collections.abc import Callable
@@ -79,11 +79,11 @@ class RackReads:
         """Raises KafkaError where this follower must not, or can't, answer a consumer."""
         tp = partition.topic_partition
         if rack != self._rack or not self._may_serve(partition):
-            raise KafkaError(f"{tp} is led elsewhere", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise KafkaError(f"this broker does not lead {tp}", ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = partition.log
         if not log.log_start_offset <= fetch_offset <= log.log_end_offset:
             raise KafkaError(
-                f"this replica of {tp} has not got offset {fetch_offset}",
+                f"this replica of {tp} does not have offset {fetch_offset}",
                 ErrorCode.OFFSET_NOT_AVAILABLE,
             )
 

@@ -1,7 +1,7 @@
 """A broker's configuration: `server.properties` and overrides, checked against the table.
 
-Rule: a broker starts only with settings that are known and possible; each mistake is one line.
-The table is `core.settings`.
+A broker starts only with settings that are known and possible; each mistake is one line. The table
+is `core.settings`.
 """
 
 from collections.abc import Mapping
@@ -148,7 +148,7 @@ class BrokerConfig:
             raise _missing("log.dirs")
         if len({folder.absolute() for folder in folders}) != len(folders):
             raise ConfigError(
-                f"log.dirs={','.join(self.items('log.dirs'))}: a folder is there twice"
+                f"log.dirs={','.join(self.items('log.dirs'))}: a directory is listed twice"
             )
         return folders
 

@@ -1,7 +1,7 @@
 """The settings of a topic or broker after a change: pure functions.
 
-Rule: only what the change names is checked, so that a stored value that is no longer possible
-hinders no other change and can be taken away. Source: KIP-339 (operations), KIP-226 (brokers).
+Only the settings that the change names are checked, so that a stored value that has become invalid
+hinders no other change and can be removed. Source: KIP-339 (operations), KIP-226 (brokers).
 """
 
 import enum

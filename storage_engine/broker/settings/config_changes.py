@@ -1,9 +1,10 @@
-"""Learns of changed settings: watches /config/changes and reads anew what a notification names.
+"""Learns of changed settings: watches /config/changes, and reads the settings of the entity that a
+notification names.
 
-Rule: the watch is set before anything is read, and after a lost session everything known is read
-again; so a broker that was away, or that heard of a change twice, has what ZooKeeper has. Settings
-that can't be applied are logged and left, and everything else goes on. Notifications are taken away
-by whoever has known them for long enough, by its own clock. Source: R-TOOL1.
+The watch is set before anything is read, and after a lost session everything known is read again;
+so a broker that was away, or that was notified twice, has the settings that ZooKeeper has. Settings
+that can't be applied are logged and skipped. Every broker removes notifications that it has known
+for long enough, by its own clock. Source: R-TOOL1.
 """
 
 import logging

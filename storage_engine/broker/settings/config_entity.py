@@ -1,7 +1,7 @@
 """The kinds of entities that have settings in ZooKeeper: a topic, one broker, or all brokers.
 
-Rule: one name for it everywhere: `topics/<topic>`, `brokers/<id>`, `brokers/<default>`, as below
-/config and in notifications.
+It has one name everywhere: `topics/<topic>`, `brokers/<id>`, `brokers/<default>`, as below /config
+and in notifications.
 """
 
 import enum

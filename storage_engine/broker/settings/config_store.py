@@ -1,7 +1,7 @@
 """Reads and changes the settings of topics and brokers in ZooKeeper.
 
-Rule: a change is written only over what it was made from, and in one multi with the notification by
-which the other brokers learn of it: there is never one without the other. (Kafka writes them one
+A change is written only over the settings from which it was computed, and in one multi with the
+notification for the other brokers: there is never one without the other. (Kafka writes them one
 after the other, and a broker that dies in between leaves a change that no broker learns of.)
 Source: R-TOOL1.
 """

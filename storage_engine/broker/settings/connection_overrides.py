@@ -1,6 +1,6 @@
 """`max.connections.per.ip.overrides`: `host:number,host:number`.
 
-Rule: the error for a mistake is one line that names the setting. Source: R-NET3.
+The error for a mistake is one line that names the setting. Source: R-NET3.
 """
 
 import socket
@@ -20,7 +20,7 @@ def parse_overrides(entries: Iterable[str]) -> dict[str, int]:
         if not host or not number.strip().isdecimal():
             raise ConfigError(f"{KEY}={entry}: must be host:number, e.g. 10.0.0.7:200")
         if host in found:
-            raise ConfigError(f"{KEY}: {host} is there twice")
+            raise ConfigError(f"{KEY}: {host} is listed twice")
         found[host] = int(number)
     return found
 

@@ -1,8 +1,8 @@
-"""A broker's settings at run time: its file, overridden by what ZooKeeper has for all brokers, and
-that by what it has for this one.
+"""A broker's settings at run time: those of its file, overridden by those in ZooKeeper for all
+brokers, overridden by those for this broker.
 
-Rule: only settings that a running broker can honour are overridden (`Setting.changes_live`); what
-is stored and impossible is logged and counts as absent. Source: KIP-226.
+Only settings that a running broker can change are overridden (`Setting.changes_live`); an invalid
+stored value is logged and counts as absent. Source: KIP-226.
 """
 
 import logging
@@ -81,7 +81,7 @@ class DynamicConfig:
         try:
             check_relations(self)
         except ConfigError as failure:
-            log.error("settings of %s not taken: %s", source.name.lower(), failure)
+            log.error("settings of %s not applied: %s", source.name.lower(), failure)
             self._layers[source] = before
 
     def check_layer(self, source: ConfigSource, values: Mapping[str, str]) -> None:

@@ -1,6 +1,6 @@
 """`listeners` and `advertised.listeners`: `PLAINTEXT://host:port`.
 
-Rule: the error for a mistake is one line that names the setting.
+The error for a mistake is one line that names the setting.
 """
 
 import re

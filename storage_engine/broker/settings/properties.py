@@ -1,6 +1,6 @@
 """Java's `.properties` syntax: comments, continued lines, escapes. Source: java.util.Properties.
 
-Rule: what Java reads, we read the same; only the file's encoding is UTF-8.
+A file is read as Java reads it, except that its encoding is UTF-8.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """The settings of one topic: its overrides over its broker's values.
 
-Rule: overrides are checked when they are set; stored ones that are impossible are an error too.
+Overrides are checked when they are set; stored ones that are impossible are an error too.
 
-Source: R-TOOL1; the table is `core.topic_settings`.
+Source: R-TOOL1; the table is `core.settings.topic_settings`.
 """
 
 from collections.abc import Mapping

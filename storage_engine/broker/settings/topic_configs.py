@@ -1,7 +1,7 @@
-"""Settings of topics on this broker: the broker's own defaults, overridden by what ZooKeeper has
-for the topic.
+"""The settings of topics on this broker: the broker's own defaults, overridden by those in
+ZooKeeper for the topic.
 
-Rule: a topic's settings are read before its first log is opened here. Source: R-TOOL1.
+A topic's settings are read before its first log is opened here. Source: R-TOOL1.
 """
 
 import logging

@@ -1,1 +1,2 @@
-"""The transaction coordinators of a broker, and what partition leaders do for those of others."""
+"""The transaction coordinators of a broker, and the work of partition leaders for coordinators on
+other brokers."""

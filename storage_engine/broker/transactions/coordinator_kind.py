@@ -1,5 +1,5 @@
-"""Coordinators of transactions, as the runner of coordinators takes them: their topic, their
-records and their markers.
+"""Coordinators of transactions, for the runner of coordinators: their topic, their records and
+their markers.
 
 Source: KIP-98.
 """

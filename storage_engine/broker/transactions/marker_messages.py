@@ -1,4 +1,4 @@
-"""WriteTxnMarkers between markers for single partitions and the messages, which group them."""
+"""Converts between markers for single partitions and WriteTxnMarkers messages, which group them."""
 
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any

@@ -1,10 +1,11 @@
 """Makes the leaders of partitions write the markers of one coordinator.
 
-Each turn of the event loop everything that is not under way goes to where it belongs now, in one
-request a broker. Whether a topic is gone is asked of ZooKeeper: this broker's view may be behind,
-and a marker that is never written holds the last stable offset for ever. A topic in deletion counts
-as gone once the controller tells of none: its transactions must not wait until the last broker with
-a replica is back. Before that the request may be one that the controller refuses. Source: KIP-98.
+In each turn of the event loop all waiting markers are sent to the present leaders, in one request
+for each broker. ZooKeeper is asked whether a topic is gone: this broker's view may be behind, and a
+marker that is never written holds the last stable offset for ever. A topic in deletion counts as
+gone once the controller's metadata has no such topic: its transactions must not wait until the last
+broker with a replica is back. Before that the request may be one that the controller refuses.
+Source: KIP-98.
 """
 
 import logging

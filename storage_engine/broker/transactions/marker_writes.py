@@ -1,11 +1,12 @@
-"""Ends of transactions, written by the leaders of their partitions. Its one rule: a marker counts
-as written when it is replicated.
+"""Writes the markers of transactions to the partitions that this broker leads. A marker counts as
+written when it is replicated.
 
 Of several in one partition the transaction that began first ends last. Until then it bounds the
 last stable offset, so that a micro-batch of several tasks becomes readable at once, wherever the
 high watermark stands among their markers, also under the next leader.
 
-A coordinator that hears nothing sends it again, which is harmless. Source: KIP-98, R-SPARK2.
+A coordinator that gets no answer sends the marker again, which is harmless. Source: KIP-98,
+R-SPARK2.
 """
 
 from collections.abc import Callable, Sequence

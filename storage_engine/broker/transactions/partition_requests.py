@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn, as the coordinator's broker answers it: producers and members enlist
-partitions, leaders ask whether they are, or enlist them for producers that leave it to them. Its
-one rule: every partition that is named is answered, and all or none are enlisted.
+"""Answers AddPartitionsToTxn on the coordinator's broker: producers and members enlist partitions;
+leaders ask whether a partition is enlisted, or enlist it for a producer. Every named partition gets
+an answer, and all or none are enlisted.
 
-The transactional id of a sink's members tells them from producers (`core.sink_names`). Source:
+Members of a sink are recognised by their transactional id (`core.transactions.sink_names`). Source:
 KIP-98, KIP-890, R-SPARK2.
 """
 

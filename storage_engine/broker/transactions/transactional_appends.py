@@ -1,11 +1,11 @@
-"""Batches of transactions, on their way into the logs of partitions led here. Its one rule: a batch
-is appended only in the transaction that it came in, while the guard of its partition is open for
-that, and behind those that came before it.
+"""Appends transactional batches to the partitions that this broker leads. A batch is appended only
+in its own transaction, while the guard of its partition allows that, and after the batches that
+came before it.
 
-Each partition of a request goes on as soon as it may, so that a later request never passes an
-earlier one on the way to the same partition. What has to wait is copied, since the frame that it
-came in does not last. With Produce 12 the partition is enlisted first: what comes late, after the
-end of its transaction, is refused there by its epoch. Source: KIP-98, KIP-890.
+Each partition of a request proceeds as soon as it may, so that a later request never overtakes an
+earlier one to the same partition. A batch that has to wait is copied, since the memory of its frame
+is reused. With Produce 12 the partition is enlisted first, and the coordinator refuses a batch that
+comes after the end of its transaction by its epoch. Source: KIP-98, KIP-890.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,10 +1,10 @@
-"""Asks coordinators whether producers may write to partitions led here, or to enlist the partition
-for producers that leave it to its leader. Its one rule: a question is asked once, however many
-batches wait for its answer, and all of them go on in their order.
+"""Asks coordinators to verify that a producer may write to a partition led here, or to enlist the
+partition for it. A question is asked once, however many batches wait for its answer, and all of
+them proceed in their order.
 
-What comes up in one turn of the event loop goes to a coordinator in one request. Who enlists mostly
-comes while the markers of the producer's last transaction are being written: it is asked again here
-for a while, as a client would pause for longer. Source: KIP-890.
+All questions of one turn of the event loop go to a coordinator in one request. A request to enlist
+mostly comes while the markers of the producer's last transaction are being written: it is repeated
+here for a while, because a client would pause for longer. Source: KIP-890.
 """
 
 import logging
@@ -68,7 +68,7 @@ class _Asked:
     question: TransactionVerification
     enlists: bool
     times_again: int = TIMES_AGAIN
-    """How many more attempts there may be."""
+    """The number of attempts that are left."""
     waiting: list[_Waiter] = field(default_factory=list)
 
     @property

@@ -1,5 +1,5 @@
-"""Compaction of this broker's logs. Rule: one pass at a time, so that its memory is that of the
-broker; the log that needs it most comes first.
+"""Compaction of this broker's logs. One pass runs at a time, so that a broker needs the memory of
+one; the log that needs it most comes first.
 
 Leaders and followers compact each their own log. While there is something to do one pass follows
 another; else, and after a failure, logs are looked through again in `log.cleaner.backoff.ms`.
@@ -125,7 +125,9 @@ class Compactions:
 
     def _failed(self, partition: HostedPartition, job: "CompactionJob", error: Exception) -> None:
         if partition.log.cleaning.goes_on_later(job, error):
-            log.warning("pass goes on later partition=%s: %s", partition.topic_partition, error)
+            log.warning(
+                "compaction continues later partition=%s: %s", partition.topic_partition, error
+            )
             self._scheduler.call_later(GO_ON_MS, lambda: self._work(partition, job))
             return
         self._running = None

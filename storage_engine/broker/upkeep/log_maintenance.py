@@ -1,8 +1,8 @@
 """Periodic work on the logs of this broker: retention, flushes, deletion of files, checkpoints.
 
-Rule: only replicas whose settings are known (hosted ones) are touched, so that a log never loses
-segments to a default that its topic overrides. What takes long runs in the background. Source:
-R-LOG4, R-LOG8, R-LOG9.
+Only replicas whose settings are known (hosted ones) are touched, so that a log never loses segments
+to a default that its topic overrides. Long work runs in the background. Source: R-LOG4, R-LOG8,
+R-LOG9.
 """
 
 import logging

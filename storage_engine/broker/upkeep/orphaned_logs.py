@@ -1,11 +1,11 @@
-"""Logs of topics that are gone: a broker that was away from the end of a reassignment to the end of
-the topic's deletion is asked by nobody to delete its former replica, and a deletion that was not on
-the medium yet is undone by a power failure.
+"""Finds the logs of deleted topics. When a broker was away from the end of a reassignment to the
+end of the topic's deletion, nobody asks it to delete its former replica; and a power failure undoes
+a deletion that was not on the disk yet.
 
-Rule: a log is put aside, never removed, and only when ZooKeeper itself says that there is no such
-partition: what the controller does not name may be what it can't read. A ZooKeeper that has lost
-the cluster's id has lost the topics with it, and is not believed. Source: R-CTL6; Kafka puts such
-logs aside too.
+A log is put aside, never removed, and only when ZooKeeper itself says that there is no such
+partition: a topic that the controller does not name may be one that it can't read. A ZooKeeper that
+has lost the cluster's id has lost the topics with it, and is not believed. Source: R-CTL6; Kafka
+puts such logs aside too.
 """
 
 import logging
@@ -61,7 +61,7 @@ class OrphanedLogs:
                     self._ask(topic, partitions)
             else:
                 log.error(
-                    "logs of %d unknown topics left alone: %s in ZooKeeper is not of the cluster"
+                    "logs of %d unknown topics left alone: %s in ZooKeeper is not that of cluster"
                     " %s any more; restore ZooKeeper's data",
                     len(by_topic), ClusterIdZNode.PATH, self._cluster_id,
                 )  # fmt: skip

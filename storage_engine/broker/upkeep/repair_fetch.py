@@ -1,12 +1,11 @@
-"""Fetches from other replicas what is damaged here. Its one rule: only what a replica holds below
-its high watermark, and only after all checks.
+"""Fetches records that are damaged here from other replicas. It takes only what a replica holds
+below its high watermark, and only after all checks.
 
 The request is a Fetch with replica id -2, which Kafka has for its tool that compares replicas: any
 replica answers it, as to a consumer, and it moves no follower's state. The leader is asked first;
-a replica whose bytes are bad too makes room for the next. Source: R-LOG8.
+after a replica whose bytes are damaged too, the next one is asked. Source: R-LOG8.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
@@ -31,8 +30,6 @@ ANSWER_BYTES = 1 << 20
 """Asked for at a time: written on the event loop, like an append."""
 
 TIMEOUT_MS = 30_000
-
-log = logging.getLogger(__name__)
 
 
 class RepairFetch:

@@ -1,9 +1,9 @@
-"""Looks for damage in the older segments of this broker's logs, and has it repaired. Rule: one
-segment at a time, in pieces, no faster than is set; compaction goes first.
+"""Looks for damage in the older segments of this broker's logs, and has it repaired. One segment is
+checked at a time, in pieces, no faster than log.scrub.bytes.per.second; compaction goes first.
 
 A damaged range is fetched from another replica and swapped in as compaction does it, by the leader
-as well as by a follower; until then nobody is served from it. What comes before the turn of a log
-is told by others: a follower that was sent a bad batch, and compaction that met one.
+as well as by a follower; until then nobody is served from it. A follower that gets a damaged batch
+and a compaction that meets one report it, and this log is then scrubbed before its turn.
 
 Source: R-LOG8.
 """

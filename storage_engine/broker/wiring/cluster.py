@@ -1,4 +1,5 @@
-"""A broker as a member of its cluster: what it knows of the others, and what they know of it."""
+"""Builds the part of a broker that takes part in the cluster: its registration, and its view of the
+others."""
 
 from dataclasses import dataclass
 

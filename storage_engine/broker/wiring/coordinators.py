@@ -1,4 +1,5 @@
-"""The coordinators of groups and transactions, and what leaders ask them."""
+"""Builds the coordinators of groups and transactions, and the verification of transactions by
+leaders."""
 
 from dataclasses import dataclass
 

@@ -64,7 +64,6 @@ def build_replicas(
             logs=ports.logs,
             replicas=manager,
             scheduler=ports.scheduler,
-            clock=ports.clock,
             background=ports.background,
             bytes_per_second=lambda: config.integer(MOVES_RATE),
         ),

@@ -1,4 +1,4 @@
-"""The producers that partitions' leaders remember, for those who look for a transaction that hangs.
+"""Describes the producers that partitions' leaders remember, to find a transaction that hangs.
 
 Source: KIP-664.
 """

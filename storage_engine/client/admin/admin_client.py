@@ -1,4 +1,4 @@
-"""Looks after a cluster, its topics and its groups: the public administration.
+"""Administers a cluster, its topics and its groups: the public `Admin`.
 
     from storage_engine.client import Admin, NewTopic
 
@@ -7,9 +7,9 @@
         admin.alter_topic_configs("clicks", {"retention.ms": "3600000"})
         print(admin.describe_group("billing").lag)
 
-Rule: a call returns when what it asked for is done and seen, or raises one error of one line.
-Leaders, coordinators and controllers that move are followed, up to `default.api.timeout.ms`. For
-one thread at a time. Source: KIP-4 and what the methods' modules cite.
+A call returns when its effect is visible on the brokers, or raises an error of one line. It follows
+leaders, coordinators and controllers that move, up to `default.api.timeout.ms`. Only one thread may
+use an `Admin` at a time. Source: KIP-4 and what the methods' modules cite.
 
 error                    what to do
 ConfigError              correct the setting or the argument that it names
@@ -119,7 +119,7 @@ class Admin(Closing):
         return admin.describe_topic_configs(self._open, topic)
 
     def describe_broker_configs(self, broker_id: int) -> dict[str, ConfigEntry]:
-        """The settings in force for a broker, by name, as it tells them itself."""
+        """The settings in force for a broker, by name, from the broker itself."""
         return admin.describe_broker_configs(self._open, broker_id)
 
     def alter_topic_configs(
@@ -232,7 +232,7 @@ class Admin(Closing):
     ) -> dict[TopicPartition, ErrorCode]:
         """Move replicas of one broker to other folders of its `log.dirs`, given as the broker names
         them. Those that did not begin, with the reason: REPLICA_NOT_AVAILABLE where there is no
-        such replica yet, which will be made in that folder. `describe_log_dirs` tells how far the
+        such replica yet, which will be made in that folder. `describe_log_dirs` shows how far the
         others are."""
         wanted = {TopicPartition(*tp): path for tp, path in targets.items()}
         return log_dirs.alter_replica_log_dirs(self._open, broker_id, wanted)

@@ -1,6 +1,6 @@
-"""Requests that every live broker answers.
+"""Sends requests that every live broker answers.
 
-Rule: a lost or retriable answer is followed by the same request, until the cluster's deadline.
+After a lost or retriable answer the same request is sent again, until the cluster's deadline.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Administration of consumer groups: list, describe with their lag, delete.
 
-Rule: each broker is asked for the groups that it coordinates. Source: KIP-222, KIP-229. The offsets
-of a group are changed in `offset_resets`.
+Each broker is asked for the groups that it coordinates. Source: KIP-222, KIP-229. The offsets of a
+group are changed in `offset_resets`.
 """
 
 from collections.abc import Iterable, Mapping

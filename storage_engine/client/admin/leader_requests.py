@@ -1,7 +1,7 @@
 """Sends requests about partitions to their leaders, and to the next leader when one has changed.
 
-Rule: a partition whose answer is an error is asked for again, with the others that are left, until
-the deadline of the cluster; a final error ends it all. So asking twice must do no harm.
+After a retriable error a partition is requested again, with the others that are left, until the
+deadline of the cluster; a final error ends the call. So requests must be idempotent.
 """
 
 from collections.abc import Callable, Iterable

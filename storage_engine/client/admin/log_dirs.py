@@ -1,8 +1,8 @@
 """Describes the log directories of brokers and the size of partitions on their leaders, and moves
 replicas from one log directory to another.
 
-Rule: asked once, not retried: who asks wants an estimate, or to see a broker as it is. Source:
-KIP-113, DescribeLogDirs, AlterReplicaLogDirs.
+A request is sent once and not retried: the caller wants an estimate, or to see a broker as it is.
+Source: KIP-113, DescribeLogDirs, AlterReplicaLogDirs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ def describe_log_dirs(
     cluster: Cluster, broker_id: int, partitions: Iterable[TopicPartition] | None = None
 ) -> tuple[LogDir, ...]:
     """The folders of one broker, with what they hold of these partitions (None: of all). KafkaError
-    or DeadlineExceededError where it does not tell."""
+    or DeadlineExceededError where it does not answer."""
     answer = cluster.request(broker_id, spec_for(_DESCRIBE_LOG_DIRS), _request(partitions))
     code = ErrorCode.of(getattr(answer, "error_code", None) or 0)
     if code is not ErrorCode.NONE:

@@ -1,7 +1,7 @@
-"""Changes the committed offsets of a group from outside: sets, moves and deletes them.
+"""Changes the committed offsets of a group from outside it: sets, shifts and deletes them.
 
-Rule: only for a group without members, since they would go on from where they are and commit that.
-New offsets are within what the partitions hold. Source: KIP-122, KIP-496.
+The group must have no members, since members would continue from their positions and commit those.
+New offsets are within the partitions' logs. Source: KIP-122, KIP-496.
 """
 
 from collections.abc import Iterable, Mapping

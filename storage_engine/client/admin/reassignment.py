@@ -1,7 +1,7 @@
-"""Reassignments and elections of leaders, asked of the controller.
+"""Asks the controller for reassignments and elections of leaders.
 
-Rule: each partition is done or refused by itself; asking twice does no harm, so a lost answer is
-asked for again. Source: R-TOOL3, R-TOOL4; KIP-455, KIP-460.
+Each partition succeeds or is refused by itself. The requests are idempotent, so that they are sent
+again after a lost answer. Source: R-TOOL3, R-TOOL4; KIP-455, KIP-460.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

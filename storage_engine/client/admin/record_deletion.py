@@ -1,6 +1,6 @@
 """Deletes the oldest records of partitions.
 
-Rule: asking twice does no harm. Source: KIP-107.
+The request is idempotent. Source: KIP-107.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """The throttle of a reassignment: settings of brokers and topics, set before and removed after it.
 
-Rule: what moves is throttled, where it is sent and where it is taken; what is in sync never is.
+Replicas that move are throttled, at the sender and at the receiver; replicas in sync never are.
 Source: R-CTL8, KIP-73.
 """
 

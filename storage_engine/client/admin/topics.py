@@ -1,7 +1,7 @@
 """Topics and settings: create, delete, grow, describe, alter.
 
-Rule: requests go to the controller, and to the next one when it has changed. When an answer was
-lost, finding the work done counts as having done it. Source: R-CTL6, R-TOOL1; KIP-4, KIP-339.
+Requests go to the controller, and to the next one when it has changed. After a lost answer the call
+succeeds when the change turns out to be made. Source: R-CTL6, R-TOOL1; KIP-4, KIP-339.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -247,7 +247,7 @@ def describe_topic_configs(cluster: Cluster, topic: str) -> dict[str, ConfigEntr
 
 
 def describe_broker_configs(cluster: Cluster, broker_id: int) -> dict[str, ConfigEntry]:
-    """The settings of a broker, which it tells itself."""
+    """The settings of a broker, from the broker itself."""
     spec, message = _describe_request(_BROKER_RESOURCE, str(broker_id))
     outcome, settings = _described(cluster.request(broker_id, spec, message))
     if outcome.code is not ErrorCode.NONE:

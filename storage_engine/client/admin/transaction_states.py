@@ -1,6 +1,6 @@
-"""Transactional ids, for those who look after them: which there are, and what they have open.
+"""Lists transactional ids and describes their open transactions.
 
-Rule: every broker tells of the ids that it coordinates. Source: KIP-664, KIP-994.
+Every broker reports the ids that it coordinates. Source: KIP-664, KIP-994.
 """
 
 from collections.abc import Iterable

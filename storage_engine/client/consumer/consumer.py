@@ -12,10 +12,10 @@
         consumer.assign(consumer.partitions_of("clicks"))
         table = consumer.poll_table()
 
-Rule: what was handed out counts as read once the next records are asked for; `commit` stores, and
-`position` tells, where each partition goes on. A record is handed out again after a crash, and
+A record that was handed out counts as read once the next records are asked for; `commit` stores,
+and `position` tells, where each partition goes on. A record is handed out again after a crash, and
 never left out. For one thread; a second one, of the consumer's own, keeps the membership. Source:
-R-CLI2; the errors are told apart in `consumer_errors`.
+R-CLI2; the errors are in `consumer_errors`.
 """
 
 import contextlib
@@ -322,7 +322,7 @@ class Consumer(Closing):
     ) -> None:
         """Store where the group goes on: `offsets`, by partition the next one to read, or the
         positions. CommitRefusedError when the partitions are another's by now. `asynchronous`
-        returns at once; how it ends is told to `callback`, within the next `poll`."""
+        returns at once; the next `poll` passes its outcome to `callback`."""
         self._check_open()
         group = self._thread()
         wanted = self._positions.known() if offsets is None else offsets

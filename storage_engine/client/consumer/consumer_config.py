@@ -1,6 +1,6 @@
 """The settings of a consumer: names and defaults are those of Kafka 4's consumer.
 
-Rule: impossible values and combinations are refused here. Source: R-CLI2; KIP-62, KIP-345.
+Invalid values and combinations are refused here. Source: R-CLI2; KIP-62, KIP-345.
 """
 
 from collections.abc import Mapping

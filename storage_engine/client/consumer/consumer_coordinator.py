@@ -5,9 +5,8 @@ and commits offsets.
         ^                             |
         +-- Release, Assigned, GroupFailed-+
 
-Rule: the loop's lock guards what both sides see. The consumer applies what changes in its own
-thread, in order; until it has let go of its partitions, the member does not join the next
-generation. Source: KIP-62.
+The loop's lock guards the shared state. The consumer applies changes in its own thread, in order;
+until it has released its partitions, the member does not join the next generation. Source: KIP-62.
 """
 
 import contextlib

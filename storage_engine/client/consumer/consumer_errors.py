@@ -1,4 +1,4 @@
-"""Errors that the user of a consumer may have to tell apart. Each is a HeadraceError of one line.
+"""The errors of a consumer that need different reactions. Each is a HeadraceError of one line.
 
 error                     raised by          what to do
 ConfigError               Consumer(...)      correct the setting

@@ -1,8 +1,9 @@
-"""The partitions of a consumer: where each begins, what is fetched of it, how far it is handed out.
+"""The partitions of a consumer: where each begins, what was fetched, and what was returned to the
+user.
 
-Rule: a partition is fetched from its position on: the one that was sought, else the committed one,
-else the end that `auto.offset.reset` names. What can't be found out now is tried again at the next
-call; after `default.api.timeout.ms` its error is raised. Source: R-CLI2.
+A partition is fetched from its position on: the one that was sought, else the committed one, else
+the end that `auto.offset.reset` names. A position that can't be determined is looked up again at
+the next call; after `default.api.timeout.ms` the error is raised. Source: R-CLI2.
 """
 
 import logging

@@ -1,6 +1,6 @@
-"""A record as a consumer hands it out, and how columns become rows.
+"""A record as a consumer returns it, made from columns.
 
-Rule: a row is made of Python's own types only; nothing in it keeps a fetched batch alive.
+A record has only Python's own types; none of them keeps a fetched batch alive.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
-"""Requests to the coordinator of a group, several under way at a time. Each has a connection of its
-own: a JoinGroup may wait for minutes, and nothing waits behind it.
+"""Sends requests to the coordinator of a group, several at a time, each over a connection of its
+own: a JoinGroup may wait for minutes, and must delay no other.
 
-Rule: each call is answered once, with an answer or an error, unless it is dropped before. Source:
-KIP-98 (FindCoordinator).
+Each call ends once, with an answer or an error, unless it is dropped before. Source: KIP-98
+(FindCoordinator).
 """
 
 from collections.abc import Callable

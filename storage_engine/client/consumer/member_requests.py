@@ -1,4 +1,4 @@
-"""The requests by which a consumer is a member of a group.
+"""The requests that a member of a group sends.
 
 Source: Kafka's classic group protocol.
 """

@@ -1,5 +1,5 @@
-"""A member of a group, as a pure state machine. Its one rule: a member joins a generation only when
-it reads nothing of the one before.
+"""A member of a group, as a pure state machine. A member joins a generation only when it has
+stopped reading the partitions of the one before.
 
                  subscribed            answered            assigned
     OUT ---------------------> JOINING ---------> SYNCING ---------> MEMBER
@@ -202,7 +202,7 @@ class Membership:
         self.generation = NO_GENERATION
         self.owns = False
         self._releases = 0
-        """The owner has been told to let go and has not said that it has."""
+        """The owner has been asked to release its partitions and has not yet done so."""
         self._heartbeat_ms = 0
         """The time when the next heartbeat is due."""
         self._heartbeat_is_out = False

@@ -1,7 +1,7 @@
 """The range assignment: it decides which member of a group reads which partitions, topic by topic.
 
-Rule: each partition of a topic goes to one of the members that are subscribed to it, to the same
-one whoever computes it. Source: Kafka's RangeAssignor.
+Each partition of a topic goes to one of the members that are subscribed to it, and every member
+computes the same result. Source: Kafka's RangeAssignor.
 """
 
 from collections.abc import Collection, Mapping

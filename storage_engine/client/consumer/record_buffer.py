@@ -1,8 +1,8 @@
-"""What a consumer has fetched and not handed out yet, and how far it has handed out.
+"""The records that a consumer has fetched and not returned yet, and its positions.
 
-Rule: a partition's position is that of the next record to hand out: after everything that was
-handed out, and after what is left out (compacted, aborted, markers of transactions) as soon as all
-before it was. Partitions come by turns, as they were fetched. Source: R-CLI2.
+A partition's position is that of the next record to return: behind the returned records, and behind
+skipped ones (compacted, aborted, markers of transactions) once all records before them were
+returned. Partitions take turns, in the order in which they were fetched. Source: R-CLI2.
 """
 
 from collections import deque

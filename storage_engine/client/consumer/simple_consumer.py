@@ -7,7 +7,7 @@
         (offset,) = consumer.offsets_before(clicks, EARLIEST, 1)
         messages, offset, _ = consumer.fetch(clicks, offset)
 
-Rule: nothing is remembered between calls but connections and leaders; going back costs nothing.
+It remembers nothing between calls but connections and leaders, so its user may go back at any time.
 Source: R-CLI2.
 """
 

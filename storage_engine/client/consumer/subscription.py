@@ -1,8 +1,8 @@
 """The topics that a consumer is subscribed to, by name or by a pattern, and how many partitions
 they have.
 
-Rule: a topic that does not exist has no partitions; it is looked for often until it does. Internal
-topics match no pattern. Source: R-CLI2.
+A topic that does not exist has no partitions; it is looked for often until it does. Internal topics
+match no pattern. Source: R-CLI2.
 """
 
 import re
@@ -40,7 +40,8 @@ class TopicCounts:
         self._looked_ms: int | None = None
 
     def subscribe(self, subscription: Subscription, now_ms: int) -> frozenset[str]:
-        """The topics, as they are now. KafkaError or DeadlineExceededError when nobody tells."""
+        """The topics, as they are now. KafkaError or DeadlineExceededError when no broker
+        answers."""
         self._subscription, self._others = subscription, frozenset()
         self._known = self._refresh(now_ms)
         return frozenset(self._known)

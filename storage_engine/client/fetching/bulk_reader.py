@@ -7,9 +7,9 @@
             for batch in reader.read(split):  # pyarrow.RecordBatch
                 ...
 
-Rule: a split always has the same records, however often and by whomever it is read: those of
-committed transactions (or all: `isolation.level`) with offsets within it; what can't be had whole
-is an error. Splits can be pickled. For one thread at a time. Source: R-CLI5.
+A split always has the same records, however often and by whomever it is read: those of committed
+transactions (or all: `isolation.level`) with offsets within it; what can't be had whole is an
+error. Splits can be pickled. For one thread at a time. Source: R-CLI5.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

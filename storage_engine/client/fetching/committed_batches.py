@@ -1,6 +1,6 @@
 """Drops the batches of aborted transactions from fetched batches, for read_committed.
 
-Rule: the broker names each aborted transaction that touches the fetched range by producer and first
+The broker names each aborted transaction that touches the fetched range by producer and first
 offset; it lasts until that producer's next control batch, which is its abort marker. Source: the
 Fetch API, version 4 on; Kafka's consumer does the same.
 """

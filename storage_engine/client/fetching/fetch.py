@@ -1,6 +1,6 @@
 """Record batches of several partitions, from their leaders; `range_reader.py` reads one range.
 
-Rule: whole batches, as bytes, each once and in order. The next fetch is on its way before the
+It returns whole batches, as bytes, each once and in order. The next fetch is on its way before the
 caller gets the answer to the last one; a leader that moves or dies only delays. A leader that never
 had what was read before is noticed (it is told the epoch of the last batch). Source: R-CLI2,
 R-CLI5; KIP-227 is not used, KIP-320 and KIP-595 for leader epochs.

@@ -1,6 +1,6 @@
 """The reading position in one partition.
 
-Rule: the position moves by whole batches only, and never back.
+The position moves by whole batches only, and never back.
 """
 
 import struct

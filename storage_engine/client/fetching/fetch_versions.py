@@ -1,5 +1,5 @@
-"""By what a fetch names its topics: by their ids, where both sides can and the reader wants certain
-topics, else by their names.
+"""Decides how a fetch names its topics: by their ids, where both sides can and the reader wants
+certain topics, else by their names.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ def knows_ids(connection: BrokerConnection) -> bool:
 def named_by_id(
     connection: BrokerConnection, request: FetchRequest, topic_ids: Mapping[str, UUID] | None
 ) -> tuple[AnyApi, FetchRequest]:
-    """What to send for `request`, which has names. `topic_ids`: of all its topics; None where any
-    topic of that name will do."""
+    """The message to send for `request`, which has names. `topic_ids`: of all its topics; None
+    where any topic of that name will do."""
     if topic_ids is None or not knows_ids(connection):
         return BY_NAME, request
     return BY_ID, request._replace(

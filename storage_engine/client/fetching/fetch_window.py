@@ -1,10 +1,10 @@
 """Chooses the fetches of one offset range that are in flight at the same time. Pure.
 
-Where a fetch begins that is sent before the one in front of it is answered is a guess: as far
-behind that one as such fetches have reached of late.
+A fetch that is sent before the answer to the one in front of it begins at a guessed offset: as far
+behind that one as recent fetches have reached.
 
-Rule: a wrong guess costs bytes or a round trip, never a record. One that reached too far is read in
-part by the next as well, one that fell short leaves a hole that is fetched by itself.
+A wrong guess costs bytes or a round trip, never a record. When a guess was too low, some bytes are
+fetched twice; when it was too high, the gap is fetched by itself.
 """
 
 from collections import deque

@@ -1,9 +1,9 @@
 """Record batches of one offset range of one partition, with as many fetches on their way as the
 link to the leader needs.
 
-Rule: whole batches, as bytes, each once and in order. What is fetched ahead only saves time:
-whatever goes wrong with it, it is dropped, and a `BatchFetcher` reads on from the position, which
-knows about leaders that move, retries and errors. Source: R-CLI2, R-CLI5.
+It returns whole batches, as bytes, each once and in order. Fetching ahead only saves time: after
+any error its results are dropped, and a `BatchFetcher`, which handles retries and leaders that
+move, reads on from the position. Source: R-CLI2, R-CLI5.
 """
 
 import time

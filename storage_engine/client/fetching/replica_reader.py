@@ -1,7 +1,8 @@
 """Reads the batches, as bytes, that one replica of a partition holds, whether it leads or not.
 
-Rule: the request is a Fetch with replica id -2, which every replica answers as to a consumer, and
-which moves nobody's state; memory is one answer. Source: Kafka's debugging consumer, R-TOOL2.
+The request is a Fetch with replica id -2, which every replica answers as it answers a consumer, and
+which changes no state of a replica. One answer is in memory at a time. Source: Kafka's debugging
+consumer, R-TOOL2.
 """
 
 from collections.abc import Iterable

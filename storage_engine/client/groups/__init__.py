@@ -1,1 +1,1 @@
-"""Requests about consumer groups that all clients share: who commits, and the committed offsets."""
+"""Requests about committed offsets of consumer groups, shared by all clients."""

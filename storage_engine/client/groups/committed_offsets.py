@@ -1,10 +1,9 @@
-"""The offsets that are committed for a group: read, and stored for a program that assigns its
+"""Reads the committed offsets of a group, and commits offsets for a program that assigns its
 partitions itself.
 
-Rule: who stores them so is no member of the group (generation -1, no member id), as Kafka's "simple
-consumers" are none. A lost or retriable answer is followed by the same request, at whoever
-coordinates the group by then, until the deadline. Source: the OffsetFetch and OffsetCommit APIs.
-Not for several threads at once.
+The caller is no member of the group (generation -1, no member id), like Kafka's "simple consumers".
+After a lost or retriable answer the same request goes to the group's present coordinator, until the
+deadline. Source: the OffsetFetch and OffsetCommit APIs. It is not thread-safe.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,11 @@
-"""Records on their way into batches.
+"""Collects records into batches.
 
     add -> open batch of its partition -> closed (full, or followed by a table) -> taken in order
                                        -> open, but lingered long enough        -> taken
 
-Rule: batches of one partition are taken in the order in which they were begun, and an open one only
-when nothing of its partition waits to be sent, so that batches grow while brokers are slow. There
-are neither threads nor clocks in here: the caller has both. R-CLI1, R-CLI7.
+Batches of one partition are taken in the order in which they were begun, and an open one only when
+nothing of its partition waits to be sent, so that batches grow while brokers are slow. There are
+neither threads nor clocks in here: the caller has both. R-CLI1, R-CLI7.
 """
 
 from collections import deque

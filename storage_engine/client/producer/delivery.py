@@ -1,4 +1,4 @@
-"""Counts what a writer of batches has brought to a partition."""
+"""Counts the batches and records that a writer has delivered to a partition."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn as producers send it: which partitions a transaction will write to.
+"""Sends AddPartitionsToTxn, which enlists partitions in a producer's transaction.
 
 Source: KIP-98; version 3, the newest for clients.
 """

@@ -1,6 +1,6 @@
 """The connection to one leader, with the Produce requests in flight on it.
 
-Rule: answers come in the order of the requests, so each answer is that of the oldest request.
+Answers come in the order of the requests, so each answer is that of the oldest request.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Looks for leaders while batches wait.
 
-Rule: not more often than retries need it. A failed refresh is repeated, not raised; a topic that
-stays away is an error.
+It asks no more often than retries need it. A failed refresh is repeated, not raised; a topic that
+stays unknown is an error.
 """
 
 from storage_engine.client.cluster import Cluster

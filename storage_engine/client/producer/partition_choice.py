@@ -1,8 +1,8 @@
 """Chooses the partition of a record when the caller does not.
 
-Rule: the same key goes where Kafka's own producers send it (`partitioner` has the same hash for
-whole columns); records without a key stay with one partition for a batch's worth of bytes, then go
-to another, so that batches are full. Source: KIP-480, KIP-794; Kafka's DefaultPartitioner.
+The same key goes where Kafka's own producers send it (`partitioner` has the same hash for whole
+columns); records without a key go to one partition until a batch is full, then to another. Source:
+KIP-480, KIP-794; Kafka's DefaultPartitioner.
 """
 
 import random

@@ -1,8 +1,8 @@
 """Computes the partitions of records for whole columns of keys at once.
 
-Rule: the same key goes where Kafka's own producers send it: murmur2 of its bytes, sign bit off,
-modulo the number of partitions. Python runs per 4 bytes of the longest key, not per key. Source:
-R-CLI1; Kafka's DefaultPartitioner.
+The same key goes where Kafka's own producers send it: murmur2 of its bytes, sign bit off, modulo
+the number of partitions. Python runs per 4 bytes of the longest key, not per key. Source: R-CLI1;
+Kafka's DefaultPartitioner.
 """
 
 from collections.abc import Sequence

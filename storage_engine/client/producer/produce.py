@@ -1,12 +1,12 @@
-"""Record batches to the leaders of their partitions.
+"""Sends record batches to the leaders of their partitions.
 
     append -> PartitionQueue per partition -> one request per leader with the batches at hand -> up
     to 5 requests in flight per leader -> delivered | retried in order | final error
 
-Rule: each batch is acknowledged once, or the writer fails with one error and sends nothing more. A
-batch whose owner wants to be told fails alone, outside of transactions; what comes later goes on.
-With idempotence (the default with acks=-1) a retry never doubles: same producer id, same sequence
-numbers, same bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. Not for several threads at once.
+Each batch is acknowledged once, or the writer fails with one error and sends nothing more. Outside
+of transactions a batch with a callback fails alone, and later batches go on. With idempotence (the
+default with acks=-1) a retry never writes twice: it has the same producer id, sequence numbers and
+bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. It is not thread-safe.
 """
 
 from collections.abc import Callable, Iterable
@@ -152,7 +152,7 @@ class BatchWriter(Closing):
     ) -> None:
         """Take over `batch`, whose bytes are stamped and belong to the writer until they are
         delivered. Waits while too much is buffered. Raises the error that the writer has failed
-        with, if it has. `done` is told what became of the batch, unless the writer fails; its final
+        with, if it has. `done` gets the outcome of the batch, unless the writer fails; its final
         error is then its own. `expires_at_ms` (monotonic) stands for the delivery timeout."""
         self._check()
         queue = self._queues.get(tp)

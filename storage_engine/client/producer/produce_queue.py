@@ -4,8 +4,8 @@ r"""The batches of one partition on their way to its leader, in order.
        ^           \-> set aside (retriable error) -+
        +------- when nothing is in flight ----------+
 
-Rule: a batch is sent again only after everything sent with it is answered, in the first order and
-with the same sequence numbers, so that a retry neither reorders nor doubles (R-CLI7). Without
+A batch is sent again only after everything sent with it is answered, in the first order and with
+the same sequence numbers, so that a retry neither reorders nor doubles (R-CLI7). Without
 idempotence one batch at a time is in flight. With it, too, until the leader has a first batch of
 the producer's identity: Kafka takes any sequence number from a producer that it does not know, so a
 second batch could be taken where the first was refused, and the first never could be.

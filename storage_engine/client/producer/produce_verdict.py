@@ -1,7 +1,6 @@
 """Decides from a leader's answer what to do with a batch.
 
-Rule: a batch is sent again only where that can neither double nor reorder it. Source: KIP-98,
-KIP-360.
+A batch is sent again only where that can neither double nor reorder it. Source: KIP-98, KIP-360.
 """
 
 import enum

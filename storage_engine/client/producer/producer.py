@@ -7,10 +7,10 @@
         print(future.result().offset)
         producer.send_table("clicks", pa.table({"key": ["a", "b"], "value": ["1", "2"]}))
 
-Rule: `send` and `send_table` put records into batches and return; one thread sends them. Nothing is
-lost silently: every record ends in its future, and `flush` and `close` raise the first error of
-those sent since the last flush. For any number of threads. Source: R-CLI1, R-CLI7; the errors are
-told apart in `producer_errors`.
+`send` and `send_table` put records into batches and return; one thread sends them. No record is
+lost silently: each one's future gets the outcome, and `flush` and `close` raise the first error
+since the last flush. Any number of threads may use a producer. Source: R-CLI1, R-CLI7; the errors
+are in `producer_errors`.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ class _Stage(enum.Enum):
 
 
 class Producer(Closing):
-    """Idempotent, with acks=all, unless told otherwise. `close` it, or use it in a `with` block."""
+    """By default it is idempotent, with acks=all. `close` it, or use it in a `with` block."""
 
     def __init__(
         self,
@@ -269,7 +269,7 @@ class Producer(Closing):
         if self._stage is _Stage.FENCED:
             raise ProducerFencedError(_Stage.FENCED.value)
         if self._stage is not stage:
-            raise TransactionFailedError(f"this is not possible now: {self._stage.value}")
+            raise TransactionFailedError(f"this call is not possible now: {self._stage.value}")
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """Return when everything sent before is acknowledged or has failed. Raises the first error
@@ -348,7 +348,7 @@ def _checked_timestamp(timestamp_ms: int) -> int:
     except TypeError:
         number = -1
     if not 0 <= number <= LARGEST_TIMESTAMP_MS:
-        raise SerializationError(f"the timestamp {timestamp_ms} is no time in milliseconds")
+        raise SerializationError(f"the timestamp {timestamp_ms} is not a time in milliseconds")
     return number
 
 

@@ -1,8 +1,8 @@
 """The settings of a producer: names and defaults are those of Kafka 4's producer, but for
 `batch.size`, since a batch costs as much time here as a hundred records.
 
-Rule: impossible values and combinations are refused here. Without `retries` the delivery timeout
-alone ends them. Source: R-CLI1; KIP-91, KIP-1030 (linger.ms).
+Invalid values and combinations are refused here. Without `retries` only the delivery timeout ends
+retries. Source: R-CLI1; KIP-91, KIP-1030 (linger.ms).
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Errors that the user of a producer may have to tell apart. Each is a HeadraceError of one line.
+"""The errors of a producer that need different reactions. Each is a HeadraceError of one line.
 
 error                    raised by            what to do
 ConfigError              Producer(...)        correct the setting

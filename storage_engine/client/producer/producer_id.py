@@ -1,4 +1,4 @@
-"""The identity of an idempotent producer, from any broker. Source: KIP-98."""
+"""Gets the producer id and epoch of an idempotent producer from any broker. Source: KIP-98."""
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce_queue import ProducerIdentity

@@ -4,9 +4,8 @@
        ^                                          |
        +------------------ futures <--------------+
 
-Rule: the loop's lock guards what both sides see; it is not held while futures are settled. When the
-writer fails as a whole, everything that it had fails with it, and the next record starts a new
-writer. R-CLI1, R-CLI7.
+The loop's lock guards the shared state; it is not held while futures are settled. When the writer
+fails as a whole, all its batches fail, and the next record starts a new writer. R-CLI1, R-CLI7.
 """
 
 import functools

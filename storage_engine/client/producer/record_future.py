@@ -1,9 +1,8 @@
 """The futures of records: thousands of them share the outcome of their batch.
 
-Rule: a future is a `concurrent.futures.Future` in all that it does, also for `wait`, `as_completed`
-and asyncio. But it only refers to the outcome of its batch, since all of a batch are done at once:
-a lock and a condition of its own would cost more than all else that is done for a record. It gets
-those once something asks for them, such as `wait`.
+A future behaves like a `concurrent.futures.Future`, also for `wait`, `as_completed` and asyncio. It
+only refers to the outcome of its batch: a lock and a condition of its own would cost more than
+everything else about a record. It gets them when something needs them, such as `wait`.
 """
 
 import logging

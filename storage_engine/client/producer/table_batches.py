@@ -1,9 +1,10 @@
-"""An Arrow table as batches by partition.
+"""Turns an Arrow table into batches by partition.
 
-Rule: vectorised, no Python per row. Rows of one partition keep their order. Columns are those that
-are read: `value`, and where they are there `key`, `headers`, `timestamp` (Arrow timestamp, or int64
-milliseconds) and `partition`; names in any case. Precedence: `partition`, else the key by murmur2,
-else runs of rows by turns. Source: R-CLI1, R-CLI7.
+Columns are handled as a whole, without Python per row. Rows of one partition keep their order. The
+columns are `value` and, optionally, `key`, `headers`, `timestamp` (Arrow timestamp, or int64
+milliseconds) and `partition`; their names are case-insensitive. The partition is that of the column
+`partition`, else the murmur2 of the key, else runs of rows go to the partitions by turns. Source:
+R-CLI1, R-CLI7.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
-"""The partitions of topics, for threads that send; the producer's loop alone asks for them.
+"""Keeps the partitions of topics for threads that send; only the producer's loop requests them.
 
-Rule: a request that fails is repeated; a topic that stays unknown is an error for those who wait.
-All methods but `request` need the loop's lock.
+A request that fails is repeated; a topic that stays unknown is an error for those who wait. All
+methods but `request` need the loop's lock.
 """
 
 from collections.abc import Iterable, Sequence

@@ -2,10 +2,9 @@
 
     init -> begin -> enlist, send_offsets -> end(commits) -> begin ...
 
-Rule: a lost or retriable answer is followed by the same request, at whoever coordinates by then,
-until the deadline. Each transaction has an epoch of its own (KIP-890), so that what comes late of
-the one before is refused everywhere. Source: KIP-98, KIP-447, KIP-890. Not for several
-threads at once.
+After a lost or retriable answer the same request goes to the present coordinator, until the
+deadline. Each transaction has an epoch of its own (KIP-890), so that every broker refuses late
+requests of the one before. Source: KIP-98, KIP-447, KIP-890. It is not thread-safe.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -96,7 +95,7 @@ class ProducerTransactions:
         self._is_empty = True
 
     def enlist(self, partitions: Iterable[TopicPartition]) -> None:
-        """To be called before the first batch for these partitions."""
+        """Must be called before the first batch for these partitions."""
         spec, message = enlist_request(
             self.transactional_id, self.producer_id, self.epoch, partitions
         )

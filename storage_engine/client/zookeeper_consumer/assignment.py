@@ -1,10 +1,10 @@
 """The range assignment over consumer streams: it decides which streams of a group read which
 partitions.
 
-Rule: whoever computes it from the same znodes gets the same. Of a topic's partitions, in the order
-of their leaders and numbers, each stream, in the order of consumers and numbers, gets a run; the
-first size(P) mod size(C) runs are longer by one, which the document's integer division forgets.
-Streams beyond the partitions get none. Source: R-CLI3.
+Every member computes the same assignment from the same znodes. Of a topic's partitions, in the
+order of their leaders and numbers, each stream, in the order of consumers and numbers, gets a run;
+the first size(P) mod size(C) runs are longer by one, which the integer division in Kafka's document
+leaves out. Streams beyond the partitions get none. Source: R-CLI3.
 """
 
 import re

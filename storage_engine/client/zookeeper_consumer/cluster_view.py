@@ -1,7 +1,8 @@
-"""The brokers, topics and members of a group as their znodes tell them, and a member's part of it.
+"""The brokers, topics and members of a group according to their znodes, and the partitions of a
+member.
 
-Rule: None while something has yet to be read; what others wrote amiss counts as nothing, and is
-logged. Source: R-CLI3, R-CTL10.
+None while something has yet to be read; what others wrote amiss counts as nothing, and is logged.
+Source: R-CLI3, R-CTL10.
 """
 
 import logging

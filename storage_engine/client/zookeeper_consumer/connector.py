@@ -8,9 +8,9 @@
         for message in stream:
             print(message.partition, message.offset, message.value)
 
-Rule: each partition is read by one stream of the group at a time. A message comes again when its
-consumer dies before the next commit, and is never left out. Groups that a broker coordinates are
-those of `Consumer`. Source: R-CLI3.
+Each partition is read by one stream of the group at a time. A message is delivered again when its
+consumer dies before the next commit, and never skipped. For groups that a broker coordinates, use
+`Consumer`. Source: R-CLI3.
 """
 
 import contextlib

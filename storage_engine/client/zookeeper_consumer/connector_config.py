@@ -1,6 +1,6 @@
 """The settings of a `ConsumerConnector`.
 
-Rule: impossible values are refused here. Names are those of Kafka's consumers; the defaults are the
+Invalid values are refused here. Names are those of Kafka's consumers; the defaults are the
 documented ones. Source: R-CLI3.
 """
 

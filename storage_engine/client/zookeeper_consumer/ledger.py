@@ -1,9 +1,9 @@
-"""What one stream may return to its reader, and which messages count as consumed. It is shared by
-the group's thread and the stream's reader.
+"""The ledger of a stream says which messages it may return to its reader, and which count as
+consumed. The group's thread and the stream's reader share it.
 
-Rule: a message counts as consumed once the reader asks for the next one, or commits; nothing is
-handed out of a partition that was taken away, or while the session may have expired. Every method
-holds one lock, for moments. Source: R-CLI3.
+A message counts as consumed once the reader asks for the next one, or commits; no message is
+returned from a partition that was taken away, or while the session may have expired. Every method
+holds one lock, briefly. Source: R-CLI3.
 """
 
 import threading
@@ -20,7 +20,7 @@ class SessionLease(Protocol):
 
     @property
     def lease_end_monotonic_ms(self) -> int:
-        """Until this time no other consumer can own the partitions of this session."""
+        """The time until which no other consumer can own the partitions of this session."""
         ...
 
 

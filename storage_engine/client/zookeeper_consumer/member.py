@@ -1,9 +1,9 @@
 """A member of a group in ZooKeeper: it registers, works out which partitions are its own, claims
 them, commits their offsets, and releases them.
 
-Rule: a partition is the member's once its session is known to own the owner's znode, until it asks
-for the removal of that znode, or the session is gone. An offset is written in one step with a check
-that the owner's znode is there: what a session that has expired still sends is refused.
+A partition is the member's once its session is known to own the owner's znode, until it asks for
+the removal of that znode, or the session is gone. An offset is written in one step with a check
+that the owner's znode is there: so a commit of an expired session is refused.
 
     ──owner made──► STARTING ──offset read──► READY ──handed over──► HELD ──not planned──► LEAVING
                         └───────────── session or znode gone: lost ────────────┘       removed ▼

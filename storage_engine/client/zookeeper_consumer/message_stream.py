@@ -1,8 +1,8 @@
 """A stream of messages: what one thread of a consumer reads, of one partition or many.
 
-Rule: the reader's thread fetches what it reads itself, and nothing ahead but what is buffered; the
-ledger says what it may read, and has the last word before anything is handed out. Each partition
-goes to one stream only. Source: R-CLI3.
+The reader's thread fetches what it reads itself, and nothing ahead but what is buffered; the ledger
+says what it may read, and has the last word before anything is handed out. Each partition goes to
+one stream only. Source: R-CLI3.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,6 +1,6 @@
 """A member's cache of znodes: each is read once and valid until its watch fires.
 
-Rule: what is known has a watch that has not fired; what is asked for and not known is read, and
+Every known node has a watch that has not fired; a node that is asked for and not known is read, and
 whoever uses it is told when to look again. So a look costs reads of what has changed only, and at
 most one watch a node. All calls are on the loop.
 """

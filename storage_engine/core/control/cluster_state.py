@@ -1,5 +1,5 @@
-"""The cluster as values: brokers, topics, their assignments, the states of partitions. Frozen, and
-shared by the controller, the brokers and the messages between them."""
+"""The cluster as values: brokers, topics, their assignments, the states of partitions. They are
+frozen, and shared by the controller, the brokers and the messages between them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
 """The controller's view of its cluster: a record for each topic, with a record for each partition.
 
-Rule: everything that is known of a partition is in its record, so that the deletion of a topic is
-one removal. Lists of work (`dirty`, and those of other modules) hold names; a name without a record
-is skipped. Source: R-CTL2, R-CTL4, R-CTL8.
+Everything that the controller knows of a partition is in its record, so that the deletion of a
+topic is one removal. Lists of work (`dirty`, and those of other modules) hold names; a name without
+a record is skipped. Source: R-CTL2, R-CTL4, R-CTL8.
 """
 
 from collections.abc import Iterable, Iterator

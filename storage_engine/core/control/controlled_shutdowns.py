@@ -1,8 +1,8 @@
 """Brokers in controlled shutdown, and the partitions that they still have to give up.
 
-Rule: partitions are given up in waves, those that the broker leads first; a wave begins when the
-leaders of the wave before know that they lead. So a partition is without a leader for no longer
-than its wave takes, however many the broker led. Source: R-CTL9.
+Partitions are given up in waves, those that the broker leads first; a wave begins when the leaders
+of the wave before know that they lead. So a partition is without a leader for no longer than its
+wave takes, however many the broker led. Source: R-CTL9.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
 """The controller's state machine: what the cluster should be, derived from what it is.
 
-Rule: level-triggered. Each event updates what is known and marks partitions as dirty; every dirty
-partition is compared with what it should be (`partition_elections`). So a new controller, a lost
-answer and a late event all end in the same state.
+The machine is level-triggered: each event updates what is known and marks partitions as dirty;
+every dirty partition is compared with what it should be (`partition_elections`). So a new
+controller, a lost answer and a late event all end in the same state.
 
     event ──► what is known ──► elections ──► shutdowns, topics ready, deletions ──► deliveries
               ControlledCluster  WriteStates                                         Deliver

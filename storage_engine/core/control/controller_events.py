@@ -1,4 +1,4 @@
-"""Events and effects of the controller's state machine (`controller`). Values only."""
+"""Events and effects of the controller's state machine (`controller`): only values."""
 
 import enum
 from collections.abc import Mapping

@@ -1,8 +1,9 @@
-"""The orders that the controller owes each broker: one outbox and one delivery under way a broker.
+"""The orders that the controller has yet to deliver: each broker has an outbox, and at most one
+delivery under way.
 
-Rule: an outbox holds names (partitions, topics), never contents; contents are filled in when a
-delivery is made, so that the newest state is sent and repeats collapse. When a delivery fails, its
-content is owed again.
+An outbox holds names (partitions, topics), never contents; contents are filled in when a delivery
+is made, so that the newest state is sent and repeats collapse. When a delivery fails, its content
+goes back into the outbox.
 """
 
 from collections.abc import Iterable, Iterator

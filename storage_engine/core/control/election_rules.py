@@ -1,6 +1,6 @@
 """Elections as pure functions: who leads a partition and who is in sync, given who lives.
 
-Rule: the first rule of `due_election` that wants something wins. With unclean election off, only a
+The first rule of `due_election` that asks for a change decides. With unclean election off, only a
 live member of the ISR becomes leader, and the ISR is never emptied.
 
 A member may have lost the end of its log: a machine that loses its power loses what was not
@@ -9,8 +9,8 @@ flushed. Its broker registers with the number of its first incarnation since the
 which incarnation each member was last known to hold all that is committed
 (`PartitionState.joined_epochs`): the leader sees it in the member's fetches, as it does before a
 follower joins, and an elected leader holds by definition what is committed from then on. A member
-that has not been vouched for since it may have lost its tail is a suspect. That is a comparison of
-two numbers in ZooKeeper, so that every controller comes to the same.
+that may have lost its tail after that incarnation is a suspect. This compares two numbers in
+ZooKeeper, so that every controller decides alike.
 
 Source: R-CTL2, R-CTL4, R-CTL7 to R-CTL9, R-REP7, R-REP9, KIP-903.
 """

@@ -1,9 +1,8 @@
-"""The first leader epoch of a partition whose last one is unknown: its state was removed, or the
-partition is new to a controller that has just taken over.
+"""Chooses the first leader epoch of a partition whose last one is unknown: its state was removed,
+or the partition is new to a controller that has just taken over.
 
-Rule: it is far below the maximum of 32 bits, so that many elections can follow, and, as long as
-there is room, above what earlier controllers are likely to have given out. Source: R-CTL2,
-R-CTL10.
+It is far below the maximum of 32 bits, so that many elections can follow, and, as long as there is
+room, above what earlier controllers are likely to have given out. Source: R-CTL2, R-CTL10.
 """
 
 from storage_engine.core.ids import ControllerEpoch, LeaderEpoch

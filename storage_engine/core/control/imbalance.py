@@ -1,4 +1,4 @@
-"""The choice of partitions whose preferred replica should lead again. Source: R-CTL7."""
+"""Chooses the partitions whose preferred replicas should lead again. Source: R-CTL7."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

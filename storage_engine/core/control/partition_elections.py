@@ -1,8 +1,9 @@
-"""Elections of partitions: decisions, their writes to ZooKeeper, and the outcomes of these.
+"""Elections of partitions: the decisions, their writes to ZooKeeper, and the outcomes of the
+writes.
 
-Rule: a dirty partition of which nothing is being written or read is compared with what it should
-be, and the difference becomes a conditional write. Only an accepted write is sent to brokers. After
-a refused one, or one without an answer, the state is read before the next decision. Source: R-CTL1,
+A dirty partition of which nothing is being written or read is compared with what it should be, and
+the difference becomes a conditional write. Only an accepted write is sent to brokers. After a
+refused one, or one without an answer, the state is read before the next decision. Source: R-CTL1,
 R-CTL2, R-CTL4, R-CTL10.
 """
 

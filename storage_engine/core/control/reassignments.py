@@ -1,10 +1,10 @@
 """All reassignments of a controller, from the request to the end.
 
-Rule: level-triggered, as the controller is. Requests are the content of the admin node, progress is
-the topics and states in ZooKeeper; the only other memory is which partitions have retired their old
-replicas under this controller. A new controller retires them again. The old replicas go only when
-every target has been in the ISR and a write of the partition's state has left the old ones out.
-Source: R-CTL8; KIP-455 (cancelling, several at once).
+The module is level-triggered, as the controller is. Requests are the content of the admin node,
+progress is the topics and states in ZooKeeper; the only other memory is which partitions have
+retired their old replicas under this controller. A new controller retires them again. The old
+replicas go only when every target has been in the ISR and a write of the partition's state has left
+the old ones out. Source: R-CTL8; KIP-455 (cancelling, several at once).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
-"""Deletions of topics, and topics that others removed from ZooKeeper.
+"""Deletes topics, and handles topics that others removed from ZooKeeper.
 
-Rule: a topic is deleted when every broker that held a replica has confirmed it, dead brokers
-included; then its nodes are removed, and its record. A request that can't be carried out is
-removed: left behind, it would delete a later topic of that name. Source: R-CTL6.
+A topic is deleted when every broker that held a replica has confirmed it, dead brokers included;
+then its nodes are removed, and its record. A request that can't be carried out is removed, since it
+would delete a later topic of that name. Source: R-CTL6.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,1 +1,2 @@
-"""The group coordinator as a pure state machine: who is in a group, and what it has committed."""
+"""The group coordinator as a pure state machine: the members of groups and their committed
+offsets."""

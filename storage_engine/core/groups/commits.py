@@ -1,6 +1,6 @@
-"""The offsets of all groups of one coordinator. Its one rule: only members of the present
-generation commit, or any client while the group has no members; and no client reads an offset that
-a failover may take back.
+"""The offsets of all groups of one coordinator. Only members of the present generation may commit,
+or any client while the group has no members. No client reads an offset that a failover could take
+back.
 
 Source: KIP-98, KIP-211 (expiry), KIP-229, KIP-447 (transactions of members), KIP-496.
 """

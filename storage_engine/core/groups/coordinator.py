@@ -1,6 +1,6 @@
 """The group coordinator of one partition of the offsets topic, from the election of its leader to
-the next. Its one rule: `step(event)` returns effects, touches nothing else, and promises nothing
-that the next coordinator would not find in the log.
+the next. `step(event)` returns effects, touches nothing else, and promises nothing that the next
+coordinator would not find in the log.
 
     who is in a group      joins.py, rebalances.py   KIP-62, KIP-345, KIP-394
     what it has committed  commits.py                KIP-98, KIP-211, KIP-496

@@ -1,4 +1,5 @@
-"""The next deadline of each group. Its one rule: a check too early is harmless, none is too late.
+"""The next deadline of each group. A check may come too early, which is harmless, but never too
+late.
 
 A heartbeat only moves the deadline of its member; the group's entry here stays, and is corrected
 when it is due, so that heartbeats cost nothing here. Invariant: the heap has the entry of each

@@ -1,9 +1,10 @@
 """Events and effects of a group coordinator.
 
-Rule: a request carries a number of the driver's, and gets exactly one answer with that number, at
-once, when a record is replicated, or when the group's rebalance is complete. `writes` says whether
-an event may append records: the others are stepped also while too few replicas are in sync.
-Source: the group APIs of the Kafka protocol; KIP-62, KIP-98, KIP-345, KIP-394, KIP-496, KIP-511.
+A request carries a number that the driver has given it, and gets exactly one answer with that
+number, at once, when a record is replicated, or when the group's rebalance is complete. `writes`
+says whether an event may append records: the others are stepped also while too few replicas are in
+sync. Source: the group APIs of the Kafka protocol; KIP-62, KIP-98, KIP-345, KIP-394, KIP-496,
+KIP-511.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,5 @@
-"""One group: its members, its generation, and the state of its rebalance. Its one rule: it is data,
-with queries on the data; the transitions are in `rebalances`.
+"""One group: its members, its generation, and the state of its rebalance. It is data, with queries
+on the data; the transitions are in `rebalances`.
 
     EMPTY       no members                       -> PREPARING (a member joins)
     PREPARING   waiting for all members to join  -> COMPLETING | EMPTY (nobody is left)

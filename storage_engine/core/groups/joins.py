@@ -1,5 +1,5 @@
-"""The admission of members to a group. Its one rule: an instance id belongs to one member, the last
-that joined with it; the one before is fenced.
+"""Admits members to a group. An instance id belongs to one member, the last that joined with it;
+the one before is fenced.
 
     ""             dynamic   an id is promised first (KIP-394), then it comes with it
                    static    at once; it takes the place of the one before (KIP-345)

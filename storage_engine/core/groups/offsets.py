@@ -1,5 +1,5 @@
-"""The offsets of one group. Its one rule: of two offsets for a partition the one that was written
-later counts, and one in a transaction counts only once that is committed.
+"""The offsets of one group. Of two offsets for a partition the one that was written later counts,
+and one in a transaction counts only once that is committed.
 
 Source: KIP-98, KIP-211, KIP-447.
 """

@@ -1,6 +1,6 @@
-"""The way of a group from one generation to the next. Its one rule: a generation begins when all
-members have joined, or when the rebalance timeout of the others is over; and no member gets its
-assignment before the group's record is replicated.
+"""Takes a group from one generation to the next. A generation begins when all members have joined,
+or when the rebalance timeout of the others is over; and no member gets its assignment before the
+group's record is replicated.
 
 Source: Kafka's classic group protocol; KIP-62 (rebalance timeout), KIP-134 (the first members are
 gathered), KIP-345, KIP-394, KIP-447.

@@ -1,5 +1,5 @@
-"""The keys and records in a group coordinator's log. Its one rule: the newest record of each key,
-and the offsets of open transactions, are all that a new coordinator needs.
+"""The keys and records in a group coordinator's log. The newest record of each key, and the offsets
+of open transactions, are all that a new coordinator needs.
 
     key         record         ends when
     GroupKey    GroupRecord    the group is empty and has no offsets left (tombstone)

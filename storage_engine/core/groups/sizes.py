@@ -1,9 +1,9 @@
-"""The size of a group's record. Its one rule: a request that would make it larger than a batch of
-the log may be is refused before anything has changed; a coordinator whose record can't be stored is
-restored from the log, and would fail in the same way again.
+"""The size of a group's record. A request that would make it larger than a batch of the log may be
+is refused before anything has changed; a coordinator whose record can't be stored is restored from
+the log, and would fail in the same way again.
 
-The lengths are those of GroupMetadataKey and GroupMetadataValue, which `protocol.group_records`
-writes.
+The lengths are those of GroupMetadataKey and GroupMetadataValue, which
+`protocol.state.group_records` writes.
 """
 
 GROUP_FIXED_BYTES = 2 + 2 + 4 + 8 + 4

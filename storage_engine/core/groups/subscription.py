@@ -1,5 +1,5 @@
-"""The topics in the metadata that a member of protocol type "consumer" joins with. Its one rule:
-what can't be read subscribes to nothing that is known, and is never an error of the group.
+"""The topics in the metadata that a member of protocol type "consumer" joins with. Metadata that
+can't be read subscribes to no known topic, and is never an error of the group.
 
     field     bytes  meaning
     version     2

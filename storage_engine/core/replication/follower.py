@@ -1,6 +1,6 @@
-"""The offset to which a follower truncates its log so that it agrees with the leader's.
+"""Finds the offset to which a follower truncates its log so that it agrees with the leader's.
 
-Rule: only leader epochs decide, never the follower's own high watermark (R-REP8). Source: KIP-101,
+Only leader epochs decide, never the follower's own high watermark (R-REP8). Source: KIP-101,
 KIP-279, KIP-595 (the leader names the divergence in its answer to a fetch).
 """
 

@@ -1,7 +1,7 @@
 """The in-sync replicas of a partition as its leader sees them: committed, or with one change
 proposed.
 
-Rule: at most one change is under way, and until its outcome is known every decision that could
+At most one change is under way, and until its outcome is known every decision that could
 acknowledge data uses the larger of the two sets (`maximal`). Source: R-REP4, KIP-497.
 """
 

@@ -1,5 +1,5 @@
-"""The offsets at which the leader epochs of a log begin. Its one rule: epochs and start offsets
-both strictly increase.
+"""The offsets at which the leader epochs of a log begin. Epochs and start offsets both strictly
+increase.
 
 Truncation depends on the offset at which an epoch ends. Source: KIP-101, KIP-279; R-REP8.
 """

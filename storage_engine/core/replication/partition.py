@@ -1,8 +1,8 @@
 """The leader's state machine for one partition: followers' progress, high watermark, ISR.
 
-Rule: `step(event)` returns effects and touches nothing else. The high watermark never moves back
-while a leader leads. Source: R-REP3 to R-REP6, KIP-497 (pending ISR), KIP-903 (stale incarnations
-stay out).
+`step(event)` returns effects and touches nothing else. The high watermark never moves back while a
+leader leads. Source: R-REP3 to R-REP6, KIP-497 (pending ISR), KIP-903 (stale incarnations stay
+out).
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """The quota for replication traffic of replicas that are not in sync, in bytes a second.
 
-Rule: a bucket that leaks at the rate. An excess is paid back by waiting, so that the rate holds on
-average however large one answer is. The caller passes the time. Source: KIP-73.
+The quota is a bucket that leaks at the rate. An excess is paid back by waiting, so that the rate
+holds on average however large one answer is. The caller passes the time. Source: KIP-73.
 """
 
 from dataclasses import dataclass

@@ -1,1 +1,2 @@
-"""What a log keeps of its records and its producers: retention, compaction, sequence numbers."""
+"""The rules for what a log keeps of its records and its producers: retention, compaction, sequence
+numbers."""

@@ -1,6 +1,5 @@
 """The aborted transactions of a log, and the markers that are still needed, during one pass from
-the log's start. Its one rule: the pass reports the batches in the order of their offsets, each
-once.
+the log's start. The pass reports the batches in the order of their offsets, each once.
 
 A marker is needed as long as the log has a batch of its transaction, even an empty one that only
 keeps its producer's sequence: without it the transaction would be open again. Source: KIP-98,

@@ -1,5 +1,5 @@
-"""The rules of compaction. Its one rule: a record is removed only when a newer one of its key,
-which can no longer be lost, has replaced it.
+"""The rules of compaction. A record is removed only when a newer one of its key, which can no
+longer be lost, has replaced it.
 
     |<---------- clean ---------->|<------ dirty ------>|<-- not yet -->|<- active ->|
     log start          first dirty offset      first uncleanable offset        log end

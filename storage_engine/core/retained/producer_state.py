@@ -1,5 +1,5 @@
-"""The state of a log's idempotent producers. Rule: within an epoch a producer's sequence
-has no gap and no repeat.
+"""The state of a log's idempotent producers. Within an epoch a producer's sequence has no gap and
+no repeat.
 
 For each producer id the newest epoch and the last five batches are kept: five, because a client may
 have as many requests in flight, so that any of them may come a second time and is then answered
@@ -22,11 +22,11 @@ with its first offset.
     anything else               an open transaction or none  accepted; ends it, or is harmless
 
 The lines on an unknown producer are where we are stricter than Kafka, which always accepts: where
-nothing of the producer can have been forgotten, one that does not start at 0 has a batch under way
-that failed and will be sent again, and accepting the later one first would lock the earlier one out
-for good. A producer that may be forgotten begins anywhere, but not behind a batch that was refused
-here and will be sent again.
-Source: KIP-98, KIP-360, KIP-890, KIP-1228; R-CLI7.
+nothing of the producer can have been forgotten, a producer that does not start at 0 has an earlier
+batch that failed and will be sent again; if the later batch were accepted first, the earlier one
+would be refused for good. A producer that may be forgotten may begin at any sequence, but not
+behind a batch that was refused here and will be sent again. Source: KIP-98, KIP-360, KIP-890,
+KIP-1228; R-CLI7.
 """
 
 from collections import deque

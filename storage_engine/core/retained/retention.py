@@ -1,5 +1,5 @@
-"""The choice of old segments that a log may drop. Its one rule: the oldest go first, and no records
-that are not committed.
+"""Chooses the old segments that a log may delete. The oldest go first, and records that are not
+committed stay.
 
 A `DeletionPolicy` decides which segments are old: Kafka's, unless a broker's `log.deletion.policy`
 names another. Source: R-LOG9.

@@ -1,4 +1,4 @@
-"""Sources of a setting's value, as DescribeConfigs names them. Source: KIP-226."""
+"""The sources of a setting's value, as DescribeConfigs names them. Source: KIP-226."""
 
 import enum
 

@@ -1,6 +1,6 @@
 """One setting: its name, type, default, range, unit, scope and meaning; text to value and back.
 
-Rule: a value that is not allowed never gets in; the error names key, value and what is allowed.
+A value that is not allowed never gets in; the error names key, value and what is allowed.
 """
 
 import difflib

@@ -1,6 +1,6 @@
 """The table of all settings. No other module names a setting's default or range.
 
-Rule: Kafka's names, types and defaults; a row whose default differs says so in its comment, and
+Names, types and defaults are Kafka's; a row whose default differs says so in its comment, and
 settings without an effect are not in the table.
 """
 

@@ -1,12 +1,11 @@
 """The settings that a topic may override, with their names in `server.properties`.
 
-Rule: Kafka's names, types and defaults; settings without an effect are not in the table.
+Names, types and defaults are Kafka's; settings without an effect are not in the table.
 
 Source: R-TOOL1, the settings of Kafka's topics.
 """
 
 from storage_engine.core.settings.setting import (
-    INT_MAX,
     LONG_MAX,
     Alias,
     Scope,
@@ -19,9 +18,6 @@ _MINUTE_MS = 60 * _SECOND_MS
 _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS
 _WEEK_MS = 7 * _DAY_MS
-
-MAX_SEGMENT_BYTES = INT_MAX
-"""Positions in an offset index are int32."""
 
 LEADER_THROTTLED_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_THROTTLED_REPLICAS = "follower.replication.throttled.replicas"

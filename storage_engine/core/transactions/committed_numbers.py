@@ -1,5 +1,5 @@
-"""The committed numbers of named batch writes, by sink and part. Its one rule: a committed number
-is never forgotten, and consecutive numbers take no further room.
+"""The committed numbers of named batch writes, by sink and part. A committed number is never
+forgotten, and consecutive numbers take no further room.
 
     newest numbers   each has a ledger, with run and rows          some 2 * LEDGERS_KEPT
     all others       intervals, each with the query it belongs to  up to MOST_PIECES

@@ -1,6 +1,6 @@
-"""Records of the state log that can each be decoded but contradict one another. Its one rule: they
-are treated as records that can't be decoded, so that requests about them are refused and all others
-are served; a coordinator that used them would fail, and so would the next one.
+"""Finds records of the state log that can each be decoded but contradict one another. They are
+treated as records that can't be decoded, so that requests about them are refused and all others are
+served; a coordinator that used them would fail, and so would the next one.
 
 A producer id ends in one record: that of its transactional id, or the ledger that carries its end.
 With two such records, its markers could not be told apart.

@@ -1,6 +1,6 @@
 """Micro-batches of the exactly-once sink: each task attempt has a transaction of its own, and one
-record commits those that the driver names. Its one rule: a batch is committed by the record of its
-(sink, query) ledger, all of it and once, or not at all.
+record commits those that the driver names. A batch is committed by the record of its (sink, query)
+ledger, all of it and once, or not at all.
 
     CommitMicroBatch, in this order                            because otherwise
     0 a newer run was seen: RUN_REPLACED                  two drivers take turns with one counter

@@ -1,5 +1,5 @@
-"""The open transactions of one partition, and its last stable offset. Its one rule: the last stable
-offset never passes a record whose transaction may still end either way.
+"""The open transactions of one partition, and its last stable offset. The last stable offset never
+passes a record whose transaction may still end either way.
 
     ongoing   first offset by producer id, from the first batch of a transaction to its marker
     ended     (first, last offset) of those whose marker may still be lost: it lies at or above

@@ -1,5 +1,5 @@
-"""The epochs of producers with a transactional id. Its one rule: no producer is given the last
-epoch, so that there is always one more to fence with.
+"""The epochs of producers with a transactional id. No producer is given the last epoch, so that
+there is always one more to fence with.
 
 Source: KIP-98, KIP-360, KIP-890.
 """

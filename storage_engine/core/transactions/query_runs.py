@@ -1,5 +1,5 @@
-"""The runs of a streaming query. Its one rule: only the newest run that was seen may write, and a
-run that was never seen is newer than all others, so that a restart is never refused.
+"""The runs of a streaming query. Only the newest known run may write, and an unknown run is newer
+than all others, so that a restart is never refused.
 
 Two runs of one query live at once where a checkpoint was copied, or an old driver does not know
 that it was replaced. The only order of runs is that in which their requests come. A run that

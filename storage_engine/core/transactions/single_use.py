@@ -1,9 +1,9 @@
-"""Producer ids for one transaction only. Its one rule: no batch with such an id follows its marker.
+"""Producer ids for one transaction only. No batch with such an id follows its marker.
 
-Each task attempt of the exactly-once sink has one. So logs forget it with its marker, while other
-producers are remembered for a day after their last batch; that table would grow with every task of
-every micro-batch. Late batches are refused by the partition's guard, which asks the coordinator
-(`core.verification_guard`). Source: R-SPARK2.
+Each task attempt of the exactly-once sink has one. So logs forget such an id with its marker. Other
+producers are remembered for a day after their last batch; with single-use ids that table would grow
+with every task of every micro-batch. Late batches are refused by the partition's guard, which asks
+the coordinator (`core.transactions.verification_guard`). Source: R-SPARK2.
 """
 
 SINGLE_USE_BIT = 1 << 62

@@ -1,5 +1,5 @@
-"""The ledgers of all sinks of one coordinator, with their queries: who has committed a batch, which
-run is the newest, how far the sources are copied. Its one rule: each query costs the same, however
+"""The ledgers of all sinks of one coordinator, with their queries: which query has committed a
+batch, which run is the newest, how far the sources are copied. Each query costs the same, however
 many batches were committed before.
 
     ledger of              ends as

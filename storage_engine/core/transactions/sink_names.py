@@ -1,10 +1,10 @@
-"""The names of the exactly-once sink's transactions on Kafka's APIs, and of its batch writes. Its
-one rule: no transactional producer can have such a name, and every member has one.
+"""The names of the exactly-once sink's transactions on Kafka's APIs, and of its batch writes. No
+transactional producer can have such a name, and every member has one.
 
 AddPartitionsToTxn and Produce carry a transactional id; that of a sink's members has a prefix, and
-the sink id behind it selects the coordinator. A batch write that its user has not named is a query
-that cannot be repeated, as its prefix says. A named one is a query of its own, too: its name has
-the part of the sink and the number. Source: R-SPARK2.
+the sink id after it selects the coordinator. A batch write without a name counts as a query that
+can't be repeated, which its prefix shows. A named batch write counts as a query of its own, too:
+its name contains the part of the sink and the number. Source: R-SPARK2.
 """
 
 MEMBER_PREFIX = "__headrace_sink/"

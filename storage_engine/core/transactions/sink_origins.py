@@ -1,5 +1,5 @@
 """The offsets up to which the partitions of a source have been copied to a sink, by all its queries
-together. Its one rule: origins only advance, and each move has a number, the sink's clock.
+together. Origins only advance, and each move has a number, the sink's clock.
 
 By the clock a task attempt recognises origins that have moved since it joined. Clock and origins
 are stored in the ledgers, so that they outlive a coordinator; here they are collected by sink, so

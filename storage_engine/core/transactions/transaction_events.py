@@ -1,7 +1,7 @@
 """Events and effects of a transaction coordinator.
 
-Rule: a request carries a number of the driver's, and gets exactly one answer with that number, at
-once or when a record is replicated. Source: KIP-98, KIP-890, R-SPARK2.
+A request carries a number that the driver has given it, and gets exactly one answer with that
+number, at once or when a record is replicated. Source: KIP-98, KIP-890, R-SPARK2.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
-"""Keys and records of a transaction coordinator's log, and the states of a transaction.
-Its one rule: the newest record of each key is all that a new coordinator needs.
+"""Keys and records of a transaction coordinator's log, and the states of a transaction. The newest
+record of each key is all that a new coordinator needs.
 
     key                    record              ends when
     TransactionalIdKey     TransactionRecord   the id expires (tombstone)

@@ -1,5 +1,5 @@
-"""Transactions of Kafka's producers: one at a time for each transactional id. Its one rule: a
-transaction has ended when every partition has its marker, and only then may the next one begin.
+"""Transactions of Kafka's producers: one at a time for each transactional id. A transaction has
+ended when every partition has its marker, and only then may the next one begin.
 
     request        state      outcome
     any            in flight  CONCURRENT_TRANSACTIONS: a failover may still undo what we know

@@ -1,12 +1,12 @@
 """The transaction coordinator of one partition of the state log, from the election of its leader to
-the next. Its one rule: `step(event)` returns effects, touches nothing else, and promises nothing
-that the next coordinator would not find in the log.
+the next. `step(event)` returns effects, touches nothing else, and promises nothing that the next
+coordinator would not find in the log.
 
     producers          transactional_ids.py   KIP-98, KIP-890
     exactly-once sink  micro_batch_commits.py       R-SPARK2
     both               state_log.py           what waits for which record
 
-The driver appends the records in order, tells when they are replicated, has markers written, and
+The driver appends the records in order, reports when they are replicated, has markers written, and
 drops the coordinator when an append fails or the partition is led elsewhere: requests that have no
 answer then are answered NOT_COORDINATOR, and the log says what became of them.
 """

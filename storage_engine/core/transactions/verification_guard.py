@@ -1,6 +1,6 @@
 """The producers that may write transactional batches to a partition, as their coordinators have
-verified. Rule: a verification is valid only if no marker of the producer came since the coordinator
-was asked.
+verified. A verification is valid only if no marker of the producer came since the coordinator was
+asked.
 
 Without it a delayed batch would land behind the marker that ended its transaction and open another
 one that nobody ends, and the last stable offset would never advance again. A new leader begins with

@@ -65,7 +65,7 @@ class Replacements:
                 raise CorruptRecordError(f"its batch at offset {header.base_offset} is damaged too")
             if header.base_offset < bad.start_offset or header.next_offset > bad.end_offset:
                 raise CorruptRecordError(
-                    f"its batch [{header.base_offset}, {header.next_offset}) is no part of it"
+                    f"its batch [{header.base_offset}, {header.next_offset}) does not belong to it"
                 )
             if header.last_offset < header.base_offset or (header.base_offset < reached and taken):
                 raise CorruptRecordError("its batches contradict each other")

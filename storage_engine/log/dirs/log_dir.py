@@ -85,7 +85,6 @@ class BrokerLogDir:
         path: Path,
         *,
         broker_id: int,
-        cluster_id: str | None = None,
         reserve_bytes: int = 0,
     ) -> None:
         """StorageError when the log dir must not be used; UnusableLogDirError when it can't be."""
@@ -103,31 +102,31 @@ class BrokerLogDir:
         except OSError as error:
             self.unlock()
             raise _kind_of(error)(
-                f"the data folder {path} can't be written ({error.strerror or error}):"
+                f"the log directory {path} can't be written ({error.strerror or error}):"
                 " make it writable for this user or set log.dirs to another folder"
             ) from error
         if self._lock is None:
             self.unlock()
             raise StorageError(
-                f"the data folder {path} is in use by another process: stop that broker first,"
+                f"the log directory {path} is in use by another process: stop that broker first,"
                 " or set log.dirs to another folder"
             )
         try:
-            self._take_over(broker_id, cluster_id)
+            self._take_over(broker_id)
         except OSError as error:
             self.unlock()
             raise _kind_of(error)(
-                f"the data folder {path} can't be used ({error.strerror or error}):"
+                f"the log directory {path} can't be used ({error.strerror or error}):"
                 " check its files, the disk and the permissions"
             ) from error
         except StorageError:
             self.unlock()
             raise
 
-    def _take_over(self, broker_id: int, cluster_id: str | None) -> None:
+    def _take_over(self, broker_id: int) -> None:
         self.is_new = not self._disk.exists(self.path / META_FILE)
         """True when the log dir held no broker's data before."""
-        self._meta = self._checked_meta(broker_id, cluster_id)
+        self._meta = self._checked_meta(broker_id)
         boot_id = self._disk.boot_id()
         self.same_boot = self._read_text(BOOT_ID_FILE) == boot_id
         """True when the machine has not been restarted since a broker last started on this log
@@ -190,10 +189,15 @@ class BrokerLogDir:
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Keeps the cluster's id, or checks it against the recorded one."""
-        self._check_cluster(self._meta, cluster_id)
-        if "cluster.id" not in self._meta:
+        known = self._meta.get("cluster.id")
+        if known is None:
             self._meta["cluster.id"] = cluster_id
             self._write_meta()
+        elif known != cluster_id:
+            raise StorageError(
+                f"the log directory {self.path} belongs to cluster {known}, ZooKeeper says"
+                f" {cluster_id}: correct zookeeper.connect or log.dirs"
+            )
 
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions that have a folder here."""
@@ -248,7 +252,7 @@ class BrokerLogDir:
                 self._disk.close(descriptor)
         self._lock = self._names = None
 
-    def _checked_meta(self, broker_id: int, cluster_id: str | None) -> dict[str, str]:
+    def _checked_meta(self, broker_id: int) -> dict[str, str]:
         meta = self._read_meta()
         if not meta:
             meta = {"version": str(FORMAT_VERSION), "broker.id": str(broker_id)}
@@ -256,26 +260,15 @@ class BrokerLogDir:
         is_number = version.isascii() and version.isdigit() and len(version) <= MOST_DIGITS
         if not is_number or not 1 <= int(version) <= FORMAT_VERSION:
             raise StorageError(
-                f"the data folder {self.path} has format version '{version}', this release knows"
+                f"the log directory {self.path} has format version '{version}', this release knows"
                 f" {FORMAT_VERSION}: use the release that wrote it, or another folder"
             )
         if meta.get("broker.id") != str(broker_id):
             raise StorageError(
-                f"the data folder {self.path} belongs to broker {meta.get('broker.id')}, this is"
+                f"the log directory {self.path} belongs to broker {meta.get('broker.id')}, this is"
                 f" broker {broker_id}: correct broker.id or log.dirs"
             )
-        if cluster_id is not None:
-            self._check_cluster(meta, cluster_id)
-            meta["cluster.id"] = cluster_id
         return meta
-
-    def _check_cluster(self, meta: dict[str, str], cluster_id: str) -> None:
-        known = meta.get("cluster.id", cluster_id)
-        if known != cluster_id:
-            raise StorageError(
-                f"the data folder {self.path} belongs to cluster {known}, ZooKeeper says"
-                f" {cluster_id}: correct zookeeper.connect or log.dirs"
-            )
 
     def _read_meta(self) -> dict[str, str]:
         meta = {}
@@ -300,7 +293,10 @@ class BrokerLogDir:
         if is_number and int(text) <= INT64_MAX:
             return BrokerEpoch(int(text))
         if text != str(TAIL_LOST_NOW):
-            logger.warning("damaged, taken for the worst file=%s", self.path / TAIL_LOST_FILE)
+            logger.warning(
+                "file damaged, assuming that the end of every log was lost file=%s",
+                self.path / TAIL_LOST_FILE,
+            )
         return TAIL_LOST_NOW
 
     def _write_tail_lost(self) -> None:

@@ -74,11 +74,11 @@ class LogDirs:
         for log_dir in self._all:
             if log_dir.path == path:
                 if log_dir.failed:
-                    raise LogDirError(f"the data folder {path} failed")
+                    raise LogDirError(f"the log directory {path} failed")
                 return log_dir
         if path in self._lost:
-            raise LogDirError(f"the data folder {path} could not be used at the start")
-        raise KafkaError(f"{path} is none of log.dirs", ErrorCode.LOG_DIR_NOT_FOUND)
+            raise LogDirError(f"the log directory {path} could not be used at the start")
+        raise KafkaError(f"{path} is not in log.dirs", ErrorCode.LOG_DIR_NOT_FOUND)
 
     def for_new_log(
         self, topic_partition: TopicPartition, log_counts: Mapping[Path, int]
@@ -93,7 +93,7 @@ class LogDirs:
             )
         working = self.working
         if not working:
-            raise LogDirError(f"no log made for {topic_partition}: all data folders failed")
+            raise LogDirError(f"no log made for {topic_partition}: all log directories failed")
         preferred = self.preferred.take(topic_partition)
         for log_dir in working:
             if log_dir.path == preferred:
@@ -127,7 +127,7 @@ class LogDirs:
         self.do_at_start(lambda log_dir: log_dir.set_cluster_id(cluster_id))
 
     def _note_lost(self, path: Path, error: Exception) -> None:
-        logger.error("data folder left out until the next start folder=%s: %s", path, error)
+        logger.error("log directory left out until the next start folder=%s: %s", path, error)
         self._lost.append(path)
 
     # -- while the broker runs ---------------------------------------------------------------------

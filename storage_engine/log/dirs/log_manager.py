@@ -271,7 +271,7 @@ class LogManager:
         """Return the partition's log, if there is one. LogDirError when its log dir failed."""
         log = self.logs.get(topic_partition)
         if log is not None and self._open_logs.dir_of[topic_partition].failed:
-            raise LogDirError(f"the data folder of {topic_partition} failed")
+            raise LogDirError(f"the log directory of {topic_partition} failed")
         return log
 
     def _create(

@@ -299,7 +299,7 @@ class LogMoves:
             self._disk.rename(removed, source.path / name)
             source.sync_names()
         except OSError as error:
-            logger.error("log not named again folder=%s error=%s", removed, error)
+            logger.error("log not renamed back folder=%s error=%s", removed, error)
             return removed
         return None
 

@@ -62,17 +62,17 @@ class FreeSpace:
             if not self.is_full:
                 self.is_full = True
                 logger.error(
-                    "data folder full, appends are refused folder=%s free_bytes=%d reserve_bytes=%d"
-                    ": make room, or lower log.dir.min.free.bytes",
+                    "log directory full, appends are refused folder=%s free_bytes=%d"
+                    " reserve_bytes=%d: make room, or lower log.dir.min.free.bytes",
                     self._path,
                     free,
                     self.reserve_bytes,
                 )
             raise LogFullError(
-                f"no room for {size} bytes in the data folder {self._path}: {free} bytes are free,"
-                f" log.dir.min.free.bytes={self.reserve_bytes} of them are kept"
+                f"no room for {size} bytes in the log directory {self._path}: {free} bytes are"
+                f" free, log.dir.min.free.bytes={self.reserve_bytes} of them are kept"
             )
         if self.is_full:
             self.is_full = False
-            logger.info("data folder has room again folder=%s free_bytes=%d", self._path, free)
+            logger.info("log directory has room again folder=%s free_bytes=%d", self._path, free)
         return min(room, ALLOWANCE_BYTES) - size

@@ -8,7 +8,6 @@ an older leader epoch than the one before it ended with was cut off once: a cras
 brought its name back. Source: R-LOG8.
 """
 
-import logging
 import mmap
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -31,8 +30,6 @@ COPIED_BATCH_MAX_BYTES = 8 << 20
 """The size up to which a batch is checked in a copy. A larger one is checked through a mapping: a
 damaged length must not cost that much memory.
 """
-
-logger = logging.getLogger(__name__)
 
 
 class Cut(NamedTuple):

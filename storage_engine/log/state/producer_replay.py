@@ -145,7 +145,11 @@ def _replay(
         except CorruptRecordError as error:
             # Batches behind the damage can't be read by any consumer either.
             states.forgotten_to = ANY_FORGOTTEN
-            logger.error("producers unknown from here on segment=%s: %s", segment.file.path, error)
+            logger.error(
+                "producers are unknown from this segment on segment=%s: %s",
+                segment.file.path,
+                error,
+            )
 
 
 def _marker_at(segment: LogSegment, position: int, header: BatchHeader) -> TransactionMarker | None:

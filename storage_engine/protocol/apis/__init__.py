@@ -1,6 +1,6 @@
 """The messages of the protocol, one file per API: the listing of this folder is the API that is
 served.
 
-Rule: a module is imported when its API is first used (`registry.spec_for`), so that a Spark worker
-pays only for what it needs. Source: the Kafka protocol, https://kafka.apache.org/protocol.
+A module is imported when its API is first used (`registry.spec_for`), so that a Spark worker pays
+only for what it needs. Source: the Kafka protocol, https://kafka.apache.org/protocol.
 """

@@ -1,4 +1,4 @@
-"""AbortMembers: the driver of the exactly-once sink gives task attempts up, by producer id.
+"""AbortMembers: the driver of the exactly-once sink aborts task attempts, by producer id.
 
     request    sink, query string; members
     response   error_code int16; error_message string or null

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: moves partitions to other replicas, or takes that back (KIP-455).
+"""AlterPartitionReassignments: moves partitions to other replicas, or cancels that (KIP-455).
 
 Versions: 0 flexible. 1 whether the number of replicas may change.
 

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: in which data folder of a broker replicas are to lie (KIP-113).
+"""AlterReplicaLogDirs: moves replicas to other log directories of a broker (KIP-113).
 
 Versions: 2 flexible.
 

@@ -3,10 +3,10 @@
 Versions: 1 throttle time. 3 flexible, client software name and version, features in tagged fields
 (KIP-511, KIP-584).
 
-Rule: a client may ask with a version that the broker does not know yet, so that answer is error 35
-in the form of version 0, with ApiVersions' own range only; therefore the header of the response is
-never flexible, and a response with an error is read as version 0 when it does not fit its own
-version. Source: KIP-511.
+A client may ask with a version that the broker does not know yet, so that answer is error 35 in the
+form of version 0, with ApiVersions' own range only; therefore the header of the response is never
+flexible, and a response with an error is read as version 0 when it does not fit its own version.
+Source: KIP-511.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,5 @@
-"""BatchHeartbeat: an attempt of a micro-batch is at work, so that none of the batch times out.
+"""BatchHeartbeat: reports that an attempt of a micro-batch is running, so that no attempt of the
+batch times out.
 
     request    sink, query string; batch int64
     response   error_code int16; error_message string or null

@@ -1,4 +1,4 @@
-"""CreateTopics: makes topics, with a number of partitions or an assignment of one's own.
+"""CreateTopics: creates topics, with a number of partitions or with an assignment.
 
 Versions: 4 num_partitions and replication_factor -1 for the broker's defaults. 5 flexible; the
 answer has partitions, replication factor and settings (KIP-525). 7 topic ids.

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the data folders of a broker and the replicas in them (KIP-113).
+"""DescribeLogDirs: the log directories of a broker and the replicas in them (KIP-113).
 
 Versions: 2 flexible. 3 an error of the whole answer.
 

@@ -1,4 +1,5 @@
-"""ElectLeaders: has the preferred replicas lead, or any where no in-sync one is left (KIP-460).
+"""ElectLeaders: elects the preferred replicas as leaders, or any replica where none in sync is left
+(KIP-460).
 
 Versions: 1 election type (0 preferred, 1 unclean) and an error of the whole answer. 2 flexible.
 

@@ -4,13 +4,13 @@ Versions: 4 isolation level, magic 2. 5 log start offset. 7 fetch sessions (KIP-
 of the client (KIP-320). 10 zstd. 11 rack (KIP-392). 12 flexible, last fetched epoch and the
 diverging epoch (KIP-595). 13 topics by their ids, which then stand as text where the name was
 (KIP-516). 14 an error of tiered storage, which is never sent. 15 the follower and its incarnation
-in tagged field 1 (KIP-903). 16 where current leaders are (KIP-951). 17 a follower's data folder,
-which nobody looks at (KIP-853). Between our brokers version 12 carries the follower's incarnation
+in tagged field 1 (KIP-903). 16 where current leaders are (KIP-951). 17 a follower's log directory,
+which is ignored (KIP-853). Between our brokers version 12 carries the follower's incarnation
 (R-CTL4) in that field 1, and per partition a tagged field of our own, empty, by which a follower
 reports bad bytes.
 
-Rule: records are never copied. Decoded ones are slices of the frame; to encode, anything with a
-length goes through as it is, with the bytes between in pieces of their own. Source: Kafka's
+Records are never copied. Decoded ones are slices of the frame; to encode, anything with a length
+goes through as it is, with the bytes between in pieces of their own. Source: Kafka's
 FetchRequest.json and FetchResponse.json.
 """
 

@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive.
+"""Heartbeat: a member of a group reports that it is alive.
 
 Versions: 4 flexible. The attributes are those of Kafka's HeartbeatRequest.json and
 HeartbeatResponse.json.

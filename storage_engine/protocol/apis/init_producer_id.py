@@ -1,4 +1,4 @@
-"""InitProducerId: a producer id and epoch, which make a producer's batches idempotent.
+"""InitProducerId: gets a producer id and epoch, which make a producer's batches idempotent.
 
 Versions: 2 flexible. 3 the producer's present id and epoch, to raise the epoch after an error
 (KIP-360). 4 the error PRODUCER_FENCED. Source: Kafka's InitProducerIdRequest.json and

@@ -5,9 +5,9 @@
     response   error_code int16; error_message string or null; producer_id int64; epoch int16;
                origins; from version 1 on: committed
 
-The origins come with ALREADY_COMMITTED too, without a producer id: whoever drops rows can tell
-whether they are among them. The nonce tells attempts apart in logs, and nothing else: each request
-gets a producer id of its own. One of Headrace's own APIs; versions 0 and 1, named batch writes from
+The origins come with ALREADY_COMMITTED too, without a producer id, so that a task that drops rows
+can check that they are among them. The nonce only distinguishes attempts in logs: each request gets
+a producer id of its own. One of Headrace's own APIs; versions 0 and 1, named batch writes from
 version 1 on. Source: R-SPARK2.
 """
 

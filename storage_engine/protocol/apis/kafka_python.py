@@ -1,4 +1,4 @@
-"""The long tail of APIs, with the message classes and the encoder of kafka-python 3.
+"""The less frequent APIs, with the message classes and the encoder of kafka-python 3.
 
 kafka-python makes classes out of Kafka's own schema files, with the fields as attributes in
 snake_case. A message is built with keyword arguments. The structs within are attributes of its
@@ -6,10 +6,10 @@ class and take no version, which the encoder brings; what is left out has the sc
 
     CreateTopicsResponse(topics=[CreateTopicsResponse.CreatableTopicResult(name="t", error_code=0)])
 
-Rule: kafka-python's decoder is not used. It trusts its input (truncated strings, negative counts
-and left-over bytes pass, and tagged fields cost quadratic time), so messages are read here, along
-its schema, with the bounds of `wire.Reader`. The import takes about 0.2 s, therefore only the
-modules of the long tail do it, and those are imported on first use. Source: KIP-482, KIP-893.
+kafka-python's decoder is not used. It trusts its input (truncated strings, negative counts and
+left-over bytes pass, and tagged fields cost quadratic time), so messages are read here, along its
+schema, with the bounds of `wire.Reader`. The import takes about 0.2 s, so only the modules of these
+APIs do it, and they are imported on first use. Source: KIP-482, KIP-893.
 """
 
 import functools

@@ -5,7 +5,7 @@ controller, internal topics. 2 cluster id. 3 throttle time. 4 auto creation. 5 o
 leader epoch. 8 authorized operations (the cluster's until 10). 9 flexible. 10 topic ids. 12 topics
 asked for by id alone.
 
-Rule: what a version does not carry has its default here. Source: Kafka's MetadataRequest.json and
+A field that a version does not carry has its default here. Source: Kafka's MetadataRequest.json and
 MetadataResponse.json; KIP-516 for topic ids.
 """
 

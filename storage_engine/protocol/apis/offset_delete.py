@@ -1,4 +1,4 @@
-"""OffsetDelete: takes offsets out of a group (KIP-496).
+"""OffsetDelete: deletes committed offsets of a group (KIP-496).
 
 Versions: none flexible. The attributes are those of Kafka's
 OffsetDeleteRequest.json and OffsetDeleteResponse.json.

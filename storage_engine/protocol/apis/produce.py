@@ -6,7 +6,7 @@ transactional id, magic 2. 5: log start offset. 7: zstd. 8: error message (KIP-4
 10: a new leader in tagged fields, which we leave out (KIP-951). 11: the error
 TRANSACTION_ABORTABLE. 12: the leader enlists the partition in the transaction (KIP-890).
 
-Rule: a request with one partition, which is what a producer under load sends, takes a path of two
+A request with one partition, which is what a producer under load sends, takes a path of two
 unpacks; records are slices of the frame. Source: Kafka's ProduceRequest.json and
 ProduceResponse.json; KIP-98, KIP-467, KIP-482, KIP-890.
 """

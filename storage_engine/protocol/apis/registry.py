@@ -1,7 +1,6 @@
 """The table of all APIs with their versions, without importing them.
 
-Rule: this table decides on versions; each API's module repeats its own and is imported on first
-use.
+This table decides on versions; each API's module repeats its own and is imported on first use.
 """
 
 import importlib

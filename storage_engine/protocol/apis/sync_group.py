@@ -1,4 +1,4 @@
-"""SyncGroup: a member fetches its part of the group's assignment.
+"""SyncGroup: a member gets its part of the group's assignment.
 
 Versions: 4 flexible. The attributes are those of Kafka's SyncGroupRequest.json and
 SyncGroupResponse.json.

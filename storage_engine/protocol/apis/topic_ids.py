@@ -1,7 +1,7 @@
 """Topic ids as text where other versions of an API have a topic's name.
 
-Rule: the functions are pure and their results are cached, since clients fetch the same topics again
-and again. Source: KIP-516.
+The functions are pure and their results are cached, since clients fetch the same topics again and
+again. Source: KIP-516.
 """
 
 import functools

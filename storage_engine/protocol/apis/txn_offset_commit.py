@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: offsets of a group, as part of a transaction.
+"""TxnOffsetCommit: commits offsets of a group as part of a transaction.
 
 Versions: 2 leader epoch. 3 flexible, member and generation (KIP-447). 4 the error
 TRANSACTION_ABORTABLE, 5 the group's coordinator enlists its offsets in the transaction (KIP-890).

@@ -1,6 +1,6 @@
 """The primitive types of the protocol, read with bounds and written.
 
-Rule: nothing that a peer sends is trusted. Every length and count is checked against the bytes left
+Nothing that a peer sends is trusted. Every length and count is checked against the bytes left
 before anything is allocated, varints end within five bytes, and a message must use every byte of
 its frame.
 

@@ -1,6 +1,6 @@
 """Arrow's variable-size binary arrays as numpy columns, and back.
 
-Its one rule: payload bytes are copied once, by one Arrow kernel (join or take), never by Python.
+Payload bytes are copied once, by one Arrow kernel (join or take), never by Python.
 `pyarrow.compute` is imported where it is needed: `arrow_kernels.py` says why.
 """
 

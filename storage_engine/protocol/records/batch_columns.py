@@ -1,7 +1,7 @@
 """Many record batches at once: one column per field in place of one object per batch.
 
-Rule: these columns only prove that all batches are good. If one is not, each has to be checked by
-itself with `record_batch.validate_for_append`, which finds the error.
+These columns only prove that all batches are good. If one is not, each has to be checked by itself
+with `record_batch.validate_for_append`, which finds the error.
 
 Every step here is one call of the standard library for all batches, since a loop over them in the
 interpreter costs more than their CRCs. Source: R-LOG12; the layout is that of `record_batch`.

@@ -1,8 +1,8 @@
 """Memory for batches, reused when the last batch in it has no user any more.
 
-Its one rule: memory is given out again only after the array that was given out, and every view of
-it, is gone. The first write to a fresh page costs ten times the write itself, and the allocator
-gives pieces of this size back to the system each time.
+Memory is given out again only after the array that was given out, and every view of it, is gone.
+The first write to a fresh page costs ten times the write itself, and the allocator gives pieces of
+this size back to the system each time.
 """
 
 import weakref

@@ -1,6 +1,6 @@
 """Compresses and decompresses the records block of a batch.
 
-Its one rule: what is decompressed never grows beyond the limit given.
+Decompressed data never exceeds the given limit.
 
 Codecs as Kafka's clients read and write them:
 

@@ -1,5 +1,5 @@
-"""Control batches: the markers that end transactions. Their one rule: a control batch holds exactly
-one record, uncompressed, and takes one offset.
+"""Control batches: the markers that end transactions. A control batch holds exactly one record,
+uncompressed, and takes one offset.
 
 The record of a marker (big endian; lengths and deltas are zigzag varints as in every record):
 

@@ -9,8 +9,8 @@
       such one                                      request for each
     control batches, empty ones                   left out
 
-Rule: damaged batches stay refused: a checksum is computed anew only where the old one was right.
-Spans say which offsets of the source are in a batch. Source: R-CLI6; KIP-98.
+Damaged batches stay refused: a checksum is computed anew only where the old one was right. Spans
+say which offsets of the source are in a batch. Source: R-CLI6; KIP-98.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,8 +1,8 @@
 """A record batch with another codec: its records as one block, compressed anew.
 
-Its one rule: the records are the same bytes as before. In the header only the codec, the length and
-the CRC change; producer, times and transaction stay as they are. Source: the record batch format of
-the Kafka protocol.
+The records are the same bytes as before. In the header only the codec, the length and the CRC
+change; producer, times and transaction stay as they are. Source: the record batch format of the
+Kafka protocol.
 """
 
 from storage_engine.protocol.records.compression import compress

@@ -1,6 +1,6 @@
 """The header of a record batch (magic 2): parse, check, patch.
 
-Its one rule: never look inside the records.
+Nothing here looks inside the records.
 
 A batch on the wire and on disk (big endian):
 

@@ -1,7 +1,7 @@
 """The beginning and end of each record of some batches, found for all of them at once.
 
 A record starts with a varint of its length, so that record i determines where i + 1 starts: a chain
-that seems to need a loop. Its one rule: guess every start at once, then keep what is proven.
+that seems to need a loop. All starts are guessed at once, and those that prove right are kept.
 
 1. After the length stands the attributes byte, 0. Every 0 behind a byte that can end a length is
    taken for one, and the length before it is read backwards: candidates, with every true start.

@@ -1,8 +1,8 @@
-"""Record batches -> rows of Arrow arrays, vectorised.
+"""Decodes record batches into rows of Arrow arrays, for all batches at once.
 
-Its one rule: bytes off the wire are never trusted. Every position is checked against its record's
-end before it is read, whatever is wrong is a CorruptRecordError that names the batch's offset, and
-the work grows with the bytes, not with what they claim.
+Bytes off the wire are never trusted. Every position is checked against its record's end before it
+is read, whatever is wrong is a CorruptRecordError that names the batch's offset, and the work grows
+with the bytes, not with what they claim.
 
 Batches are decoded together, about GROUP_BYTES in one pass, because a pass costs some hundred
 microseconds however few records it has: thousands of batches of one record take a few passes.

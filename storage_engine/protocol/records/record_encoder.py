@@ -1,8 +1,8 @@
-"""Rows of Arrow arrays -> record batches, vectorised.
+"""Encodes rows of Arrow arrays as record batches, for all rows at once.
 
-Its one rule: Python runs per batch and per column, never per record. All varints of a batch are
-written by numpy; keys, values and headers are joined with them by one Arrow kernel, with room for
-the batch header in front, so that payload bytes are copied once.
+Python runs per batch and per column, never per record. All varints of a batch are written by numpy;
+keys, values and headers are joined with them by one Arrow kernel, with room for the batch header in
+front, so that payload bytes are copied once.
 
     record            bytes   meaning
     length            varint  bytes that follow

@@ -1,6 +1,6 @@
 """The fields of records, a column each, from known places of the records.
 
-Its one rule: every position and every length is checked against its record's end before it is used.
+Every position and every length is checked against its record's end before it is used.
 
 Source: the record format of the Kafka protocol (drawn in record_encoder.py).
 """

@@ -1,9 +1,9 @@
-"""Record batches -> the same batches with fewer records, for compaction; and their records in
-another batch, for another log.
+"""Removes records from record batches, for compaction, and puts their records into another batch,
+for another log.
 
-Its one rule: remaining records are copied byte for byte. Offsets in a batch count from its base
-offset, which never changes, so that records are left out by leaving out their bytes; a batch that
-loses none is not changed at all.
+Remaining records are copied byte for byte. Offsets in a batch count from its base offset, which
+never changes, so that records are left out by leaving out their bytes; a batch that loses none is
+not changed at all.
 
     header field             of a batch that lost records
     base_offset              as it was

@@ -1,7 +1,7 @@
-"""Record headers, rows <-> Arrow: list<struct<key: string, value: binary>>.
+"""Turns record headers into Arrow's list<struct<key: string, value: binary>> and back.
 
-Its one rule: order and repeated keys are kept as they came. A record without headers is read as a
-null list, which is what Spark's Kafka connector does; null and empty lists are written alike.
+Order and repeated keys are kept as they came. A record without headers is read as a null list,
+which is what Spark's Kafka connector does; null and empty lists are written alike.
 
     header       bytes   meaning
     key length   varint

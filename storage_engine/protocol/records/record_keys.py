@@ -1,7 +1,6 @@
-"""The check that every record of some batches has a key, for topics with compaction.
+"""Checks that every record of some batches has a key, for topics with compaction.
 
-Its one rule: a batch that can't be decoded is refused here, since compaction could never pass it
-later.
+A batch that can't be decoded is refused here, since compaction could never pass it later.
 
 A few uncompressed records are read one by one; for more, numpy and Arrow are worth their fixed cost
 and are loaded then. Source: R-LOG10.

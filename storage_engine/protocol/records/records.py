@@ -1,6 +1,6 @@
-"""Rows <-> record batches: the door to the codec of clients.
+"""Turns rows into record batches and back, for clients.
 
-Its one rule: no Python per record, both ways. Rows are Arrow arrays, batches are bytes.
+Neither way runs Python per record. Rows are Arrow arrays, batches are bytes.
 
     column         type
     key            binary

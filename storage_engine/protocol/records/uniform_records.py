@@ -1,9 +1,9 @@
 """Rows that differ in their bytes alone, as batches: keys of one length, values of one length, one
 timestamp, no headers.
 
-Its one rule: the bytes are those that `record_encoder` writes for any rows. Where nothing but the
-offset delta varies, records whose deltas are as wide are as long: a span of them is a matrix, whose
-columns are filled with items of a fixed size.
+The bytes are those that `record_encoder` writes for any rows. Where nothing but the offset delta
+varies, records whose deltas are as wide are as long: a span of them is a matrix, whose columns are
+filled with items of a fixed size.
 
     span   offset deltas    a row of the matrix
     0      0 to 63          length, 0, 0, delta of 1 byte, key length, key, value length, value, 0

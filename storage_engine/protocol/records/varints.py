@@ -1,8 +1,7 @@
 """Columns of zigzag varints, read and written for many records at once.
 
-Its one rule: work is done per byte of the widest varint, never per record. A varint has 7 bits a
-byte, lowest first, the top bit set on all bytes but the last; zigzag maps 0, -1, 1, -2 to
-0, 1, 2, 3.
+Work is done per byte of the widest varint, never per record. A varint has 7 bits a byte, lowest
+first, the top bit set on all bytes but the last; zigzag maps 0, -1, 1, -2 to 0, 1, 2, 3.
 
 Source: the record format of the Kafka protocol.
 """

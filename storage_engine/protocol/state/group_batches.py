@@ -1,6 +1,5 @@
-"""The group coordinator's log as record batches, and the content of the whole log. Its one rule:
-reading in pieces, in order, is the same as reading at once, whether compaction has been there or
-not.
+"""The group coordinator's log as record batches, and the content of the whole log. Reading in
+pieces, in order, is the same as reading at once, whether compaction has been there or not.
 
 Batches of transactions wait for their markers. Keys of later versions are skipped. Source: KIP-98.
 """

@@ -1,5 +1,5 @@
-"""Records of `__consumer_offsets`, Kafka's byte for byte: what a group coordinator keeps. Its one
-rule: bytes are trusted no further than they can be read; anything else is a CorruptRecordError.
+"""Records of `__consumer_offsets`, Kafka's byte for byte: what a group coordinator keeps. Bytes are
+trusted no further than they can be read; anything else is a CorruptRecordError.
 
     key version  fields                                value
     0, 1         group, topic string; partition int32  OffsetCommitValue
@@ -177,7 +177,7 @@ def _read_group(reader: Reader, version: int) -> GroupRecord:
         ("an instance id", [m.instance_id for m in record.members if m.instance_id is not None]),
     ):
         if len(set(ids)) < len(ids):
-            raise InvalidRequestError(f"{kind} is there twice")
+            raise InvalidRequestError(f"{kind} occurs twice")
     return record
 
 

@@ -1,5 +1,5 @@
-"""A coordinator's records as record batches, and back. Its one rule: a batch is appended as a whole
-or not at all.
+"""A coordinator's records as record batches, and back. A batch is appended as a whole or not at
+all.
 
 The records of one step are one batch, unless that would be larger than the log allows.
 
@@ -69,7 +69,7 @@ def encode_records(
     now_ms: int,
     part_bytes: int,
 ) -> list[tuple[int, memoryview]]:
-    """As `encode_parts`; None stands for a tombstone."""
+    """Like `encode_parts`; None stands for a tombstone."""
     raw = (
         (encode_key(key), None if record is None else encode_record(record))
         for key, record in entries

@@ -1,5 +1,5 @@
-"""Reads keys and values of coordinators' records. Its one rule: bytes are trusted no further than
-they can be read; anything else is a CorruptRecordError that names the log."""
+"""Reads keys and values of coordinators' records. Bytes are trusted no further than they can be
+read; anything else is a CorruptRecordError that names the log."""
 
 import struct
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """The transaction coordinator's log as record batches, and the newest record of each key of the
-whole log. Its one rule: reading in pieces, in order, is the same as reading at once, whether
-compaction has been there or not.
+whole log. Reading in pieces, in order, is the same as reading at once, whether compaction has been
+there or not.
 
 Keys of later versions are skipped. Source: KIP-98.
 """

@@ -1,5 +1,5 @@
-"""Records of `__transaction_state`: what a transaction coordinator keeps, as bytes. Its one rule:
-bytes are trusted no further than they can be read; anything else is a CorruptRecordError.
+"""Records of `__transaction_state`: what a transaction coordinator keeps, as bytes. Bytes are
+trusted no further than they can be read; anything else is a CorruptRecordError.
 
     key version  fields                               value
     0            transactional id                     Kafka's TransactionLogValue, version 0 or 1

@@ -1,7 +1,7 @@
 """The checks of invariants after every event.
 
-Rule: cheap and incremental. After an event only the broker in which it happened is checked, and of
-it only the partitions whose end, high watermark, epoch or role has changed; a write to ZooKeeper is
+Checks are incremental. After an event only the broker in which it happened is checked, and of it
+only the partitions whose end, high watermark, epoch or role has changed; a write to ZooKeeper is
 checked when it is made. `check_everything` reads all logs again, at intervals and at the end, to be
 sure that nothing changed unnoticed.
 """

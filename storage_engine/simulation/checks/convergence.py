@@ -1,6 +1,10 @@
 """The check of liveness: the state that a cluster must reach once its faults are over.
 
-Rule: the cluster reaches it by itself, without help, within the time that `run` gives it.
+The cluster reaches it by itself, without help, within the time that `run` gives it.
+
+Producers go on meanwhile. Sooner or later all logs end alike at one moment, unless the producers
+are fast and the network is slow. After ALIKE_MS a follower has caught up, therefore, when it has
+all that its leader had one look before.
 """
 
 from storage_engine.core.ids import TopicPartition
@@ -9,9 +13,51 @@ from storage_engine.simulation.world.broker import SimulatedBroker
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
 
+ALIKE_MS = 15_000
 
-def open_ends(cluster: SimulatedCluster, checker: Checker) -> list[str]:
-    """Return what is still missing; nothing when the cluster has converged."""
+
+class Convergence:
+    """Looks at a cluster again and again, until it has converged."""
+
+    def __init__(self, cluster: SimulatedCluster, checker: Checker) -> None:
+        self._cluster = cluster
+        self._checker = checker
+        self._alike_until_ms = cluster.loop.now_ms + ALIKE_MS
+        self._ends: dict[TopicPartition, int] = {}
+        """The end of each partition's longest log at the look before."""
+
+    def open_ends(self) -> list[str]:
+        """Return what is still missing; nothing when the cluster has converged."""
+        found = _without_logs(self._cluster, self._checker)
+        ends = {tp: self._ends_of(tp) for tp in _partitions(self._cluster)}
+        for tp, (shortest, longest) in ends.items():
+            if shortest < self._wanted_end(tp, longest):
+                found.append(f"the replicas of {tp} end between {shortest} and {longest}")
+        self._ends = {tp: longest for tp, (_, longest) in ends.items()}
+        return found
+
+    def _wanted_end(self, tp: TopicPartition, longest: int) -> int:
+        if self._cluster.loop.now_ms < self._alike_until_ms:
+            return longest
+        return min(longest, self._ends.get(tp, longest))
+
+    def _ends_of(self, tp: TopicPartition) -> tuple[int, int]:
+        record = self._checker.record(tp)
+        ends = [record.copy(replica).end_offset for replica in record.assigned]
+        return min(ends, default=0), max(ends, default=0)
+
+
+def _partitions(cluster: SimulatedCluster) -> list[TopicPartition]:
+    found = []
+    for topic in cluster.zookeeper.children(TopicZNode.PARENT):
+        data = cluster.zookeeper.data(TopicZNode.path(topic))
+        assert data is not None
+        numbers = TopicZNode.decode(topic, data).assignment
+        found += [TopicPartition(topic, number) for number in numbers]
+    return found
+
+
+def _without_logs(cluster: SimulatedCluster, checker: Checker) -> list[str]:
     found = _controllers(cluster)
     found += [f"broker {b.id} is fenced or not registered" for b in _absent(cluster)]
     topics = cluster.zookeeper.children(TopicZNode.PARENT)
@@ -95,10 +141,7 @@ def _replicas(
             ):
                 found.append(f"broker {broker.id} tells clients of an old leader of {tp}")
     record = checker.record(tp)
-    ends = {record.copy(replica).end_offset for replica in assigned}
-    if len(ends) > 1:
-        found.append(f"the replicas of {tp} end at {sorted(ends)}")
-    elif not record.unclean and not all(
+    if not record.unclean and not all(
         record.copy(replica).holds(record.committed) for replica in assigned
     ):
         found.append(f"a replica of {tp} lacks what is committed")

@@ -1,8 +1,8 @@
 """The checkers' copies of logs: a note per batch, chained, so that two logs that agree in one note
 agree in all before it.
 
-Rule: a note's chain stands for everything up to and including its batch. A compacted log is noted
-as it was before: the records that it lacks were committed, and are known from that time.
+A note's chain stands for everything up to and including its batch. The note of a compacted log is
+that of the log before its compaction: the removed records were committed, and are known from then.
 """
 
 from typing import NamedTuple

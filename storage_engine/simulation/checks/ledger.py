@@ -1,9 +1,9 @@
 """The knowledge behind the invariants: the committed batches, the leaders of each epoch, and the
 states in ZooKeeper.
 
-Rule: it only grows. A batch is committed once some leader's high watermark has passed it; with
-unclean election off it stays so for ever, and every member of the true ISR holds it (StrongIsr).
-Source: R-REP5, R-REP7.
+It only grows. A batch is committed once some leader's high watermark has passed it; with unclean
+election off it stays so for ever, and every member of the true ISR holds it (StrongIsr). Source:
+R-REP5, R-REP7.
 """
 
 from collections.abc import Callable

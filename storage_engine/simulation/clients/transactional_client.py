@@ -1,7 +1,7 @@
 """A transactional producer in simulated time, with the retries of Kafka's clients.
 
-Rule: after a retriable error the request goes to the present coordinator or leader; a final error
-is raised.
+After a retriable error the request goes to the present coordinator or leader; a final error is
+raised.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,10 +1,11 @@
 """Clients of the simulated cluster: producers of each kind, and consumers that remember everything.
 
-Rule: a client sends to any broker that claims to lead, a former leader too; what it was answered
-must stay true. Source: R-REP3, R-REP5, R-REP6, R-CLI7.
+A client sends to any broker that claims to lead, a former leader too; every answer that it got must
+stay true. Source: R-REP3, R-REP5, R-REP6, R-CLI7.
 """
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from storage_engine.core.errors import ErrorCode
@@ -25,6 +26,8 @@ BROKER_TIMEOUT_MS = 2000
 """How long a leader may wait for its followers."""
 CLIENT_TIMEOUT_MS = 3000
 RETRY_MS = 150
+BEGINS_ANEW = 0.03
+"""How often a reader goes back to the start of a partition."""
 MAX_RECORDS = 3
 """The most records of a batch."""
 FIRST_PRODUCER_ID = 1 << 40
@@ -245,26 +248,27 @@ class WorkloadProducer(WorkloadClient):
         self.cluster.loop.call_later(delay_ms, self.run)
 
 
-class WorkloadConsumer(WorkloadClient):
+class WorkloadReader(WorkloadClient):
     """Reads partitions in turn, each from its start again once in a while."""
+
+    committed_only = False
 
     def __init__(
         self,
         cluster: SimulatedCluster,
         checker: Checker,
         choose: random.Random,
-        partitions: list[TopicPartition],
+        name: str,
+        partitions: Sequence[TopicPartition],
         *,
-        number: int,
         pause_ms: int,
     ) -> None:
-        super().__init__(cluster, checker, choose, f"consumer {number}")
+        super().__init__(cluster, checker, choose, name)
         self._partitions = partitions
-        self._positions = dict.fromkeys(partitions, 0)
-        self._high_watermarks: dict[tuple[TopicPartition, int, int], int] = {}
-        """The high watermark in the last answer, by partition, broker and leader epoch."""
+        self.positions = dict.fromkeys(partitions, 0)
+        self.stays = False
+        """True when it stays at its position from now on."""
         self._pause_ms = pause_ms
-        self.batches = 0
 
     def run(self) -> None:
         tp = self.choose.choice(self._partitions)
@@ -272,18 +276,23 @@ class WorkloadConsumer(WorkloadClient):
         if leader is None:
             self._later()
             return
-        if self.choose.random() < 0.03:
-            self._positions[tp] = 0
-        offset = self._positions[tp]
+        if not self.stays and self.choose.random() < BEGINS_ANEW:
+            self.positions[tp] = 0
+        offset = self.positions[tp]
         epoch = self.epoch_of(leader, tp)
         wait_ms = self.choose.choice((0, 0, 500))
         self.request(
             leader,
             FETCH,
             FETCH_VERSION,
-            fetch_request(tp.topic, tp.partition, offset, wait_ms=wait_ms),
+            fetch_request(*tp, offset, wait_ms=wait_ms, committed_only=self.committed_only),
             lambda reply: self._on_reply(tp, leader, epoch, offset, reply),
         )
+
+    def take(self, tp: TopicPartition, leader: int, epoch: int, answer: Any) -> None:
+        """Checks what a leader served, and moves the position. `epoch`: the leader's, when it was
+        asked."""
+        raise NotImplementedError
 
     def _on_reply(
         self, tp: TopicPartition, leader: int, epoch: int, offset: int, reply: Any
@@ -292,28 +301,55 @@ class WorkloadConsumer(WorkloadClient):
         if isinstance(reply, TransportError) or reply.error_code:
             return
         (answer,) = reply.partitions
-        if answer.error_code:
-            if ErrorCode.of(answer.error_code) is ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._out_of_range(tp, leader, epoch, offset)
-            return
-        if self.epoch_of(leader, tp) == epoch:
-            self._check_high_watermark(tp, leader, epoch, answer.high_watermark)
-        for _, header in iter_headers(answer.records or b""):
-            self._check_served(tp, header, answer.high_watermark)
-            self._positions[tp] = max(offset, header.next_offset)
-            self.batches += 1
+        if not answer.error_code:
+            self.take(tp, leader, epoch, answer)
+        elif ErrorCode.of(answer.error_code) is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(tp, leader, epoch, offset)
 
     def _out_of_range(self, tp: TopicPartition, leader: int, epoch: int, offset: int) -> None:
         """Check that the leader may say so: one that was elected cleanly has all that any consumer
         has seen; one that has been replaced need not."""
         record = self.checker.record(tp)
         if record.unclean:
-            self._positions[tp] = 0
+            self.positions[tp] = 0
         elif record.state is not None and record.state.leader_epoch == epoch:
             raise InvariantViolation(
                 "what a consumer has read stays",
                 f"{tp}: broker {leader} says that offset {offset} is out of range",
             )
+
+    def _later(self) -> None:
+        delay_ms = int(self.choose.expovariate(1 / self._pause_ms))
+        self.cluster.loop.call_later(delay_ms, self.run)
+
+
+class WorkloadConsumer(WorkloadReader):
+    """Reads all that is below the high watermark."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        checker: Checker,
+        choose: random.Random,
+        partitions: Sequence[TopicPartition],
+        *,
+        number: int,
+        pause_ms: int,
+    ) -> None:
+        super().__init__(
+            cluster, checker, choose, f"consumer {number}", partitions, pause_ms=pause_ms
+        )
+        self._high_watermarks: dict[tuple[TopicPartition, int, int], int] = {}
+        """The high watermark in the last answer, by partition, broker and leader epoch."""
+        self.batches = 0
+
+    def take(self, tp: TopicPartition, leader: int, epoch: int, answer: Any) -> None:
+        if self.epoch_of(leader, tp) == epoch:
+            self._check_high_watermark(tp, leader, epoch, answer.high_watermark)
+        for _, header in iter_headers(answer.records or b""):
+            self._check_served(tp, header, answer.high_watermark)
+            self.positions[tp] = max(self.positions[tp], header.next_offset)
+            self.batches += 1
 
     def _check_high_watermark(
         self, tp: TopicPartition, leader: int, epoch: int, high_watermark: int
@@ -347,7 +383,3 @@ class WorkloadConsumer(WorkloadClient):
                 f"{tp} at {header.base_offset}, committed is {note} up to"
                 f" {record.committed.end_offset}",
             )
-
-    def _later(self) -> None:
-        delay_ms = int(self.choose.expovariate(1 / self._pause_ms))
-        self.cluster.loop.call_later(delay_ms, self.run)

@@ -1,7 +1,7 @@
 """An administrator, who asks a cluster in trouble to create, grow and delete topics, to move
 replicas, and to elect preferred leaders.
 
-Rule: requests go to the controller only; one that is impossible now is dropped.
+Requests go to the controller only; one that is impossible now is dropped.
 """
 
 import random

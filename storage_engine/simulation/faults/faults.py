@@ -1,7 +1,7 @@
 """The faults of a run, as data: a schedule that follows from the seed alone.
 
-Rule: each fault says when it begins, which brokers it affects and how long it lasts, and ends by
-itself. So any part of a schedule is a schedule, and a failing one can be shrunk.
+Each fault says when it begins, which brokers it affects and how long it lasts, and ends by itself.
+So any part of a schedule is a schedule, and a failing one can be shrunk.
 """
 
 import enum
@@ -114,7 +114,7 @@ SCRIPT_KINDS = (
 """The kinds that are scripts."""
 SCRIPTED = frozenset(SCRIPT_KINDS)
 SCRIPT_AT_MS = 1000
-"""When a script begins that is the only fault of its seed."""
+"""The time at which a script begins that is the only fault of its seed."""
 
 _WEIGHTS = {
     FaultKind.KILL: 10,

@@ -1,7 +1,7 @@
 """Carries out the faults of a schedule on a cluster.
 
-Rule: a fault that is impossible just then (its broker is down already, say) does nothing; what one
-fault began only that fault ends, or `heal`, which ends all.
+A fault that is impossible just then (its broker is down already, say) does nothing; a fault is
+ended only by itself, or by `heal`, which ends all.
 """
 
 import random

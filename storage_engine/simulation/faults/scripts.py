@@ -1,9 +1,9 @@
 """Compound faults: several faults at just the wrong moments, one after another.
 
-Rule: a script is a generator; each condition that it yields is waited for, and it ends, wherever it
-is, when the fault's time is over. What it holds up it releases in the end. Each script tests one
-rule that single faults at random times hardly ever reach: old fetches, old answers of ZooKeeper,
-leaderships that a leader missed, restarts that the controller must notice.
+A script is a generator; each condition that it yields is waited for, and it ends, wherever it is,
+when the fault's time is over. In the end it releases everything that it holds up. Each script tests
+one rule that single faults at random times hardly ever reach: old fetches, old answers of
+ZooKeeper, leaderships that a leader missed, restarts that the controller must notice.
 """
 
 from collections.abc import Callable, Generator, Iterator

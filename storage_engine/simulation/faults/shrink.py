@@ -1,8 +1,8 @@
 """Finds a small part of a failing schedule that still violates the same invariant (delta
 debugging).
 
-Rule: the remaining faults must violate the same rule, else another failure would take its place.
-Source: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002).
+The remaining faults must violate the same rule, since another failure could hide the first. Source:
+Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002).
 """
 
 from collections.abc import Callable, Sequence

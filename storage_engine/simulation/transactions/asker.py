@@ -1,8 +1,8 @@
 """A client of coordinators that repeats requests, in callbacks, until the answer is final: after a
 retriable error it asks the present coordinator.
 
-Rule: now and then a request is sent a second time, on another connection, and arrives when it is
-not expected any more. Source: KIP-98, R-SPARK2.
+Now and then a request is sent a second time, on another connection, and arrives late. Source:
+KIP-98, R-SPARK2.
 """
 
 import random

@@ -1,9 +1,9 @@
-"""The records of the source that a sink has, where its queries copy from one source
-(`idempotentKey`): none twice, none left out.
+"""Checks a sink whose queries copy from one source (`idempotentKey`): it has every record of the
+source, and none twice.
 
-Rule: a row counts once its micro-batch is known to be committed, and is in a micro-batch only as
-its task attempt has written it. Nothing is promised once all replicas of the coordinator's log lost
-their power. Source: R-SPARK3.
+A row counts once its micro-batch is known to be committed, and only if a task attempt of the
+micro-batch wrote it. There is no guarantee once all replicas of the coordinator's log lost their
+power. Source: R-SPARK3.
 """
 
 from collections.abc import Callable, Iterable

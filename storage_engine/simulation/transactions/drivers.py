@@ -1,10 +1,10 @@
 """Micro-batches of an exactly-once sink: a driver, its tasks and their attempts, with losers,
 drivers that die, replays with other rows and parallelism, and zombie drivers.
 
-Rule: a driver follows its answers, as the connector does: OK and ALREADY_COMMITTED are success, a
-lost member or a task that fails ends it, and the next one replays what follows the last batch that
-is known to be committed. In half of the runs the queries copy one source, each from its own
-position, and a replay has the same records of it. Source: R-SPARK2, R-SPARK3.
+A driver follows its answers, as the connector does: OK and ALREADY_COMMITTED are success, a lost
+member or a task that fails ends it, and the next one replays what follows the last batch that is
+known to be committed. In half of the runs the queries copy one source, each from its own position,
+and a replay has the same records of it. Source: R-SPARK2, R-SPARK3.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,9 +1,9 @@
 """The offsets that a group has committed, by its coordinator's log, and the check that its readers
 get them.
 
-Rule: each commit of offsets names itself in the metadata. Of two offsets of a partition the one
-that was written later counts, one of a transaction only once the transaction's marker is committed;
-so what was read in an aborted transaction's time is never an offset of it. Nothing is promised once
+Each commit of offsets has a unique name in its metadata. Of two offsets of a partition the one that
+was written later counts, one of a transaction only once the transaction's marker is committed; so
+what was read in an aborted transaction's time is never an offset of it. There is no guarantee once
 all replicas of the log lost their power. Source: KIP-98, KIP-447.
 """
 

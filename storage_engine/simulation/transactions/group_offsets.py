@@ -1,7 +1,7 @@
 """Clients that commit a group's offsets, in transactions and without, and a client that reads them.
 
-Rule: the metadata of a commit is its name; a reader asks with and without waiting for unstable
-offsets. Source: KIP-98, KIP-447, KIP-890.
+The metadata of a commit is its name; a reader requests offsets with and without waiting for
+unstable ones. Source: KIP-98, KIP-447, KIP-890.
 """
 
 from collections.abc import Callable

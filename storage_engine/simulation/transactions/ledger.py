@@ -1,10 +1,10 @@
 """The outcome of every transaction, by what is committed in the logs of its partitions, and the
 check that its client and readers agree with it.
 
-Rule: a transaction has one outcome, that of the first evidence: the answer to its client, or a
-marker in any partition. All later evidence has to agree. Nothing is promised of records in a
-partition whose replicas all lost their power, nor of a transaction whose coordinator's log did.
-Source: KIP-98, KIP-890, R-SPARK2.
+A transaction has one outcome, that of the first evidence: the answer to its client, or a marker in
+any partition. All later evidence has to agree. There is no guarantee for records in a partition
+whose replicas all lost their power, nor for a transaction whose coordinator's log did. Source:
+KIP-98, KIP-890, R-SPARK2.
 """
 
 from bisect import bisect_right, insort

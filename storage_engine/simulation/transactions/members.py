@@ -1,5 +1,5 @@
-"""A task attempt of the exactly-once sink: it joins its micro-batch, leaves out the rows that the
-sink has by their origin, and writes the rest in a transaction of its own.
+"""A task attempt of the exactly-once sink: it joins its micro-batch, leaves out the rows whose
+origins the sink already has, and writes the rest in a transaction of its own.
 
 Source: R-SPARK2, R-SPARK3.
 """

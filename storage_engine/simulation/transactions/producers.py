@@ -1,7 +1,7 @@
-"""Transactional producers: they commit and abort, die and come back, go on though they have been
+"""Transactional producers: they commit and abort, die and come back, continue after they were
 replaced, and let transactions time out.
 
-Rule: a producer that enlists partitions itself asks for its next epoch before it continues where
+A producer that enlists partitions itself asks for its next epoch before it continues where
 something of its last transaction may still arrive, its own request or a marker: that would end or
 open the next one (KIP-360), and no broker can know. It aborts without asking for that first, though
 what it gave up may arrive behind the marker: brokers can recognise that. A producer with an epoch

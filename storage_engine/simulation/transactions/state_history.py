@@ -1,8 +1,8 @@
 """Everything that was ever committed in the coordinators' logs, as it was before compaction; and
 the check that compacted replicas still have the same meaning.
 
-Rule: a batch is copied in the event in which its leader commits it, when no pass can have touched
-it yet. A compacted log has to be replayed to the same state as all that was written, or the next
+A batch is copied in the event in which its leader commits it, when no pass can have touched it yet.
+A compacted log has to be replayed to the same state as all that was written, or the next
 coordinator begins with another. Source: R-LOG10, R-SPARK2.
 """
 

@@ -1,8 +1,8 @@
 """The decisions of the transaction coordinators, by the committed part of their log: each
 acknowledgement has to be backed by them.
 
-Rule: it is read in order, once, as it was written. Source: R-SPARK2 (an answer that leaves before
-its record is replicated is a batch that a failover loses).
+It is read in order, once, as it was written. Source: R-SPARK2 (an answer that leaves before its
+record is replicated is a batch that a failover loses).
 """
 
 from collections import Counter

@@ -1,10 +1,10 @@
-"""All that is transactional in one run: producers of both kinds, two queries of one sink, readers
-of records and of a group's offsets, and the ledgers of their transactions.
+"""The transactional clients of one run, and their checks: producers of both kinds, two queries of
+one sink, readers of records and of a group's offsets, and the ledgers of their transactions.
 
 The logs of the coordinators have small segments and are compacted all the time.
 
-Rule: all choices here come from generators of their own, so that the same seed without transactions
-is the same run as before.
+All choices here come from generators of their own, so that the same seed without transactions is
+the same run as before.
 """
 
 import random

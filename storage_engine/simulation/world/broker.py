@@ -1,7 +1,7 @@
 """A real broker (wiring, handlers, codecs, logs) over simulated ports.
 
-Rule: each life of the process has a loop, a session and connections of its own; only the disk
-outlives it.
+Each life of the process has a loop, a session and connections of its own; only the disk outlives
+it.
 """
 
 from collections.abc import Callable

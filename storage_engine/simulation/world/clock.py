@@ -1,8 +1,8 @@
 """Simulated time: one loop for all processes, and a view of it for each. Time moves only to the
 next call that is due.
 
-Rule: calls that are due at one time run in the order in which they were scheduled, so a run is a
-function of its seed. Implements core.ports' Clock, Scheduler and Background.
+Calls that are due at one time run in the order in which they were scheduled, so a run is a function
+of its seed. Implements core.ports' Clock, Scheduler and Background.
 """
 
 import heapq

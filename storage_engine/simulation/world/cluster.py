@@ -1,6 +1,6 @@
 """A whole cluster in one process and in simulated time, and a client that waits for its answers.
 
-Rule: everything happens in `loop`; a caller that waits runs it.
+Everything happens in `loop`; a caller that waits runs it.
 """
 
 from collections.abc import Callable, Sequence

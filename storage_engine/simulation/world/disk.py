@@ -1,9 +1,9 @@
-"""A disk in memory that crashes at a chosen change. Its one rule: after a crash there is what its
-fault model leaves, decided by a seed.
+"""A disk in memory that crashes at a chosen change. Its fault model and a seed decide what is left
+after a crash.
 
-It implements `log.disk.Disk` and runs under the real log code. `crash_after` selects the change at
-which the process dies; from then on every change fails with `CrashError`, so that nothing that runs
-while it unwinds reaches the files. Then the test calls one of
+It implements `log.files.disk.Disk` and runs under the real log code. `crash_after` selects the
+change at which the process dies; from then on every change fails with `CrashError`, so that code
+that runs while the exception unwinds can't change the files. Then the test calls one of
 
     kill_process()       the page cache lives on: nothing is lost
     lose_power(choose)   what was not synced may be; see memory_files

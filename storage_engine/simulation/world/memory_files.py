@@ -1,5 +1,5 @@
-"""Files and folders in memory that record what of them is on the medium. Their one rule: what was
-not synced may be lost, kept or torn, and a generator decides which.
+"""Files and folders in memory that record what of them is on the medium. Data that was not synced
+may be lost, kept or torn, and a generator decides which.
 
 Fault model, of a machine that loses its power:
 

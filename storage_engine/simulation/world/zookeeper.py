@@ -1,7 +1,7 @@
 """A ZooKeeper ensemble in memory, in simulated time: nodes, versions, watches, multi.
 
-Rule: every write is atomic, and numbered by a zxid; watches fire once. Its sessions, with their
-faults, are in `zookeeper_session`.
+Every write is atomic, and numbered by a zxid; watches fire once. Its sessions, with their faults,
+are in `zookeeper_session`.
 
 Not modelled: reads of a follower that lags behind the ensemble's leader.
 """

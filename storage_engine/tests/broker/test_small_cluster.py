@@ -10,13 +10,10 @@ from storage_engine.protocol.apis.describe_cluster import DescribeClusterRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.tests.broker.support import code_of
 from storage_engine.zookeeper.znodes import ControllerEpochZNode
 
 TP = TopicPartition("t", 0)
-
-
-def code_of(answer) -> ErrorCode:
-    return ErrorCode.of(answer.partitions[0].error_code)
 
 
 def log_of(cluster: SimulatedCluster, broker: int):

@@ -1,9 +1,9 @@
 """What is fuzzed by coverage: any bytes as a request, and as records, as brokers and clients take
 them.
 
-Rule: a target returns, or raises what no decoder of ours may: anything but an error of ours of one
-line. The first bytes of an input choose what the others are meant to be, so that a mutation of the
-first tries the others as another API, version or codec.
+A target returns, or raises what no decoder of ours may: anything but an error of ours of one line.
+The first bytes of an input choose what the others are meant to be, so that a mutation of the first
+tries the others as another API, version or codec.
 """
 
 import struct

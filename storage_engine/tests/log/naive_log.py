@@ -1,6 +1,6 @@
 """A log as a list of segments, each a list of batches, each a list of records: what the log must be
-after any row of operations, worked out the slow way. Its one rule: it knows the promises, nothing
-of how they are kept.
+after any row of operations, worked out the slow way. It knows what the log promises, and nothing of
+how the log does it.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """The record format written down as plainly as possible: the reference for tests of the real codec.
 
-Its one rule: slow and trusting on purpose.
+It is slow and trusting on purpose.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """What a scenario can do with a simulated cluster, and what it can look at.
 
-Rule: each command is a method that takes the words behind its name and returns the lines that the
+Each command is a method that takes the words behind its name and returns the lines that the
 scenario expects below it. All brokers are real ones, over a simulated network, disk and ZooKeeper.
 """
 

@@ -1,6 +1,6 @@
 """Deliberate bugs, each a patch of the real code: what the simulation must find.
 
-Rule: a mutation changes one decision and leaves the rest as it is. Its name says what is wrong.
+A mutation changes one decision and leaves the rest as it is. Its name says what is wrong.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """Deliberate bugs in what transactions carry beside records: offsets of groups, members that are
 kept alive or given up, origins, and the compaction of the coordinators' logs.
 
-Rule: as in `mutations`.
+The rules of `mutations` hold here.
 """
 
 from contextlib import ExitStack

@@ -1,6 +1,6 @@
 """Deliberate bugs in transactions and batch commits: what the simulation must find with them.
 
-Rule: as in `mutations`. Where two guards stand behind one rule the mutation takes both.
+The rules of `mutations` hold here. Where two guards stand behind one rule the mutation takes both.
 """
 
 from contextlib import ExitStack

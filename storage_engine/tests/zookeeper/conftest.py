@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
+from storage_engine.zookeeper.access import ANYBODY, ZooKeeperAccess
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
 from storage_engine.zookeeper.session import ZooKeeperSession
 
@@ -38,13 +39,19 @@ def open_session(
     """Opens sessions that the test need not close."""
     sessions: list[ZooKeeperSession] = []
 
-    def open_one(data_dir: Path | None = None, *, connect: str | None = None) -> ZooKeeperSession:
+    def open_one(
+        data_dir: Path | None = None,
+        *,
+        connect: str | None = None,
+        access: ZooKeeperAccess = ANYBODY,
+    ) -> ZooKeeperSession:
         session = ZooKeeperSession(
             connect or zookeeper.connect + chroot,
             SESSION_TIMEOUT_MS,
             loop.call_soon,
             clock=RealClock(),
             data_dir=data_dir,
+            access=access,
         )
         sessions.append(session)
         session.start(10_000)

@@ -9,8 +9,7 @@ from kazoo.exceptions import NoAuthError
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ports import ZkOp, ZkOpKind, ZkStatus
-from storage_engine.tests.zookeeper.conftest import SESSION_TIMEOUT_MS
-from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
+from storage_engine.tests.zookeeper.loop import HandLoop
 from storage_engine.zookeeper.access import (
     ANYBODY,
     ZooKeeperAccess,
@@ -23,29 +22,8 @@ from storage_engine.zookeeper.session import ZooKeeperSession
 OWN = ZooKeeperAccess(user="headrace", password="secret", set_acl=True)
 WRONG = ZooKeeperAccess(user="headrace", password="guessed", set_acl=True)
 
-OpenAs = Callable[[ZooKeeperAccess], ZooKeeperSession]
+OpenSession = Callable[..., ZooKeeperSession]
 NewStranger = Callable[[], KazooClient]
-
-
-@pytest.fixture
-def open_as(zookeeper: EmbeddedZooKeeper, chroot: str, loop: HandLoop) -> Iterator[OpenAs]:
-    sessions: list[ZooKeeperSession] = []
-
-    def open_one(access: ZooKeeperAccess) -> ZooKeeperSession:
-        session = ZooKeeperSession(
-            zookeeper.connect + chroot,
-            SESSION_TIMEOUT_MS,
-            loop.call_soon,
-            clock=RealClock(),
-            access=access,
-        )
-        sessions.append(session)
-        session.start(10_000)
-        return session
-
-    yield open_one
-    for session in sessions:
-        session.close()
 
 
 @pytest.fixture
@@ -65,9 +43,9 @@ def new_stranger(zookeeper: EmbeddedZooKeeper, chroot: str) -> Iterator[NewStran
 
 
 def test_nodes_with_acl_are_read_by_all_and_written_by_their_user_alone(
-    open_as: OpenAs, loop: HandLoop, new_stranger: NewStranger
+    open_session: OpenSession, loop: HandLoop, new_stranger: NewStranger
 ) -> None:
-    session = open_as(OWN)
+    session = open_session(access=OWN)
     stranger = new_stranger()
     assert loop.reply_of(session.create, "/brokers/ids/1", b"one", make_parents=True).ok
     assert loop.reply_of(
@@ -86,10 +64,10 @@ def test_nodes_with_acl_are_read_by_all_and_written_by_their_user_alone(
 
 
 def test_below_consumers_everybody_may_write(
-    open_as: OpenAs, loop: HandLoop, new_stranger: NewStranger
+    open_session: OpenSession, loop: HandLoop, new_stranger: NewStranger
 ) -> None:
     """R-CLI3: members of groups that meet in ZooKeeper have no credentials."""
-    session = open_as(OWN)
+    session = open_session(access=OWN)
     assert loop.reply_of(session.create, "/consumers", b"", make_parents=True).ok
     stranger = new_stranger()
     stranger.create("/consumers/g/offsets/t/0", b"1", makepath=True)
@@ -98,29 +76,29 @@ def test_below_consumers_everybody_may_write(
 
 @pytest.mark.parametrize("access", [WRONG, ANYBODY])
 def test_a_broker_that_may_not_register_is_refused_with_the_remedy(
-    open_as: OpenAs, loop: HandLoop, access: ZooKeeperAccess
+    open_session: OpenSession, loop: HandLoop, access: ZooKeeperAccess
 ) -> None:
-    session = open_as(OWN)
+    session = open_session(access=OWN)
     assert loop.reply_of(session.create, "/brokers/ids", b"", make_parents=True).ok
     with pytest.raises(ZooKeeperRefusedError, match="not write /brokers/ids"):
-        open_as(access)
-    open_as(OWN)
+        open_session(access=access)
+    open_session(access=OWN)
 
 
 def test_what_is_denied_later_has_not_happened(
-    open_as: OpenAs, loop: HandLoop, caplog: pytest.LogCaptureFixture
+    open_session: OpenSession, loop: HandLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    nobody = open_as(ANYBODY)
-    own = open_as(OWN)
+    nobody = open_session(access=ANYBODY)
+    own = open_session(access=OWN)
     assert loop.reply_of(own.create, "/a", b"").ok
     assert loop.reply_of(nobody.set, "/a", b"x", -1).status is ZkStatus.UNKNOWN
     assert "NoAuthError" in caplog.text
 
 
 def test_without_acl_everybody_may_write(
-    open_as: OpenAs, loop: HandLoop, new_stranger: NewStranger
+    open_session: OpenSession, loop: HandLoop, new_stranger: NewStranger
 ) -> None:
-    session = open_as(ZooKeeperAccess(user="headrace", password="secret"))
+    session = open_session(access=ZooKeeperAccess(user="headrace", password="secret"))
     stranger = new_stranger()
     assert loop.reply_of(session.create, "/a", b"").ok
     stranger.set("/a", b"x")

@@ -212,7 +212,7 @@ def test_a_java_that_does_not_tell_its_version_is_told(
 ) -> None:
     _fake_java(tmp_path, release=None, script=script)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaError, match="does not tell its version"):
+    with pytest.raises(JavaError, match="does not report its version"):
         find_java()
 
 

@@ -1,1 +1,2 @@
-"""One file per command of `headrace`; those of local clusters in a room of their own."""
+"""The commands of `headrace`, one in each file; those of local clusters are in a package of their
+own."""

@@ -1,6 +1,6 @@
 """Run a benchmark: it prints each figure beside a ceiling measured in the same run, or its goal.
 
-The benchmarks are in the folder benchmarks/ of the repository, and not installed with Headrace.
+The benchmarks are in the directory benchmarks/ of the repository, and not installed with Headrace.
 
 benchmarks:
   beside-kafka  Spark's Kafka connector on Apache Kafka beside ours (downloads 600 MB)

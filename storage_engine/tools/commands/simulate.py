@@ -34,7 +34,7 @@ from storage_engine.simulation.faults.shrink import shrink
 from storage_engine.simulation.run import SeedOutcome, run_seed
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
-from storage_engine.tools.table import print_json, print_table, write_line
+from storage_engine.tools.table import print_json, print_table, report_line, write_line
 
 DEFAULT_SEEDS = 100
 DEFAULT_SECONDS = 8
@@ -210,6 +210,7 @@ def _explain(
         return False
 
     if only is None:
+        report_line(f"seed {outcome.seed} failed: leaving out faults one by one")
         numbers = shrink(numbers, fails)
     replay = (
         f"headrace simulate --seed {outcome.seed} --seconds {args.seconds}"

@@ -130,7 +130,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise UsageError(f"'--topics {text}' is no regular expression: {error}") from None
+        raise UsageError(f"'--topics {text}' is not a regular expression: {error}") from None
 
 
 class Verification:

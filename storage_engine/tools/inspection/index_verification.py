@@ -1,6 +1,6 @@
-"""`headrace dump-log --verify-index`: do the indexes of segments say what is in their logs?
+"""`headrace dump-log --verify-index`: compares the indexes of segments with their logs.
 
-Rule: an index without its `.log` is an error, not a success. Source: R-LOG3.
+An index without its `.log` is an error, not a success. Source: R-LOG3.
 """
 
 from collections.abc import Sequence

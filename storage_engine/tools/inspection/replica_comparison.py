@@ -1,8 +1,8 @@
-"""Two replicas of a partition, batch by batch: where they first differ, and in what.
+"""Compares two replicas of a partition batch by batch: where they first differ, and in what.
 
-Rule: batches are compared as bytes (so offsets, leader epochs and contents all count), and each CRC
-is checked; records are not decoded. Replicas of a compacted topic clean their logs each on its own:
-there a batch counts only where both have it with as many records. Source: R-TOOL2.
+Batches are compared as bytes (so offsets, leader epochs and contents all count), and each CRC is
+checked; records are not decoded. Each replica of a compacted topic compacts its log by itself:
+there a batch is compared only where both have it with the same number of records. Source: R-TOOL2.
 """
 
 from dataclasses import dataclass

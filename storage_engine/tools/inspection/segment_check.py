@@ -1,10 +1,10 @@
 """Reads segment files and checks them, batch by batch and entry by entry.
 
-Rule: it only reads, and trusts nothing.
+It only reads, and trusts nothing.
 
-Files are known by their names, `<base offset>.log`, `.index`, `.timeindex`; an index is held
-against the `.log` beside it when that is there. Source: R-LOG1, R-LOG3, R-LOG8; the formats are
-drawn in `log/` and `protocol/record_batch.py`.
+Files are known by their names, `<base offset>.log`, `.index`, `.timeindex`; an index is compared
+with the `.log` beside it, if there is one. Source: R-LOG1, R-LOG3, R-LOG8; the formats are
+described in `log/` and `protocol/records/record_batch.py`.
 """
 
 import mmap

@@ -1,5 +1,5 @@
-"""`state-change.log`: how its lines are written and read. Its one rule: what one half writes, the
-other reads.
+"""`state-change.log`: how its lines are written and read. The reader understands every line that
+the writer writes.
 
     2026-11-21T20:40:01.123Z broker=1 became leader partition=flights-0 leader=1 leader_epoch=4 …
 

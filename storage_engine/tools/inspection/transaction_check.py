@@ -1,7 +1,8 @@
-"""Reads the files of a log that tell of producers and transactions, and checks them.
+"""Reads and checks the files of a log that describe producers and transactions.
 
-Rule: it only reads, and trusts nothing. Source: KIP-98; the formats are drawn in
-`log/transaction_index.py`, `log/producer_snapshots.py` and `protocol/control_record.py`.
+It only reads, and trusts nothing. Source: KIP-98; the formats are described in
+`log/segments/transaction_index.py`, `log/state/producer_snapshots.py` and
+`protocol/records/control_record.py`.
 """
 
 from collections.abc import Iterator

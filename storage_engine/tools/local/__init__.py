@@ -1,1 +1,1 @@
-"""A cluster in a folder of this machine: ZooKeeper and brokers as child processes."""
+"""A cluster in a directory of this machine: ZooKeeper and brokers as child processes."""

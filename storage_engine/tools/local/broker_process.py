@@ -1,7 +1,7 @@
-"""A broker of a cluster's folder as a child process: its command line, how to know it again, what
-it said last.
+"""A broker of a local cluster as a child process: its command line, how to recognise it, and the
+end of its log.
 
-Rule: a broker is known by the absolute path of its `server.properties` in its arguments, never by a
+A broker is recognised by the absolute path of its `server.properties` in its arguments, never by a
 pid alone.
 """
 

@@ -1,8 +1,7 @@
-"""The `server.properties` that `headrace up` writes for each broker. Safe by default.
+"""The `server.properties` that `headrace up` writes for each broker. They are safe by default.
 
-Rule: a key that is in the file stays as it is, so that what a person wrote there survives, except
-for what the folder itself decides (id, port, paths, ZooKeeper) and what the caller gives with
-`--set`.
+A key that is in the file stays as it is, so that a person's changes survive, except for what the
+folder itself decides (id, port, paths, ZooKeeper) and what the caller gives with `--set`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,9 +1,9 @@
-"""`cluster.json`: what runs in a folder and where.
+"""`cluster.json`: which processes run in a cluster's directory, and where.
 
 Other programs read it, so its form does not change.
 
-Rule: the file is written whole or not at all, and what was read is checked before anything trusts
-it: a file that `headrace up` did not write is one clear error, never a guess.
+The file is written whole or not at all, and what was read is checked before anything trusts it: a
+file that `headrace up` did not write is one clear error, never a guess.
 """
 
 import json

@@ -1,11 +1,12 @@
 """A cluster that does not outlive the process it was started for, however that process ends.
 
-Brokers and ZooKeeper run in sessions of their own, so that a Ctrl-C does not take them away from
-under whoever waits for them. For a cluster that serves one block of code alone (a benchmark, a
-test) a guard waits on a pipe that only that process holds. When the kernel closes the pipe without
-a word, after SIGKILL too, the guard becomes `headrace down`.
+Brokers and ZooKeeper run in sessions of their own, so that a Ctrl-C does not end them while the
+program still needs them. For a cluster that serves only one block of code (a benchmark, a test) a
+guard waits on a pipe that only that process holds. When the kernel closes the pipe before the
+process has written to it, after SIGKILL too, the guard becomes `headrace down`.
 
-The guard imports nothing until then: a few MiB of memory, some milliseconds of start.
+The guard imports nothing until then, so that it takes a few MiB of memory and starts in some
+milliseconds.
 """
 
 import contextlib

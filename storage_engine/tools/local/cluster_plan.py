@@ -1,9 +1,9 @@
-"""What `headrace up` shall run: how many brokers, on which ports, with which ZooKeeper.
+"""Decides what `headrace up` runs: how many brokers, on which ports, with which ZooKeeper.
 
-Decided before anything starts.
+The decision is made before anything starts.
 
-Rule: what the caller did not give stays as it is on disk; what can't be is refused while nothing
-has changed yet.
+Whatever the caller did not give stays as it is on disk; an impossible request is refused before
+anything changes.
 """
 
 from collections.abc import Callable, Collection

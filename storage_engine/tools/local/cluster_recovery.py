@@ -1,6 +1,6 @@
-"""A cluster whose `cluster.json` was lost, from what else is in its folder.
+"""Recovers a cluster whose `cluster.json` was lost from the other files in its directory.
 
-Rule: what the brokers' own files say is taken as it is; a folder without brokers is a new cluster.
+The brokers' own files are believed; a directory without brokers is a new cluster.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Only one command at a time may change the directory of a cluster.
 
-Rule: the lock is the kernel's, so that a killed command frees it.
+The lock is the kernel's, so that a killed command frees it.
 """
 
 import fcntl

@@ -1,6 +1,6 @@
-"""Ports on this host: which are taken, and which to take.
+"""Finds free ports on this host.
 
-Rule: a port is checked the way a broker will bind it.
+A port is checked by binding it as a broker does.
 
 Free ports are chosen below the range from which the kernel takes the ports of outgoing connections.
 A broker that is down for a while would otherwise lose its port to some connection, or even to a

@@ -1,9 +1,10 @@
-"""A cluster in a folder of this machine: ZooKeeper and brokers as child processes, started,
-stopped, found again.
+"""A cluster in a directory of this machine: starts, stops and finds ZooKeeper and brokers, which
+are child processes.
 
-Rule: the folder holds all state (`cluster.json`, `broker-<id>/`, `zookeeper/`), so that any process
-may go on where another stopped; who changes it holds the folder's lock. `headrace up`, `stop-
-broker`, `start-broker` and `down` are thin over this class; tests and examples use it as a library:
+The directory holds all state (`cluster.json`, `broker-<id>/`, `zookeeper/`), so that any process
+may continue where another stopped; a process that changes it holds the directory's lock. `headrace
+up`, `stop-broker`, `start-broker` and `down` call this class; tests and examples use it as a
+library:
 
     with LocalCluster.running(folder, UpRequest(brokers=3, port=0)) as cluster:
         use(cluster.bootstrap_servers)

@@ -1,8 +1,8 @@
-"""Child processes that outlive their parent: start one detached, know it again by its arguments,
-stop it.
+"""Child processes that outlive their parent: starts one detached, recognises it by its arguments,
+and stops it.
 
-Rule: a pid alone proves nothing, since the kernel gives the numbers of dead processes to new ones.
-A process is ours when its command line holds our mark: some consecutive arguments, among them an
+A pid alone proves nothing, since the kernel gives the numbers of dead processes to new ones. A
+process is ours when its command line holds our mark: some consecutive arguments, among them an
 absolute path that is ours alone.
 """
 

@@ -1,9 +1,9 @@
-"""Whether brokers serve.
+"""Checks whether brokers serve.
 
-Rule: a broker is up when it itself answers Metadata with the whole cluster in it.
+A broker is up when it itself answers Metadata with the whole cluster in it.
 
-Each broker is asked over a connection of its own, since what one broker knows says nothing of the
-others.
+Each broker is asked over a connection of its own, since the metadata of one broker does not show
+whether the others serve.
 """
 
 import socket

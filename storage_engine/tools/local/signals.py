@@ -1,4 +1,4 @@
-"""Signals that end a process, met like Ctrl-C, so that what it started is stopped with it."""
+"""Handles signals that end a process like Ctrl-C, so that the process stops what it has started."""
 
 import signal
 import threading

@@ -1,1 +1,1 @@
-"""What `headrace spark-check` looks at: whether Spark can use the format here, and how well."""
+"""The checks of `headrace spark-check`: whether Spark can use the format here, and how well."""

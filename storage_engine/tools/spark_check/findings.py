@@ -1,4 +1,4 @@
-"""What was checked, what was found, and what to do about it."""
+"""The findings of `headrace spark-check`: what was checked, what was found, and what to do."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,5 @@
-"""What this Python has: Headrace, PySpark and PyArrow, and whether PySpark comes with Spark."""
+"""Checks which packages this Python has: Headrace, PySpark and PyArrow, and whether PySpark comes
+with Spark."""
 
 import importlib.util
 import os
@@ -11,7 +12,7 @@ from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
 
 OLDEST_PYSPARK = (4, 0)
 OLDEST_PYARROW = 18
-"""As setup.cfg asks for."""
+"""The versions that setup.cfg requires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class Packages:
 
     findings: list[Finding]
     spark_home: Path | None = None
-    """Where Spark itself is; None where there is none to start."""
+    """The directory of Spark itself; None where there is none to start."""
     pyspark: str | None = None
 
 

@@ -46,7 +46,7 @@ def check_session(plan: SessionPlan, *, pyspark: str, are_workers_right: bool) -
 
 
 def _try(plan: SessionPlan) -> tuple[dict[str, Any], str | None]:
-    """What the program found out, and what it said last; None where it had to be ended."""
+    """The findings of the program, and its last line; None where it had to be killed."""
     given = {
         "master": plan.master,
         "remote": plan.remote,

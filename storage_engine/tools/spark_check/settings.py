@@ -1,4 +1,4 @@
-"""Which settings of a session cost speed. Source: the table in docs/spark.md."""
+"""Finds the settings of a session that cost speed. Source: the table in docs/spark.md."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

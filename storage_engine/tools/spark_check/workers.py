@@ -1,6 +1,6 @@
 """The Python that Spark starts beside its JVM, to look for formats, to plan and to run tasks.
 
-Rule: it is asked what it has in the surroundings that Spark gives it, rather than guessed at.
+It is started in the environment that Spark gives it, and asked what it has.
 """
 
 import json
@@ -84,7 +84,8 @@ def _to_do(found: str, why: str, by: str | None) -> Finding:
 
 
 def _ask(path: str, spark_home: Path) -> dict[str, Any] | None:
-    """What PROBE prints; None where the program runs no Python. The path is as Spark sets it."""
+    """The output of PROBE; None where the program runs no Python. The path is the one that Spark
+    sets."""
     libraries = spark_home / "python" / "lib"
     paths = [str(libraries / "pyspark.zip"), *map(str, sorted(libraries.glob("py4j-*.zip")))]
     paths += [each for each in [os.environ.get("PYTHONPATH")] if each]

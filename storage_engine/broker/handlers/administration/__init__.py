@@ -1,1 +1,1 @@
-"""Handlers of the APIs that look after topics, settings, replicas and the cluster."""
+"""Handlers of the APIs that administer topics, settings, replicas and the cluster."""

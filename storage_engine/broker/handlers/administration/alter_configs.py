@@ -1,9 +1,8 @@
 """IncrementalAlterConfigs and AlterConfigs: settings of topics and brokers, served by any broker.
 
-Rule: the settings of each topic or broker are taken all or not at all, whatever becomes of the
-others. With the answer ZooKeeper has the settings, this broker works by them, and the others will
-learn of them.
-Source: R-TOOL1, KIP-339, KIP-226.
+The settings of each topic or broker are changed all or not at all, whether or not those of others
+succeed. When the answer is sent, ZooKeeper has the settings and this broker applies them; the other
+brokers learn of them soon after. Source: R-TOOL1, KIP-339, KIP-226.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs: moves replicas of this broker between its log directories.
 
-Rule: each replica succeeds or fails by itself; done means that the move has begun. Source: KIP-113.
+Each replica succeeds or fails by itself; done means that the move has begun. Source: KIP-113.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """CreateTopics: served by the controller.
 
-Rule: it is answered when all partitions have leaders, or when the client's time is over. Source:
+The answer comes when all partitions have leaders, or when the client's timeout is over. Source:
 R-CTL6.
 """
 

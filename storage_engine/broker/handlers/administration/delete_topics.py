@@ -1,6 +1,6 @@
 """DeleteTopics: served by the controller.
 
-Rule: it is answered when the topics are gone, or when the client's time is over. Source: R-CTL6.
+The answer comes when the topics are gone, or when the client's timeout is over. Source: R-CTL6.
 """
 
 from dataclasses import dataclass

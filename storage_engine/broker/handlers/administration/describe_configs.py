@@ -1,7 +1,7 @@
 """DescribeConfigs: the settings of topics and brokers, with where each value comes from and what it
 means.
 
-Rule: settings of topics are read from ZooKeeper at each request, so that any broker gives the same
+Settings of topics are read from ZooKeeper at each request, so that any broker gives the same
 answer. Source: R-TOOL1, KIP-226 (sources and synonyms).
 """
 

@@ -1,7 +1,7 @@
 """ElectLeaders: served by the controller.
 
-Rule: it is answered when every election is over, or when the client's time is. The answer to a
-request for all partitions has only those that needed an election. Source: R-CTL7, R-REP9, KIP-460.
+The answer comes when every election is over, or when the client's timeout is. After a request for
+all partitions it names only those that needed an election. Source: R-CTL7, R-REP9, KIP-460.
 """
 
 from collections.abc import Generator
@@ -37,7 +37,9 @@ def handle(
     try:
         acting = acting_controller(controller)
         if election_type not in (_PREFERRED, _UNCLEAN):
-            raise KafkaError("elections are of type 0 or 1", ErrorCode.INVALID_REQUEST)
+            raise KafkaError(
+                "the election type must be 0 (preferred) or 1 (unclean)", ErrorCode.INVALID_REQUEST
+            )
     except KafkaError as failure:
         yield from _respond(call, dict.fromkeys(named or (), failure.code), failure.code)
         return

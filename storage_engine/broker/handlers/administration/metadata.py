@@ -1,6 +1,6 @@
 """Metadata: brokers, topics, leaders; creates unknown topics where that is allowed.
 
-Rule: a broker that has just started answers when the controller has sent it the first metadata.
+A broker that has just started answers when the controller has sent it the first metadata.
 
 Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 """

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments and ListPartitionReassignments: served by the controller.
 
-Rule: a request is checked, written into the admin node that tools write too, and answered; the
-controller carries out what is written there. Source: R-CTL8, KIP-455.
+A request is checked, written into the admin node that tools write too, and answered; the controller
+carries out what is written there. Source: R-CTL8, KIP-455.
 """
 
 from collections import Counter

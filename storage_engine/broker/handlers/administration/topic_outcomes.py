@@ -1,7 +1,7 @@
 """The outcomes of a request that creates, deletes or grows topics.
 
-Rule: each topic succeeds or fails by itself; the request is answered once, when all outcomes are
-known or when the client's time is over.
+Each topic succeeds or fails by itself; the request is answered once, when all outcomes are known or
+when the client's timeout is over.
 """
 
 from collections import Counter

@@ -1,1 +1,1 @@
-"""Handlers of the controller's orders, and of what only the controller answers."""
+"""Handlers of the controller's orders, and of requests that only the controller answers."""

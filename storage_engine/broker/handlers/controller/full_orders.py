@@ -1,8 +1,8 @@
 """The end of a full LeaderAndIsr order, which names every replica of this broker.
 
-Rule: what a full order does not name is stopped when its last part is carried out. A replica that
-other brokers have by now is deleted; one of which this broker knows nothing may be of a topic that
-is gone, which `orphaned_logs` finds out. Source: R-CTL4, R-CTL8.
+A replica that a full order does not name is stopped when its last part is carried out. A replica
+whose partition other brokers have by now is deleted. A replica of an unknown partition may belong
+to a deleted topic, which `orphaned_logs` finds out. Source: R-CTL4, R-CTL8.
 """
 
 import logging

@@ -1,10 +1,10 @@
 """LeaderAndIsr (key 4): the controller says which partitions this broker leads or follows.
 
-Rule: an order of another broker than the controller, one older than another order of the same
-controller, and one meant for an earlier incarnation of this broker are refused (`order_gate`).
-Orders are carried out one after another, each once the settings of its topics are known, and a long
-one in several turns of the event loop, each of which checks again whether it is refused. A
-partition that can't be led or followed keeps no other from it. Source: R-CTL1, R-CTL3, R-CTL4.
+An order of another broker than the controller, one older than another order of the same controller,
+and one meant for an earlier incarnation of this broker are refused (`order_gate`). Orders are
+carried out one after another, each once the settings of its topics are known, and a long one in
+several turns of the event loop, each of which checks again whether it is refused. A partition that
+can't be led or followed does not hinder the others. Source: R-CTL1, R-CTL3, R-CTL4.
 """
 
 from collections.abc import Iterator

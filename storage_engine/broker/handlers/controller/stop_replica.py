@@ -1,7 +1,7 @@
 """StopReplica (key 5): the controller says which replicas this broker stops, or deletes.
 
-Rule: orders are let in and carried out as those of `leader_and_isr`. A replica that can't be
-stopped keeps no other from it. Source: R-CTL3.
+Orders are admitted and carried out like those of `leader_and_isr`. A replica that can't be stopped
+does not hinder the others. Source: R-CTL3.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """UpdateMetadata (key 6): the controller describes the cluster.
 
-Rule: orders are let in as those of `leader_and_isr`; metadata counts from the moment it is let in.
+Orders are admitted like those of `leader_and_isr`; the metadata is valid as soon as it is admitted.
 Source: R-CTL3.
 """
 

@@ -1,7 +1,7 @@
 """FindCoordinator: the coordinator of a group or a transactional id is the leader of its partition
 of the topic that keeps the state.
 
-Rule: the first request for a kind creates that kind's topic. Source: KIP-98, KIP-699.
+The first request for a kind creates that kind's topic. Source: KIP-98, KIP-699.
 """
 
 from dataclasses import dataclass

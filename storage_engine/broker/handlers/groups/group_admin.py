@@ -1,7 +1,7 @@
-"""DescribeGroups, ListGroups and DeleteGroups, for those who administer groups.
+"""DescribeGroups, ListGroups and DeleteGroups: the administration of groups.
 
-Rule: a coordinator that is still loading answers nothing, and while this broker leads a partition
-without a coordinator, a list of groups comes with an error. A group that does not exist is Dead in
+A coordinator that is still loading answers nothing, and while this broker leads a partition without
+a coordinator, a list of groups comes with an error. A group that does not exist is Dead in
 DescribeGroups, as in Kafka. Source: KIP-229, KIP-518, KIP-848 (types of groups).
 """
 

@@ -1,8 +1,8 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup: the members of a group and their assignments.
 
-Rule: a JoinGroup is answered when the group's next generation begins, a SyncGroup when its leader
-has assigned the partitions: both may take as long as the slowest member. Source: Kafka's classic
-group protocol; KIP-62, KIP-345, KIP-394, KIP-559, KIP-814.
+A JoinGroup is answered when the group's next generation begins, a SyncGroup when its leader has
+assigned the partitions: both may take as long as the slowest member. Source: Kafka's classic group
+protocol; KIP-62, KIP-345, KIP-394, KIP-559, KIP-814.
 """
 
 from dataclasses import dataclass

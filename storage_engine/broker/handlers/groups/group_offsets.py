@@ -1,8 +1,8 @@
 """OffsetCommit, OffsetFetch and OffsetDelete: the offsets that groups have committed.
 
-Rule: a partition that does not exist is answered with an error, and the others are stored all the
-same. A commit is answered when no failover can lose it, or when its time is over. Source: KIP-211,
-KIP-447, KIP-496, KIP-709.
+A partition that does not exist is answered with an error, and the others are stored all the same. A
+commit is answered when no failover can lose it, or when its time is over. Source: KIP-211, KIP-447,
+KIP-496, KIP-709.
 """
 
 from collections.abc import Callable, Generator

@@ -1,7 +1,7 @@
-"""The way to the coordinators of groups, and the checks of a request before it gets there.
+"""Checks requests for groups and passes them to their coordinators.
 
-Rule: what the coordinator's records can't hold never gets to it: an append that fails costs all
-groups of the partition a pause.
+A request that does not fit into the coordinator's records is refused here: a failed append would
+interrupt all groups of the partition.
 """
 
 from collections.abc import Callable, Generator, Iterable

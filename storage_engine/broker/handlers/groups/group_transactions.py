@@ -1,7 +1,7 @@
 """AddOffsetsToTxn and TxnOffsetCommit: the offsets of a group as part of a producer's transaction.
 
-Rule: offsets are appended only while the group's partition of the offsets topic is known to be part
-of the transaction, as batches of records are; with TxnOffsetCommit 5 it is enlisted here. That is
+Offsets are appended only while the group's partition of the offsets topic is known to be part of
+the transaction, as batches of records are; with TxnOffsetCommit 5 it is enlisted here. That is
 checked when the coordinator steps the commit, whatever the commit has waited for: behind the
 transaction's marker it would open another one that nobody ends. Source: KIP-98, KIP-447, KIP-890.
 """

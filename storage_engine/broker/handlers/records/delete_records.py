@@ -1,7 +1,7 @@
 """DeleteRecords: moves the start of partitions led here.
 
-Rule: only what is committed can be deleted (up to the high watermark); each partition succeeds or
-fails by itself; the new start is on disk before anyone learns of it. Source: R-LOG9, KIP-107.
+Only committed records can be deleted (up to the high watermark); each partition succeeds or fails
+by itself; the new start is on disk before anyone learns of it. Source: R-LOG9, KIP-107.
 """
 
 import logging

@@ -2,10 +2,11 @@
 
 Bytes that are not in the page cache are first read from the disk, by `cold_reads`.
 
-Rule: below this handler every request names all its partitions, each once. `fetch_sessions` adds
-what a session leaves out, and takes it out of the answer; `fetched_topics` does the same with ids
-of topics. A fetch of many partitions is read in several turns of the event loop: each answer is
-true at the time of its own read. Source: R-REP2, R-NET2, KIP-227, KIP-516.
+Below this handler every request names all its partitions, each once. `fetch_sessions` adds the
+partitions that a request in a session leaves out, and removes unchanged ones from the answer;
+`fetched_topics` does the same with ids of topics. A fetch of many partitions is read in several
+turns of the event loop: each answer is true at the time of its own read. Source: R-REP2, R-NET2,
+KIP-227, KIP-516.
 """
 
 from collections.abc import Iterator, Sequence

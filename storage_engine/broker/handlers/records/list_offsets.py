@@ -1,8 +1,8 @@
 """ListOffsets: earliest, latest, newest by time, or the first offset at or after a timestamp.
 
-Rule: a consumer gets no offset above the high watermark, one with read_committed none above the
-last stable offset. A fresh leader whose high watermark has not reached the start of its epoch
-answers with an error, so that no consumer goes back (KIP-207). Source: R-LOG11, KIP-98.
+A consumer gets no offset above the high watermark, one with read_committed none above the last
+stable offset. A fresh leader whose high watermark has not reached the start of its epoch answers
+with an error, so that no consumer goes back (KIP-207). Source: R-LOG11, KIP-98.
 """
 
 from collections.abc import Generator
@@ -98,8 +98,6 @@ def _look_up(
         largest = yield from log.reads.search_largest_timestamp(max_offset=limit)
         return (-1, -1) if largest is None else (largest.offset, largest.timestamp_ms)
     if timestamp < 0:
-        raise KafkaError(
-            f"timestamp {timestamp} has no meaning here", ErrorCode.UNSUPPORTED_VERSION
-        )
+        raise KafkaError(f"timestamp {timestamp} is not supported", ErrorCode.UNSUPPORTED_VERSION)
     found = yield from log.reads.search_timestamp(timestamp, max_offset=limit)
     return (-1, -1) if found is None else (found.offset, found.timestamp_ms)

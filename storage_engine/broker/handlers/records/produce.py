@@ -1,8 +1,8 @@
 """Produce: appends to leaders, and waits for followers with acks=all, for the disk with
 `flush.before.ack`.
 
-Rule: each partition succeeds or fails by itself; with acks=0 nothing is answered, and an error
-closes the connection, which is all that such a client can notice. Source: R-REP3, R-REP6, R-LOG12.
+Each partition succeeds or fails by itself; with acks=0 nothing is answered, and an error closes the
+connection, which is all that such a client can notice. Source: R-REP3, R-REP6, R-LOG12.
 """
 
 import logging
@@ -186,7 +186,7 @@ class ProduceHandler:
         partition = self.replicas.get(tp)
         if partition is None:
             # Appended to some turns ago, before other partitions of a transaction.
-            gone = KafkaError(f"{tp} is here no more", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            gone = KafkaError(f"this broker no longer has {tp}", ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return _failed(item, gone)
         required_offset = result.last_offset + 1
         if acks == -1 or (acks == 1 and partition.config.flush_before_ack):
@@ -238,7 +238,7 @@ def _refusal(version: int, request: ProduceRequest) -> KafkaError | None:
     """Why nothing of the request can be taken."""
     if request.acks not in (-1, 0, 1):
         return KafkaError(
-            f"acks={request.acks} is not possible: -1, 0 or 1 are", ErrorCode.INVALID_REQUIRED_ACKS
+            f"acks={request.acks}: must be -1, 0 or 1", ErrorCode.INVALID_REQUIRED_ACKS
         )
     if version < FIRST_WITH_V2_BATCHES:
         return KafkaError(

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn: producers (versions 0-3), and leaders that verify or enlist (4 and 5).
 
-Rule: a partition that doesn't exist is answered with an error, and then the others of the
-transaction are not attempted. Source: KIP-98, KIP-890.
+A partition that doesn't exist is answered with an error, and then the others of the transaction are
+not attempted. Source: KIP-98, KIP-890.
 """
 
 from collections.abc import Generator

@@ -1,9 +1,9 @@
 """JoinBatch, CommitBatch, BatchHeartbeat and AbortMembers: micro-batches of the exactly-once sink,
 at the coordinator of the sink id.
 
-Rule: the core alone decides what a request means (`core.transactions.batch_commits`). A handler
-only brings a producer id that is used once, answers, and logs the rows that are dropped.
-Source: R-SPARK2.
+The core alone decides what a request means (`core.transactions.micro_batch_commits`). A handler
+only brings a producer id that is used once, answers, and logs the rows that are dropped. Source:
+R-SPARK2.
 """
 
 import logging

@@ -1,5 +1,5 @@
-"""DescribeProducers: the idempotent producers that a partition's leader remembers, by which a
-transaction that hangs is found. Source: KIP-664."""
+"""DescribeProducers: the idempotent producers that a partition's leader remembers. They show which
+transaction hangs. Source: KIP-664."""
 
 from collections.abc import Generator
 from typing import Any

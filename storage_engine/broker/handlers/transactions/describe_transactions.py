@@ -1,7 +1,7 @@
-"""DescribeTransactions and ListTransactions: what the coordinators on this broker know.
+"""DescribeTransactions and ListTransactions: the transactions of the coordinators on this broker.
 
-Rule: a coordinator that is still loading answers nothing. The members of sinks have no
-transactional id of their own, and are not listed. Source: KIP-664.
+A coordinator that is still loading answers nothing. The members of sinks have no transactional id
+of their own, and are not listed. Source: KIP-664.
 """
 
 from typing import Any

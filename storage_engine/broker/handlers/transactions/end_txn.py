@@ -1,7 +1,7 @@
 """EndTxn: a producer commits or aborts its transaction.
 
-Rule: it is answered when the decision can't be lost; with version 5 the producer goes on under
-another epoch (KIP-890). Source: KIP-98.
+It is answered when the decision can't be lost; with version 5 the producer goes on under another
+epoch (KIP-890). Source: KIP-98.
 """
 
 from storage_engine.broker.cluster.producer_ids import ProducerIds

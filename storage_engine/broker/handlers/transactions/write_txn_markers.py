@@ -1,10 +1,9 @@
 """WriteTxnMarkers: a coordinator has this broker write the ends of transactions to partitions that
 it leads.
 
-Rule: the epoch of a coordinator is the leader epoch of its partition of the state topic, as this
-broker has it from the controller. A marker of a higher one is refused: a log remembers the highest
-epoch that it has seen of a producer's coordinators, and would refuse the true coordinator ever
-after.
+The epoch of a coordinator is the leader epoch of its partition of the state topic, as this broker
+has it from the controller. A marker of a higher one is refused: a log remembers the highest epoch
+that it has seen of a producer's coordinators, and would refuse the true coordinator ever after.
 
 A marker that is named twice is written once. All of one partition are written in one step, as their
 order matters there. Source: KIP-98.

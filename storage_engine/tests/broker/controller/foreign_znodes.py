@@ -1,8 +1,8 @@
 """What other programs may write into ZooKeeper, from a seed: anything, under every documented path.
 
-Rule: a well-formed request for what a test calls sound is never made, since that would be carried
-out; the names that requests use are of a small set, so that now and then something with that name
-is there.
+A well-formed request for what a test calls sound is never made, since that would be carried out;
+the names that requests use are of a small set, so that now and then something with that name is
+there.
 """
 
 import json

@@ -12,6 +12,7 @@ from storage_engine.core.ports import TransportError
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
+from storage_engine.tests.broker.support import code_of
 
 TP = TopicPartition("t", 0)
 
@@ -55,10 +56,6 @@ def contents(cluster: SimulatedCluster, broker: int) -> bytes:
         found += bytes(piece.view())
         offset = piece.end_offset
     return found
-
-
-def code_of(answer) -> ErrorCode:
-    return ErrorCode.of(answer.partitions[0].error_code)
 
 
 def test_what_was_acknowledged_by_all_outlives_a_power_failure_of_all_brokers(durable):

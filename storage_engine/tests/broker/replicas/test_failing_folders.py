@@ -1,4 +1,4 @@
-"""A data folder that fails takes its replicas offline and no others; other brokers lead them
+"""A log directory that fails takes its replicas offline and no others; other brokers lead them
 (KIP-112)."""
 
 import errno
@@ -12,13 +12,14 @@ from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
+from storage_engine.tests.broker.support import disk_of
 
 PARTITIONS = [TopicPartition("t", p) for p in range(4)]
 
 
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    """Four partitions of three replicas in two data folders per broker, two in each."""
+    """Four partitions of three replicas in two log directories per broker, two in each."""
     made = SimulatedCluster(tmp_path, disk=lambda _b: SimulatedDisk(tmp_path), folders=2)
     assert made.create_topic("t", partitions=4).error_code == 0
     for tp in PARTITIONS:
@@ -28,12 +29,6 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
     for broker in made.brokers:
         disk_of(made, broker.id).broken.clear()
     made.close()
-
-
-def disk_of(cluster: SimulatedCluster, broker: int) -> SimulatedDisk:
-    disk = cluster[broker].disk
-    assert isinstance(disk, SimulatedDisk)
-    return disk
 
 
 def folder_of(cluster: SimulatedCluster, broker: int, tp: TopicPartition) -> Path:

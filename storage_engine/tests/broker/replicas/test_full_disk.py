@@ -1,4 +1,4 @@
-"""A full data folder: typed and retriable errors, and service again when there is room."""
+"""A full log directory: typed and retriable errors, and service again when there is room."""
 
 from collections.abc import Iterator
 
@@ -14,6 +14,7 @@ from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.simulation.world.requests import produce_request
 from storage_engine.tests.broker.replicas.test_producer_appends import batch_of
 from storage_engine.tests.broker.settings.settings_requests import DONE, SET, TOPIC, alter
+from storage_engine.tests.broker.support import code_of, disk_of
 from storage_engine.tests.log.support import read_all
 
 TP = TopicPartition("t", 0)
@@ -28,16 +29,6 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
     made.wait_in_sync(TP, 1, 2, 3)
     yield made
     made.close()
-
-
-def disk_of(cluster: SimulatedCluster, broker: int) -> SimulatedDisk:
-    disk = cluster[broker].disk
-    assert isinstance(disk, SimulatedDisk)
-    return disk
-
-
-def code_of(answer) -> ErrorCode:
-    return ErrorCode.of(answer.partitions[0].error_code)
 
 
 def test_a_full_leader_refuses_retriably_leads_on_and_takes_records_again(cluster):

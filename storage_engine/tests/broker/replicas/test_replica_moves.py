@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: replicas move between the data folders of a broker while they are used
+"""AlterReplicaLogDirs: replicas move between the log directories of a broker while they are used
 (KIP-113)."""
 
 import errno
@@ -17,6 +17,7 @@ from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.simulation.world.requests import make_batch, produce_request
 from storage_engine.tests.broker.settings.settings_requests import BROKER, DONE, SET, alter
+from storage_engine.tests.broker.support import disk_of
 from storage_engine.tests.log.support import read_all
 
 TP = TopicPartition("t", 0)
@@ -40,12 +41,6 @@ def cluster(tmp_path, monkeypatch) -> Iterator[SimulatedCluster]:
     for broker in (1, 2):
         disk_of(made, broker).broken.clear()
     made.close()
-
-
-def disk_of(cluster, broker: int) -> SimulatedDisk:
-    disk = cluster[broker].disk
-    assert isinstance(disk, SimulatedDisk)
-    return disk
 
 
 def folder_of(cluster, broker: int) -> Path:

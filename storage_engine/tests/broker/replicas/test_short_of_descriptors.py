@@ -12,6 +12,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.broker.handlers.test_delete_records import delete
+from storage_engine.tests.broker.support import code_of, disk_of
 
 TP = TopicPartition("t", 0)
 EVER = 1 << 40
@@ -35,12 +36,6 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
     made.close()
 
 
-def disk_of(cluster: SimulatedCluster, broker: int) -> SimulatedDisk:
-    disk = cluster[broker].disk
-    assert isinstance(disk, SimulatedDisk)
-    return disk
-
-
 def shorten(cluster: SimulatedCluster, *brokers: int) -> None:
     for broker in brokers:
         disk_of(cluster, broker).short_at = range(EVER)
@@ -60,10 +55,6 @@ def check_sound(cluster: SimulatedCluster, *partitions: TopicPartition) -> None:
             for tp in partitions:
                 hosted = broker.replicas.get(tp)
                 assert hosted is not None and hosted.role is not Role.FAILED
-
-
-def code_of(answer) -> ErrorCode:
-    return ErrorCode.of(answer.partitions[0].error_code)
 
 
 def test_a_roll_without_descriptors_is_refused_retriably_and_goes_well_later(cluster):

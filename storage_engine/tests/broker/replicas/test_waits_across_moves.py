@@ -1,5 +1,5 @@
-"""Who waits on a replica while it moves to another data folder: coordinators, produces, fetches and
-what goes on between the leader and ZooKeeper (KIP-113)."""
+"""Who waits on a replica while it moves to another log directory: coordinators, produces, fetches
+and what goes on between the leader and ZooKeeper (KIP-113)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -17,6 +17,7 @@ from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.simulation.world.network import CLIENT
+from storage_engine.tests.broker.support import disk_of
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -24,7 +25,7 @@ OTHER = TopicPartition("t", 1)
 
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    """One broker with two partitions, in a data folder each."""
+    """One broker with two partitions, in a log directory each."""
     settings = {"default_replication_factor": "1"}
     made = SimulatedCluster(
         tmp_path, 1, disk=lambda _b: SimulatedDisk(tmp_path), folders=2, **settings
@@ -36,12 +37,6 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
     yield made
     disk_of(made).broken.clear()
     made.close()
-
-
-def disk_of(cluster: SimulatedCluster) -> SimulatedDisk:
-    disk = cluster[1].disk
-    assert isinstance(disk, SimulatedDisk)
-    return disk
 
 
 def folder_of(cluster: SimulatedCluster, tp: TopicPartition) -> Path:

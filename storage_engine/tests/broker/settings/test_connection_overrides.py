@@ -18,7 +18,7 @@ def test_another_form_is_one_line_that_names_the_setting(entry):
 
 
 def test_a_host_given_twice_is_refused():
-    with pytest.raises(ConfigError, match="host is there twice"):
+    with pytest.raises(ConfigError, match="host is listed twice"):
         parse_overrides(["host:1", "host:2"])
 
 

@@ -146,9 +146,9 @@ def test_encoders_are_asked_and_their_failure_names_the_record(fake, produce):
             producer.send("t", 1, headers=[("a", "b")])
         with pytest.raises(SerializationError, match="is not a pair of text and bytes"):
             producer.send("t", 1, headers=[("\ud800", b"")])
-        with pytest.raises(SerializationError, match="is no time in milliseconds"):
+        with pytest.raises(SerializationError, match="is not a time in milliseconds"):
             producer.send("t", 1, timestamp_ms=1 << 64)
-        with pytest.raises(SerializationError, match=r"the timestamp 1\.5 is no time"):
+        with pytest.raises(SerializationError, match=r"the timestamp 1\.5 is not a time"):
             producer.send("t", 1, timestamp_ms=1.5)
     assert rows_of(fake.partition("t")) == [(None, b"42")]
 

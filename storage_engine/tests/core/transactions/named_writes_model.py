@@ -1,5 +1,5 @@
 """The rules of named batch writes as a model: every interleaving of a few writers, checked state by
-state. Its one rule: it knows nothing of the code, so that both can be held against the same rules.
+state. It knows nothing of the code, so that both can be held against the same rules.
 
     writer        joins -> writes -> asks to commit -> is told; a killed one takes no further step
     network       a request for a commit arrives late, often or never; an answer may be lost, and

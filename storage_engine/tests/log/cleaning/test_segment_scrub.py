@@ -196,7 +196,7 @@ def test_what_does_not_fit_is_not_taken_from_a_replica(tmp_path):
         )
     with pytest.raises(CorruptRecordError, match="lacks the offsets"):
         replacements.add(bad, bad.start_offset, memoryview(good)[bad.end_position :])
-    with pytest.raises(CorruptRecordError, match="no part of it"):
+    with pytest.raises(CorruptRecordError, match="does not belong to it"):
         replacements.add(bad, bad.start_offset, memoryview(good))
     replacements.remove()
     assert not list(segment.directory.glob("*.tmp"))

@@ -1,4 +1,4 @@
-"""Who may use a data folder: R-CTL4, and the boot id."""
+"""Who may use a log directory: R-CTL4, and the boot id."""
 
 import contextlib
 import subprocess
@@ -19,8 +19,8 @@ from storage_engine.log.files.disk import REAL_DISK, RealDisk
 from storage_engine.simulation.world.disk import CrashError, SimulatedDisk
 
 
-def open_folder(path: Path, *, broker_id: int = 1, cluster_id: str | None = "c1", disk=REAL_DISK):
-    return BrokerLogDir(disk, path, broker_id=broker_id, cluster_id=cluster_id)
+def open_folder(path: Path, *, broker_id: int = 1, disk=REAL_DISK):
+    return BrokerLogDir(disk, path, broker_id=broker_id)
 
 
 class RestartedMachine(RealDisk):
@@ -39,7 +39,7 @@ def test_a_new_folder_gets_its_papers(tmp_path):
     assert (folder.is_new, folder.was_clean_shutdown, folder.same_boot) == (True, False, False)
     folder.begin()
     meta = (tmp_path / "data" / "meta.properties").read_text()
-    assert meta == "version=1\nbroker.id=1\ncluster.id=c1\n"
+    assert meta == "version=1\nbroker.id=1\n"
 
 
 def test_a_stop_without_mark_is_unclean_on_the_same_boot(tmp_path):
@@ -178,20 +178,15 @@ def test_another_brokers_folder_is_refused(tmp_path):
 
 
 def test_another_clusters_folder_is_refused(tmp_path):
-    begun(tmp_path)
-    with pytest.raises(StorageError, match=r"belongs to cluster c1, ZooKeeper says c2"):
-        open_folder(tmp_path, cluster_id="c2")
-    folder = open_folder(tmp_path, cluster_id=None)
-    with pytest.raises(StorageError, match="ZooKeeper says c2"):
-        folder.set_cluster_id("c2")
-
-
-def test_the_cluster_id_may_come_later(tmp_path):
-    folder = open_folder(tmp_path, cluster_id=None)
+    folder = open_folder(tmp_path)
     folder.begin()
-    folder.set_cluster_id("c7")
+    folder.set_cluster_id("c1")
     folder.unlock()
-    assert "cluster.id=c7" in (tmp_path / "meta.properties").read_text()
+    assert "cluster.id=c1" in (tmp_path / "meta.properties").read_text()
+    folder = open_folder(tmp_path)
+    folder.set_cluster_id("c1")
+    with pytest.raises(StorageError, match=r"belongs to cluster c1, ZooKeeper says c2"):
+        folder.set_cluster_id("c2")
 
 
 @pytest.mark.parametrize("version", ["2", "", "x", "0"])

@@ -149,7 +149,7 @@ def test_new_partitions_go_to_the_folder_with_the_fewest(tmp_path):
 def test_a_partition_in_two_folders_is_an_error_that_names_both(tmp_path):
     (tmp_path / "x" / "a-0").mkdir(parents=True)
     (tmp_path / "y" / "a-0").mkdir(parents=True)
-    with pytest.raises(StorageError, match="partition a-0 is in two data folders"):
+    with pytest.raises(StorageError, match="partition a-0 is in two log directories"):
         open_manager(tmp_path / "x", tmp_path / "y")
 
 

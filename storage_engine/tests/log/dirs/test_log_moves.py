@@ -1,4 +1,4 @@
-"""A log moves to another data folder: whatever ends the process on the way, the next start finds
+"""A log moves to another log directory: whatever ends the process on the way, the next start finds
 one log, and it has everything."""
 
 import random

@@ -1,6 +1,6 @@
-"""The process runs out of descriptors at any call of a move between data folders: the log is served
-all the while, from the one folder or the other, and the files of both tell where it lies (R-LOG8,
-KIP-113)."""
+"""The process runs out of descriptors at any call of a move between log directories: the log is
+served all the while, from the one folder or the other, and the files of both tell where it lies
+(R-LOG8, KIP-113)."""
 
 import errno
 import random

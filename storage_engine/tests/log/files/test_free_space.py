@@ -25,7 +25,7 @@ def test_an_append_that_would_reach_into_the_reserve_is_refused(tmp_path, disk, 
     disk.free[tmp_path] = RESERVE + 100
     space.take(100)
     disk.free[tmp_path] = RESERVE + 99
-    with pytest.raises(LogFullError, match="no room for 100 bytes in the data folder"):
+    with pytest.raises(LogFullError, match="no room for 100 bytes in the log directory"):
         space.take(100)
 
 

@@ -2,7 +2,8 @@
 done, the log is whole, and everything works once descriptors are back (R-LOG8)."""
 
 import errno
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -77,14 +78,12 @@ class World:
         )
 
 
-def run_into_a_shortage(make: Callable[[], World], action: Action, *, lasts: int) -> int:
-    """`action` meets a shortage at its first call that takes a descriptor, then in another world at
-    its second, and so on: the number of these calls."""
-    expected = make()
-    action(expected.log)
-    wanted = expected.content()
-    calls = 0
-    while True:
+def after_shortages(
+    make: Callable[[], World], action: Action, *, lasts: int
+) -> Iterator[tuple[int, World]]:
+    """Worlds in which `action` has met a shortage, with the number of its calls before that: at its
+    first call that takes a descriptor, then at its second, and so on. In the last it met none."""
+    for calls in itertools.count():
         world = make()
         first = world.disk.opens + 1 + calls
         world.disk.short_at = range(first, first + lasts)
@@ -100,6 +99,18 @@ def run_into_a_shortage(make: Callable[[], World], action: Action, *, lasts: int
             raise AssertionError("it never worked again")
         is_over = world.disk.opens < first
         world.disk.short_at = range(0)
+        yield calls, world
+        if is_over:
+            return
+
+
+def run_into_a_shortage(make: Callable[[], World], action: Action, *, lasts: int) -> int:
+    """After any shortage all is as `action` leaves it without one; returns the number of its
+    calls."""
+    expected = make()
+    action(expected.log)
+    wanted = expected.content()
+    for calls, world in after_shortages(make, action, lasts=lasts):
         assert world.content() == wanted, f"short at call {calls}"
         # It takes records, also after the process is killed.
         append(world.log, epoch=9)
@@ -113,9 +124,7 @@ def run_into_a_shortage(make: Callable[[], World], action: Action, *, lasts: int
             first_dirty_offset=world.log.cleaning.first_dirty_offset,
         )
         assert (again.log_end_offset, read_all(again)) == (end_offset, content)
-        if is_over:
-            return calls
-        calls += 1
+    return calls
 
 
 def prepared(log: PartitionLog) -> None:
@@ -276,23 +285,7 @@ def test_a_shortage_at_any_call_of_a_pass_loses_no_key(action, lasts):
 
     expected = make().log
     whole = values(expected)
-    calls = 0
-    while True:
-        world = make()
-        first = world.disk.opens + 1 + calls
-        world.disk.short_at = range(first, first + lasts)
-        for _ in range(50):
-            try:
-                world.make_good()
-                action(world.log)
-                break
-            except LogShortageError:
-                if lasts == EVER:
-                    world.disk.short_at = range(0)
-        else:
-            raise AssertionError("it never worked again")
-        is_over = world.disk.opens < first
-        world.disk.short_at = range(0)
+    for calls, world in after_shortages(make, action, lasts=lasts):
         if action is compact:
             assert values(world.log) == whole, f"short at call {calls}"
             assert world.log.size_in_bytes < expected.size_in_bytes
@@ -304,9 +297,6 @@ def test_a_shortage_at_any_call_of_a_pass_loses_no_key(action, lasts):
             first_dirty_offset=world.log.cleaning.first_dirty_offset,
         )
         assert (values(again), again.log_end_offset) == (kept, end_offset)
-        if is_over:
-            break
-        calls += 1
     assert calls > 10
 
 
@@ -340,7 +330,7 @@ def test_a_shortage_at_any_call_of_a_start_leaves_no_folder_out():
             managed(disk).load("cluster")
         except StorageError as error:
             assert "Too many open files" in str(error)
-            assert "ulimit" in str(error) or "data folder" in str(error)
+            assert "ulimit" in str(error) or "log directory" in str(error)
         is_over = disk.opens < first
         disk.short_at = range(0)
         if is_over:

@@ -1,5 +1,5 @@
-"""What a log may look like after a crash. Its one rule: it knows what was asked of the log and what
-the log said was on the medium, nothing of how the log does it.
+"""What a log may look like after a crash. It knows what was asked of the log and what the log said
+was on the medium, nothing of how the log does it.
 
 Every batch that stood in the log since everything in it was last on the medium may still be there;
 below `durable_end` the batches must be those that were there at the end.

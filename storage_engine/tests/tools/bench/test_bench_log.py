@@ -59,7 +59,7 @@ def test_a_run_that_is_told_to_stop_leaves_nothing_behind(tmp_path):
     ("options", "complaint"),
     [
         (["--bytes", "1000"], "--bytes and --large-log must be"),
-        (["--dir", "/does/not/exist"], "is no folder; create it first"),
+        (["--dir", "/does/not/exist"], "is not a directory; create it first"),
     ],
 )
 def test_arguments_that_can_not_be_right_are_refused(options, complaint, capsys):

@@ -58,10 +58,10 @@ def test_a_partition_without_a_leader_is_offline() -> None:
         ((4, 5), "waits for brokers 4, 5 of the last ISR"),
         (
             (2, 4),
-            "waits for broker 4 of the last ISR; the end of the log may be lost, or the data folder"
-            " failed, on broker 2",
+            "waits for broker 4 of the last ISR; the end of the log may be lost, or the log "
+            "directory failed, on broker 2",
         ),
-        ((2,), "an election is under way, or the data folder failed of broker 2"),
+        ((2,), "an election is under way, or the log directory of broker 2 failed"),
     ],
 )
 def test_a_partition_without_a_leader_is_shown_with_what_it_waits_for(

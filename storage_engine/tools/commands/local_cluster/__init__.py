@@ -1,1 +1,1 @@
-"""The commands that run a cluster in a folder of this machine."""
+"""The commands that run a cluster in a directory of this machine."""

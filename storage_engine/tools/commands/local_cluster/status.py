@@ -125,10 +125,10 @@ def _why_offline(partition: MetadataPartition, view: ClusterMetadata) -> str:
     here = [member for member in partition.isr if member in view.brokers]
     away = [member for member in partition.isr if member not in view.brokers]
     if not away:
-        return f"an election is under way, or the data folder failed of {_brokers(here)}"
+        return f"an election is under way, or the log directory of {_brokers(here)} failed"
     why = f"waits for {_brokers(away)} of the last ISR"
     if here:
-        why += f"; the end of the log may be lost, or the data folder failed, on {_brokers(here)}"
+        why += f"; the end of the log may be lost, or the log directory failed, on {_brokers(here)}"
     return why
 
 

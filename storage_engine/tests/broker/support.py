@@ -1,0 +1,16 @@
+"""What tests of simulated brokers ask them for."""
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
+
+
+def code_of(answer) -> ErrorCode:
+    """The code of the first partition."""
+    return ErrorCode.of(answer.partitions[0].error_code)
+
+
+def disk_of(cluster: SimulatedCluster, broker: int = 1) -> SimulatedDisk:
+    disk = cluster[broker].disk
+    assert isinstance(disk, SimulatedDisk)
+    return disk
