@@ -36,7 +36,7 @@ test-all: $(EARLIER_SPARKS:%=.venv/versions/%/classes.jsa) test
 spark-%: .venv/versions/%/classes.jsa
 	HEADRACE_FAULTS= HEADRACE_SPARK=$* $(BIN)/python -m pytest connector/tests \
 		integration_tests/spark/test_spark_*.py integration_tests/*/test_spark_exactly_once.py \
-		integration_tests/keyed_sink
+		integration_tests/keyed_sink examples/usage
 
 .venv/.set-up: setup.cfg pyproject.toml .ci/set-up
 	.ci/set-up

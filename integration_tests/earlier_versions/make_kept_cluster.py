@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -140,14 +140,19 @@ def fill_orders(servers: str, numbers: Iterable[int]) -> None:
     assert producer.flush(DEADLINE_S) == 0
 
 
-def copy_orders(spark: SparkSession, servers: str, checkpoint: Path) -> None:
+LIMITS = {"maxOffsetsPerTrigger": PER_MICRO_BATCH}
+
+
+def copy_orders(
+    spark: SparkSession, servers: str, checkpoint: Path, *, limits: Mapping[str, int] = LIMITS
+) -> None:
     """Runs the query until it has copied all orders that there are."""
     rows = (
         spark.readStream.format("headrace")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", "orders")
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", PER_MICRO_BATCH)
+        .options(**limits)
         .load()
         .select("key", "value")
     )

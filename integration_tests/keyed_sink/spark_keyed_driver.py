@@ -2,8 +2,9 @@
 `spark_keyed_driver.py MASTER SERVERS TOPIC URL DIR`.
 
 Copies TOPIC to the table TABLE of the database at URL in micro-batches of PER_BATCH records, and
-ends when all is there. It is not deterministic: every computation draws other numbers. What goes
-wrong is said by files in DIR, as with `faulty_sink`:
+ends when all is there; a Spark that limits no micro-batch makes one of all there is. The query is
+not deterministic: every computation draws other numbers. What goes wrong is said by files in DIR,
+as with `faulty_sink`:
 
     before-write-<batch>  nothing is with the database: makes `reached`, goes on when it is gone
     within-<batch>        the same when some rows are with the database
@@ -35,7 +36,7 @@ from connector import KeyedSink
 from connector.database import keyed_table
 from integration_tests.exactly_once.query_server import session
 from integration_tests.spark.faulty_sink import FOLDER, pause, taken
-from integration_tests.support.spark_support import NO_WORKER
+from integration_tests.support.spark_support import NO_WORKER, per_batch
 
 TABLE = "records"
 PER_BATCH = 2_000
@@ -122,7 +123,7 @@ def copy(
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", PER_BATCH)
+        .options(**per_batch(PER_BATCH))
         .option("minPartitions", min_partitions)
         .load()
         .select(

@@ -16,8 +16,8 @@ from integration_tests.support.spark_support import (
     consume,
     first_offset,
     last_line,
-    needs_limits,
     needs_pushdown,
+    per_batch,
     produce,
     servers,
     spark,
@@ -381,7 +381,6 @@ def test_two_named_jobs_at_once_both_count_and_so_does_a_lower_number(
     )
 
 
-@needs_limits
 def test_foreach_batch_on_a_new_checkpoint_does_not_reuse_numbers(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -395,11 +394,11 @@ def test_foreach_batch_on_a_new_checkpoint_does_not_reuse_numbers(
     create_topic(spark_cluster, source, partitions=1)
 
     def run(checkpoint):
-        """Runs to the end of the source, in micro-batches of five."""
+        """Runs to the end of the source, in micro-batches of five where Spark limits them."""
         produce(servers, source, [{"value": b"%d" % number} for number in range(10)])
         reader = spark.readStream.format("headrace").option("kafka.bootstrap.servers", servers)
         reader = reader.options(subscribe=source, startingOffsets="earliest")
-        rows = reader.option("maxOffsetsPerTrigger", 5).load().select("value")
+        rows = reader.options(**per_batch(5)).load().select("value")
         writer = rows.writeStream.foreachBatch(write).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).start()
         with contextlib.suppress(StreamingQueryException):

@@ -3,6 +3,7 @@ and sink, and every record is copied once. Source: R-SPARK2."""
 
 import pytest
 
+from connector.spark_version import limits_micro_batches
 from integration_tests.earlier_versions.kept_cluster import (
     COMMITS,
     described,
@@ -14,7 +15,7 @@ from integration_tests.earlier_versions.make_kept_cluster import (
     copy_orders,
     fill_orders,
 )
-from integration_tests.support.spark_support import consume, spark
+from integration_tests.support.spark_support import consume, per_batch, spark
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,9 @@ def test_a_query_goes_on_from_its_checkpoint_and_copies_each_record_once(commit,
     with running_kept_cluster(commit, tmp_path) as cluster:
         servers = cluster.bootstrap_servers
         fill_orders(servers, range(ORDERS, ORDERS + MORE))
-        copy_orders(spark, servers, checkpoint)
+        # Spark before 4.2 ends after the micro-batch that it repeats.
+        for _ in range(1 if limits_micro_batches() else 2):
+            copy_orders(spark, servers, checkpoint, limits=per_batch(PER_MICRO_BATCH))
         rows = consume(servers, "copies")
     values = [row.value().decode() for row in rows]
     assert sorted(values) == sorted(f"order {n}" for n in range(ORDERS + MORE))

@@ -27,6 +27,7 @@ from integration_tests.support.spark_support import (
     consume,
     last_line,
     needs_limits,
+    per_batch,
     produce,
     servers,
     spark,
@@ -94,7 +95,6 @@ def test_a_driver_that_is_killed_after_a_commit_and_loses_its_checkpoint_doubles
     assert ids(servers, topic, isolation="read_uncommitted").total() == 3 * PER_BATCH
 
 
-@needs_limits
 def test_a_query_that_begins_anew_writes_what_is_new_and_one_that_is_put_back_is_refused(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -117,7 +117,7 @@ def test_a_query_that_begins_anew_writes_what_is_new_and_one_that_is_put_back_is
     spark_cluster.kill_broker(coordinator)
     # With other micro-batches, so that one of them is written in part, and with tasks that read
     # several partitions, where there was one for each.
-    copy(spark, servers, topic, tmp_path / "new", maxOffsetsPerTrigger=150, minPartitions=2)
+    copy(spark, servers, topic, tmp_path / "new", **per_batch(150), minPartitions=2)
     spark_cluster.start_broker(coordinator)
     assert read(servers, topic) == list(range(300))
 

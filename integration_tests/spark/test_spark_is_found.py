@@ -8,6 +8,7 @@ import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from connector import in_session
@@ -21,6 +22,7 @@ from integration_tests.support.spark_support import (
     spark_cluster,
     topic,
 )
+from integration_tests.support.spark_versions import python_path
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = pytest.mark.slow
@@ -129,6 +131,7 @@ JOB = textwrap.dedent(
         import connector
         connector.register(spark)
     print([bytes(row.value) for row in reader.load().select("value").collect()])
+    print(spark.version)
     spark.stop()
     """
 )
@@ -154,7 +157,7 @@ def _run_job(folder, *arguments):
         for name, text in os.environ.items()
         if not name.startswith(("PYSPARK_", "PYTHON_WORKER_"))
     }
-    environment |= {"PATH": f"{path}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+    environment |= {"PATH": f"{path}:/usr/bin:/bin", "PYTHONPATH": python_path(ROOT)}
     done = subprocess.run(
         [sys.executable, job, *arguments],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=QUERY_TIMEOUT_S,
@@ -174,7 +177,7 @@ def test_an_import_before_the_session_is_enough_where_the_environment_is_not_act
     servers, one_record, tmp_path
 ):
     printed, _ = _run_job(tmp_path, servers, one_record, "import")
-    assert printed == ["[b'v']"]
+    assert printed == ["[b'v']", pyspark.__version__]
 
 
 @pytest.mark.skipif(not ALL_FAULTS, reason="beside the import: with HEADRACE_FAULTS=full")
@@ -182,5 +185,5 @@ def test_an_import_after_the_session_says_what_to_do_and_registering_helps(
     servers, one_record, tmp_path
 ):
     printed, said = _run_job(tmp_path, servers, one_record, "register")
-    assert printed == ["True", "[b'v']"]
+    assert printed == ["True", "[b'v']", pyspark.__version__]
     assert "call connector.register(spark), or import connector before the session" in said

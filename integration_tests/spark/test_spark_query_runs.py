@@ -14,7 +14,7 @@ from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import (
     QUERY_TIMEOUT_S,
     consume,
-    needs_limits,
+    per_batch,
     produce,
     servers,
     spark,
@@ -49,7 +49,6 @@ def write_job(frame, servers, **options):
     writer.option("kafka.bootstrap.servers", servers).options(**options).save()
 
 
-@needs_limits
 def test_tasks_know_the_run_of_their_query_whatever_job_groups_foreach_batch_sets(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -84,7 +83,7 @@ def test_tasks_know_the_run_of_their_query_whatever_job_groups_foreach_batch_set
 
     reader = spark.readStream.format("headrace").option("kafka.bootstrap.servers", servers)
     reader = reader.options(subscribe=f"{topic}-source", startingOffsets="earliest")
-    rows = reader.option("maxOffsetsPerTrigger", 5).load().select("value")
+    rows = reader.options(**per_batch(5)).load().select("value")
     runs = []
     for _ in range(2):
         produce(servers, f"{topic}-source", [{"value": b"row"}] * 10)

@@ -11,6 +11,7 @@ import pytest
 
 from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import servers, spark_cluster, topic
+from integration_tests.support.spark_versions import python_path
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = [
@@ -68,7 +69,7 @@ def test_a_query_that_stops_or_dies_with_its_process_prints_no_trace_of_ours(
         create_topic(spark_cluster, name, partitions=2)
     job = tmp_path / "job.py"
     job.write_text(JOB)
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": python_path(ROOT)}
     done = subprocess.run(
         [sys.executable, job, servers, topic],
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S,

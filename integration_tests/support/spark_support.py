@@ -18,6 +18,9 @@ from connector.spark_version import limits_micro_batches, pushes_filters
 from integration_tests.support.background import Background
 from integration_tests.support.cluster_support import DEADLINE_S
 
+QUERY_TIMEOUT_S = 180
+"""For a query that reads what there is: on a busy machine Spark alone takes most of a minute."""
+
 PRODUCER_TIMEOUT_MS = 300_000
 
 NO_WORKER = "Python worker failed to connect back"
@@ -28,8 +31,11 @@ needs_limits = pytest.mark.skipif(
 )
 needs_pushdown = pytest.mark.skipif(not pushes_filters(), reason="this Spark passes no filters")
 
-QUERY_TIMEOUT_S = 180
-"""For a query that reads what there is: on a busy machine Spark alone takes most of a minute."""
+
+def per_batch(records: int) -> dict[str, int]:
+    """Options for micro-batches of so many records. A Spark that limits none makes one of all that
+    was written since the last."""
+    return {"maxOffsetsPerTrigger": records} if limits_micro_batches() else {}
 
 
 def new_session(

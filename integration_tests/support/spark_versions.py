@@ -47,6 +47,13 @@ def environment(version: str | None) -> dict[str, str]:
     return named
 
 
+def python_path(*folders: str | Path) -> str:
+    """PYTHONPATH with these folders, for a process that runs the Spark of the tests: an earlier
+    version has its PySpark on the path."""
+    earlier = [] if CHOSEN is None else [_packages(CHOSEN)]
+    return os.pathsep.join(map(str, [*earlier, *folders]))
+
+
 def choose() -> None:
     """For this process and all that it starts. To be called before anything imports PySpark."""
     made = environment(CHOSEN)

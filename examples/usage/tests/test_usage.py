@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 
 from integration_tests.support.cluster_support import create_topic, running_cluster
 from integration_tests.support.spark_support import consume, produce, servers, spark, topic
+from integration_tests.support.spark_versions import python_path
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TOPIC
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.cli import main
@@ -81,7 +82,7 @@ def totals(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
 
 def test_spark_submit_with_the_package_installed(servers, orders):
     job = [USAGE / "submit_totals.py", servers, orders, f"{orders}-target"]
-    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": python_path(ROOT)}
     submit(*job, 20260401, **python)
     assert totals(servers, orders) == [(b"anna", b"42"), (b"bert", b"7")]
 
@@ -98,7 +99,7 @@ def test_spark_submit_with_py_files(servers, orders, tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
     bare.chmod(0o755)
-    python = {"PYSPARK_PYTHON": str(bare), "PYTHONPATH": sysconfig.get_path("purelib")}
+    python = {"PYSPARK_PYTHON": str(bare), "PYTHONPATH": python_path(sysconfig.get_path("purelib"))}
     with pytest.raises(AssertionError, match="No module named 'connector'"):
         run([bare, "-c", "import pyspark, connector"], **python)
     job = [USAGE / "submit_totals.py", servers, orders, f"{orders}-target"]
@@ -169,7 +170,7 @@ def test_a_notebook_in_the_source_form_of_databricks(
 def test_spark_connect(servers, orders):
     pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
     job = [sys.executable, USAGE / "connect_copy.py", "local[1]", servers, orders]
-    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+    python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": python_path(ROOT)}
     said = run([*job, f"{orders}-target"], **python)
     assert "pyspark.sql.connect" in said and "3 records read" in said
     assert totals(servers, orders) == [(b"anna", b"12"), (b"anna", b"30"), (b"bert", b"7")]
