@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from integration_tests.support.cluster_support import wait_until
 from integration_tests.support.command_line import (
     COMMAND,
     ROOT,
     cluster_json,
     processes_of,
-    wait_until,
 )
 
 _BLOCK = """

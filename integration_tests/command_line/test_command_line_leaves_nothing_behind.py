@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from integration_tests.support.cluster_support import wait_until
 from integration_tests.support.command_line import (
     cluster_json,
     fail,
@@ -18,7 +19,6 @@ from integration_tests.support.command_line import (
     processes_of,
     start,
     succeed,
-    wait_until,
 )
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from integration_tests.support.cluster_support import wait_until
 from integration_tests.support.command_line import (
     cluster_json,
     fail,
     headrace,
     processes_of,
     succeed,
-    wait_until,
 )
 
 

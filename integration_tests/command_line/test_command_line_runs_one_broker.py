@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from integration_tests.support.cluster_support import wait_until
 from integration_tests.support.command_line import (
     COMMAND,
     ROOT,
@@ -15,7 +16,6 @@ from integration_tests.support.command_line import (
     listens,
     processes_of,
     succeed,
-    wait_until,
 )
 from storage_engine.tools.local.broker_settings import format_properties
 from storage_engine.tools.local.free_ports import find_free_port

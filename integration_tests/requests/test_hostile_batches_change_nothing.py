@@ -37,6 +37,8 @@ from storage_engine.tests.protocol.hostile_batches import (
     bomb,
     compressed,
     headers,
+    mutated,
+    mutations,
     refused_by_compacted_topics,
 )
 
@@ -197,41 +199,18 @@ def test_bombs_do_not_fill_a_broker(broker, neighbour):
     hostile.close()
 
 
-changes = st.lists(
-    st.tuples(
-        st.sampled_from(["byte", "cut", "insert"]), st.integers(0, 10_000), st.integers(0, 255)
-    ),
-    min_size=1,
-    max_size=3,
-)
-
-
-def mutated(body: bytes, edits: list[tuple[str, int, int]]) -> bytes:
-    result = bytearray(body)
-    for kind, place, byte in edits:
-        at = place % max(1, len(result))
-        match kind:
-            case "byte" if result:
-                result[at] = byte
-            case "cut":
-                del result[at:]
-            case "insert":
-                result[at:at] = bytes([byte])
-    return bytes(result)
-
-
 @settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(edits=changes, version=st.sampled_from(VERSIONS))
-def test_any_change_to_a_request_changes_the_log_only_where_it_succeeds(broker, edits, version):
+@given(changes=mutations, version=st.sampled_from(VERSIONS))
+def test_any_change_to_a_request_changes_the_log_only_where_it_succeeds(broker, changes, version):
     hostile = Hostile(broker, "plain")
     before = log_bytes(hostile.folder)
     # The header stays: which request it is, and which version its answer has.
     pieces = encode_request_frame(PRODUCE, version, 1, "hostile", hostile.request(GOOD, acks=1))
     frame = b"".join(bytes(piece) for piece in pieces)
     head = frame[SIZE : SIZE + 10 + len("hostile") + (version >= 9)]
-    body = head + mutated(frame[SIZE + len(head) :], edits)
+    body = head + mutated(frame[SIZE + len(head) :], changes)
     succeeded = send(hostile, len(body).to_bytes(SIZE) + body, version)
     after = log_bytes(hostile.folder)
     assert after[: len(before)] == before

@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from integration_tests.support.cluster_support import wait_until
 from integration_tests.support.command_line import (
     COMMAND,
     ROOT,
     TIMEOUT_S,
     cluster_json,
     succeed,
-    wait_until,
 )
 from storage_engine.client import Producer
 from storage_engine.client.cluster import Cluster

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 from crc32c import crc32c
+from hypothesis import strategies as st
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, Codec
@@ -220,3 +221,30 @@ def refused_by_compacted_topics() -> dict[str, tuple[bytes, ErrorCode]]:
         "no key, compressed": batch(compressed(records(3, key=None)), attributes=zstd),
     }
     return {name: (data, ErrorCode.INVALID_RECORD) for name, data in bodies.items()}
+
+
+mutations = st.lists(
+    st.tuples(
+        st.sampled_from(["byte", "cut", "insert", "double"]),
+        st.integers(0, 10_000),
+        st.integers(0, 255),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def mutated(data: bytes, changes: list[tuple[str, int, int]]) -> bytearray:
+    result = bytearray(data)
+    for kind, place, byte in changes:
+        at = place % max(1, len(result))
+        match kind:
+            case "byte" if result:
+                result[at] = byte
+            case "cut":
+                del result[at:]
+            case "insert":
+                result[at:at] = bytes([byte])
+            case "double":
+                result += result[at:]
+    return result

@@ -5,6 +5,9 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
+from storage_engine.core.ids import TopicPartition
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tools.commands.simulate import workers
 
 
@@ -13,3 +16,20 @@ def pool() -> Iterator[ProcessPoolExecutor]:
     """A process for the seeds of a file: loading the simulation takes longer than most seeds."""
     with workers(1) as process:
         yield process
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    """Three replicas in sync of a topic `t` with one record, on a disk each; no leader is moved by
+    itself."""
+    tp = TopicPartition("t", 0)
+    made = SimulatedCluster(
+        tmp_path,
+        disk=lambda broker: SimulatedDisk(tmp_path / f"broker{broker}"),
+        auto_leader_rebalance_enable="false",
+    )
+    assert made.create_topic("t").error_code == 0
+    assert made.produced(tp, b"first") == 0
+    made.wait_in_sync(tp, 1, 2, 3)
+    yield made
+    made.close()

@@ -1,31 +1,12 @@
 """A leader that heard nothing of somebody else's leadership between two of its own."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import create_topics
 from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.simulation.world.requests import create_topic_request
 from storage_engine.zookeeper.znodes import TopicZNode
 
 TP = TopicPartition("t", 0)
-
-
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        disk=lambda broker: SimulatedDisk(tmp_path / f"broker{broker}"),
-        auto_leader_rebalance_enable="false",
-    )
-    assert made.create_topic("t").error_code == 0
-    assert made.produced(TP, b"first") == 0
-    made.wait_in_sync(TP, 1, 2, 3)
-    yield made
-    made.close()
 
 
 def assigned(cluster: SimulatedCluster) -> dict[int, tuple[int, ...]]:

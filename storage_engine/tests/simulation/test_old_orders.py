@@ -1,28 +1,8 @@
 """Orders whose connection the controller gave up, and that arrive after those in their stead."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
 
 TP = TopicPartition("t", 0)
-
-
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        disk=lambda broker: SimulatedDisk(tmp_path / f"broker{broker}"),
-        auto_leader_rebalance_enable="false",
-    )
-    assert made.create_topic("t").error_code == 0
-    assert made.produced(TP, b"first") == 0
-    made.wait_in_sync(TP, 1, 2, 3)
-    yield made
-    made.close()
 
 
 def test_an_old_order_takes_back_neither_metadata_nor_the_deletion_of_a_replica(cluster):

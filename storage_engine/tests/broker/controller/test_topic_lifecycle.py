@@ -16,7 +16,6 @@ from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
 
 TP = TopicPartition("t", 0)
-OTHER = TopicPartition("other", 0)
 
 
 @pytest.fixture

@@ -34,6 +34,8 @@ from storage_engine.tests.protocol.hostile_batches import (
     compressed,
     crowd,
     headers,
+    mutated,
+    mutations,
     records,
     refused_by_compacted_topics,
 )
@@ -182,33 +184,6 @@ def resealed(data: bytearray, *, reseal: bool) -> bytearray:
     if reseal and len(data) >= HEADER_BYTES:
         struct.pack_into(">I", data, 17, compute_crc(data, 0, len(data)))
     return data
-
-
-mutations = st.lists(
-    st.tuples(
-        st.sampled_from(["byte", "cut", "insert", "double"]),
-        st.integers(0, 10_000),
-        st.integers(0, 255),
-    ),
-    min_size=1,
-    max_size=4,
-)
-
-
-def mutated(data: bytes, changes) -> bytearray:
-    result = bytearray(data)
-    for kind, place, byte in changes:
-        at = place % max(1, len(result))
-        match kind:
-            case "byte" if result:
-                result[at] = byte
-            case "cut":
-                del result[at:]
-            case "insert":
-                result[at:at] = bytes([byte])
-            case "double":
-                result += result[at:]
-    return result
 
 
 @settings(max_examples=examples(150), deadline=None)

@@ -32,7 +32,6 @@ from storage_engine.tests.protocol.apis.buffers import joined
 TOPIC = "flights"
 TOPIC_ID = UUID(int=7)
 LAST_OFFSET_DELTA_AT = 23
-TOPIC_RESOURCE = 2
 
 
 class FakeBroker:
