@@ -5,7 +5,6 @@ has.
 Source: startingOffsets, endingOffsets and their timestamp forms of Spark's Kafka connector.
 """
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Literal, assert_never
 
@@ -22,8 +21,6 @@ from connector.options.offset_specs import (
 from connector.source.data_loss import report_losses
 from connector.source.offset_lookup import NO_OFFSET, OffsetLookup
 from storage_engine.core.ids import TopicPartition
-
-logger = logging.getLogger(__name__)
 
 
 def resolve(
