@@ -47,7 +47,8 @@ def main() -> None:
     member = OurMember(servers, group, topic, session_timeout_ms=session_ms)
     while True:
         for partition, offset in member.poll():
-            print(partition, offset, flush=True)
+            # In one piece: what reads it may kill this program at any moment.
+            print(f"{partition} {offset}\n", end="", flush=True)
         # On a machine that is too busy for heartbeats somebody else reads them again.
         with contextlib.suppress(CommitRefusedError):
             member.commit()

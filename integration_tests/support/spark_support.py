@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from connector.spark_version import limits_micro_batches, pushes_filters
 from integration_tests.support.background import Background
 from integration_tests.support.cluster_support import DEADLINE_S
+from integration_tests.support.steady_producer import consumer_and_ends
 
 QUERY_TIMEOUT_S = 180
 """For a query that reads what there is: on a busy machine Spark alone takes most of a minute."""
@@ -165,10 +166,7 @@ def consume(servers: str, topic: str, *, isolation: str = "read_committed") -> l
     messages: list[Message] = []
     with contextlib.closing(_consumer(servers)) as ends:
         partitions = sorted(ends.list_topics(topic, timeout=30).topics[topic].partitions)
-        bounds = {
-            partition: ends.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
-            for partition in partitions
-        }
+    bounds = {partition: _bounds(servers, topic, partition) for partition in partitions}
     with contextlib.closing(_consumer(servers, isolation)) as consumer:
         for partition, (low, high) in bounds.items():
             consumer.assign([TopicPartition(topic, partition, low)])
@@ -190,24 +188,28 @@ def consume(servers: str, topic: str, *, isolation: str = "read_committed") -> l
 
 def first_offset(servers: str, topic: str) -> int:
     """The first offset that partition 0 still has."""
-    consumer = _consumer(servers)
-    try:
-        low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
-    finally:
-        consumer.close()
-    return int(low)
+    low, _ = _bounds(servers, topic, 0)
+    return low
+
+
+def _bounds(servers: str, topic: str, partition: int) -> tuple[int, int]:
+    """The first and the next offset."""
+    consumer, low, high = consumer_and_ends(_settings(servers), TopicPartition(topic, partition))
+    consumer.close()
+    return low, high
 
 
 def _consumer(servers: str, isolation: str = "read_uncommitted") -> Consumer:
-    return Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "judge",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": isolation,
-        }
-    )
+    return Consumer({**_settings(servers), "isolation.level": isolation})
+
+
+def _settings(servers: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": servers,
+        "group.id": "judge",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
 
 
 def description_of(query: str, run: str, batch: int) -> str:

@@ -83,7 +83,7 @@ def read_numbers(servers: str, topic: str, *, partition: int = 0) -> list[tuple[
     # Nothing is committed: that would wait for the group's coordinator, which may be dead.
     settings = {"group.id": "checker", "enable.auto.commit": False, "log_level": 0}
     whole = TopicPartition(topic, partition, OFFSET_BEGINNING)
-    consumer, low, high = _consumer_and_ends({"bootstrap.servers": servers, **settings}, whole)
+    consumer, low, high = consumer_and_ends({"bootstrap.servers": servers, **settings}, whole)
     consumer.assign([whole])
     records: list[tuple[int, int]] = []
     while not records or records[-1][0] < high - 1:
@@ -105,7 +105,7 @@ _LATE = (
 )
 
 
-def _consumer_and_ends(
+def consumer_and_ends(
     settings: dict[str, Any], partition: TopicPartition
 ) -> tuple[Consumer, int, int]:
     """A consumer, and the first and the next offset of the partition.
