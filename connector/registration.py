@@ -21,15 +21,22 @@ def register(spark: "SparkSession") -> None:
     Spark that is too old.
 
     On one machine (`local[…]`) the format is then planned and run by this process's Python, unless
-    PYSPARK_PYTHON chooses another.
+    PYSPARK_PYTHON chooses another, or Spark 4.0 has found the format before.
     """
     from connector.spark_version import check_spark_version
 
     check_spark_version()
+    from pyspark.errors import AnalysisException
+
     from connector.data_source import HeadraceDataSource
 
     with _this_python(spark):
-        spark.dataSource.register(HeadraceDataSource)
+        try:
+            spark.dataSource.register(HeadraceDataSource)
+        except AnalysisException as error:
+            # Spark 4.0 keeps a format that it has found by itself, and registers no other.
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
 
 
 @contextmanager
