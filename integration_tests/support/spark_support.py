@@ -193,22 +193,24 @@ def first_offset(servers: str, topic: str) -> int:
 
 
 def _bounds(servers: str, topic: str, partition: int) -> tuple[int, int]:
-    """The first and the next offset."""
-    consumer, low, high = consumer_and_ends(_settings(servers), TopicPartition(topic, partition))
+    """The first and the next offset, with transactions that are open."""
+    settings = _settings(servers, "read_uncommitted")
+    consumer, low, high = consumer_and_ends(settings, TopicPartition(topic, partition))
     consumer.close()
     return low, high
 
 
 def _consumer(servers: str, isolation: str = "read_uncommitted") -> Consumer:
-    return Consumer({**_settings(servers), "isolation.level": isolation})
+    return Consumer(_settings(servers, isolation))
 
 
-def _settings(servers: str) -> dict[str, Any]:
+def _settings(servers: str, isolation: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": servers,
         "group.id": "judge",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
+        "isolation.level": isolation,
     }
 
 
