@@ -21,7 +21,7 @@ def cluster(fake: FakeCluster) -> Iterator[Cluster]:
         fake.bootstrap_servers,
         request_timeout_ms=2000,
         deadline_ms=5000,
-        bootstrap_timeout_ms=1000,
+        bootstrap_timeout_ms=5000,
         unknown_topic_wait_ms=300,
     ) as cluster:
         yield cluster
