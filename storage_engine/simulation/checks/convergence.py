@@ -14,6 +14,7 @@ from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
 
 ALIKE_MS = 15_000
+"""How long all logs of a partition have to end alike at one look."""
 
 
 class Convergence:
@@ -28,7 +29,7 @@ class Convergence:
 
     def open_ends(self) -> list[str]:
         """Return what is still missing; nothing when the cluster has converged."""
-        found = _without_logs(self._cluster, self._checker)
+        found = _open_ends_beside_logs(self._cluster, self._checker)
         ends = {tp: self._ends_of(tp) for tp in _partitions(self._cluster)}
         for tp, (shortest, longest) in ends.items():
             if shortest < self._wanted_end(tp, longest):
@@ -57,7 +58,8 @@ def _partitions(cluster: SimulatedCluster) -> list[TopicPartition]:
     return found
 
 
-def _without_logs(cluster: SimulatedCluster, checker: Checker) -> list[str]:
+def _open_ends_beside_logs(cluster: SimulatedCluster, checker: Checker) -> list[str]:
+    """Return what is missing apart from the ends of logs."""
     found = _controllers(cluster)
     found += [f"broker {b.id} is fenced or not registered" for b in _absent(cluster)]
     topics = cluster.zookeeper.children(TopicZNode.PARENT)
