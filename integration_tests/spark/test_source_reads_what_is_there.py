@@ -246,12 +246,14 @@ def fetched_bytes(monkeypatch):
 
 
 def _rows(reader):
-    return [
+    """In order of partition and offset: which task has which partition depends on their sizes."""
+    found = [
         row
         for task in reader.partitions()
         for batch in reader.read(task)
         for row in batch.to_pylist()
     ]
+    return sorted(found, key=lambda row: (row.get("partition"), row["offset"]))
 
 
 def _pushing(servers, topic, *filters, **options):

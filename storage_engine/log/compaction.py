@@ -126,6 +126,10 @@ class Compaction:
             now_ms=now_ms,
             keys_max_bytes=keys_max_bytes,
             kept_batches=frozenset(kept_batches),
+            # No replica can have records of an epoch before 0.
+            epoch_starts=frozenset(
+                start_offset for epoch, start_offset in log.leader_epochs.entries if epoch > 0
+            ),
             kept_markers=frozenset(
                 (producer.producer_id, producer.epoch)
                 for producer in producers

@@ -4,7 +4,9 @@ reader sees before the job renames them.
 First the newest offset of every dirty key is learned, as far as memory allows; then each group of
 segments is copied without what is out of date or aborted. Records are decoded about a MiB at a
 time. A batch stays although it is empty when it is among the last of its producer, whose sequence
-it tells; a marker stays when it alone tells its producer's epoch. Source: R-LOG10, KIP-98, KIP-534.
+it tells, or the first of a leader epoch: a follower learns from it where the epoch began, and as a
+leader says where others cut their logs. A marker stays when it alone tells its producer's epoch.
+Source: R-LOG10, KIP-98, KIP-101, KIP-534.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +30,7 @@ from storage_engine.log.files.disk import Disk
 from storage_engine.log.segments.closed_segment import ClosedSegment
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.protocol.records.control_record import read_marker, with_delete_horizon
-from storage_engine.protocol.records.record_batch import HEADER_BYTES, BytesLike
+from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, BytesLike
 from storage_engine.protocol.records.record_filter import OpenBatches, StoredBatch, emptied
 
 GROUP_BYTES = 1 << 20
@@ -49,6 +51,8 @@ class PassOrder:
     keys_max_bytes: int
     kept_batches: frozenset[int]
     """The last offsets of batches that stay even when they are empty."""
+    epoch_starts: frozenset[int]
+    """The base offsets of the first batches of leader epochs, which stay so too."""
     kept_markers: frozenset[tuple[int, int]]
     """The (producer id, epoch) of producers of which the log has nothing but a marker."""
     aborted: tuple[AbortedTransaction, ...]
@@ -142,7 +146,7 @@ class Compactor:
                 if not is_live:
                     self.dropped_records += header.records_count
                 data = next(rewritten) if is_live and header.records_count else None
-                if data is None and header.last_offset in self._order.kept_batches:
+                if data is None and self._stays(header):
                     data = emptied(header) if header.records_count else batch.data
             yield batch, data
 
@@ -159,11 +163,15 @@ class Compactor:
             note_aborted(aborted)
         return has_data
 
+    def _stays(self, header: BatchHeader) -> bool:
+        order = self._order
+        return header.last_offset in order.kept_batches or header.base_offset in order.epoch_starts
+
     def _marker(self, batch: StoredBatch, *, has_data: bool) -> BytesLike | None:
         header, order = batch.header, self._order
         if (
             has_data
-            or header.last_offset in order.kept_batches
+            or self._stays(header)
             or (header.producer_id, header.producer_epoch) in order.kept_markers
             or read_marker(batch.data) is None
         ):

@@ -117,10 +117,17 @@ class NotedLog:
             # This is a batch that is not committed, perhaps after a gap of committed ones.
             place = None if header is None else committed.place_of_end.get(header.base_offset)
         first = committed.place_of_end.get(self.end_offset)
-        if place is not None and first is not None:
+        if place is not None and first is not None and self._agrees(committed, first):
             for note in committed.notes[first + 1 : place + 1]:
                 self.add(note)
         return is_there and self.end_offset == end_offset
+
+    def _agrees(self, committed: "NotedLog", place: int) -> bool:
+        """Return True when its last note is that of the committed batches at the place, or unknown:
+        a log that has diverged stays so."""
+        if not self.notes or place < 0 or self.notes[-1].leader_epoch < 0:
+            return True
+        return self.notes[-1].chain == committed.notes[place].chain
 
 
 def noted(log: PartitionLog, committed: NotedLog | None = None) -> NotedLog:

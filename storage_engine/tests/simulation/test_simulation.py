@@ -84,6 +84,7 @@ FOUND_WITH_TRANSACTIONS = {
     0: [1007],  # a first pass of compaction, whose gaps passed for damage after a kill, test_gaps
     17: None,  # offsets behind the end of their transaction, test_commits_that_wait
     33: None,  # the checker's: a batch told to be committed before its markers were written
+    5149: [3, 4, 5, 6, 9, 10, 15, 16, 23],  # an epoch's end in a gap, test_compacted_epochs
     539: None,  # the checker's: with fast producers all logs hardly ever ended alike at one moment
 }
 """With transactions; None: all faults of the seed."""

@@ -272,6 +272,31 @@ def test_the_last_batch_of_a_log_stays_for_who_reads_to_its_end(tmp_path):
     log.close()
 
 
+def test_leader_epochs_begin_where_they_began_for_who_reads_the_log_later(tmp_path):
+    """Only records of the last epoch are left, and not its first."""
+    log = open_log(tmp_path / "leader", CONFIG)
+    begins = {}
+    for epoch in (0, 3, 4, 9):
+        begins[epoch] = log.log_end_offset
+        for number in range(20):
+            put(log, [(b"a", b"%d" % number), (b"b", bytes(100))], epoch=epoch)
+    assert compact(log)
+    assert rows(log)[0].offset > begins[9]
+    follower = open_log(tmp_path / "follower", CONFIG)
+    offset = 0
+    while (piece := log.reads.read(offset, max_bytes=700)) is not None:
+        follower.follower_appends.append(piece.view())
+        offset = piece.end_offset
+    for _ in range(2):
+        for before, epoch in ((0, 3), (3, 4), (4, 9)):
+            end = follower.reads.end_offset_for_epoch(before).end_offset
+            assert end == begins[epoch], f"epoch {before} ends at {end}"
+        follower.close_without_flush()
+        follower = open_log(tmp_path / "follower", CONFIG)
+    follower.close()
+    log.close()
+
+
 def test_keys_with_equal_upper_halves_of_their_hashes_are_told_apart():
     import numpy as np
 

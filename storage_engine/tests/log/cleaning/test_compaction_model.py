@@ -1,5 +1,6 @@
 """Compaction against a dict: whatever is written, deleted and compacted in whatever order, every
-key has the record that a naive model has for it.
+key has the record that a naive model has for it, and every follower and every recovered log the
+leader epochs at the offsets where they began.
 """
 
 import tempfile
@@ -16,7 +17,8 @@ from storage_engine.tests.sampling import examples
 RETENTION_MS = 1000
 
 LONG_KEY = b"long" * 1100
-KEYS = st.sampled_from([b"", b"a", b"b", b"\0", b"a\0", LONG_KEY, *(b"%d" % n for n in range(6))])
+ALL_KEYS = [b"", b"a", b"b", b"\0", b"a\0", LONG_KEY, *(b"%d" % n for n in range(6))]
+KEYS = st.sampled_from(ALL_KEYS)
 VALUES = st.one_of(st.none(), st.binary(max_size=60))
 BATCH = st.tuples(
     st.just("put"),
@@ -27,13 +29,22 @@ BATCH = st.tuples(
     st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]),
     st.integers(0, 5000),
 )
+EVERY_KEY = st.tuples(
+    st.just("put"),
+    st.just([(key, b"new") for key in ALL_KEYS]),
+    st.just("none"),
+    st.integers(0, 5000),
+)
+"""Nothing is left of the batches before it."""
 ACTION = st.one_of(
     BATCH,
     BATCH,
     BATCH,
+    EVERY_KEY,
     st.tuples(st.just("compact"), st.sampled_from([96 * 3, 1 << 20]), st.floats(0.2, 1)),
     st.tuples(st.just("wait"), st.integers(1, 2 * RETENTION_MS)),
     st.tuples(st.just("reopen"), st.booleans()),
+    st.tuples(st.just("elect"), st.integers(1, 3)),
 )
 
 
@@ -45,6 +56,9 @@ def test_every_key_has_the_record_of_the_model(actions, segment_bytes):
     )
     now_ms = 1_000_000
     written = {}
+    epoch = 0
+    starts: dict[int, int] = {}
+    """The offset of the first batch of each leader epoch that has one."""
     deleted_at: dict[int, int] = {}
     """When a tombstone may first go: it was kept by a pass, its time is over."""
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +67,9 @@ def test_every_key_has_the_record_of_the_model(actions, segment_bytes):
         for action in actions:
             match action:
                 case ("put", records, codec, time):
-                    base = put(log, records, compression=codec, timestamps_ms=[time] * len(records))
+                    times = [time] * len(records)
+                    base = put(log, records, compression=codec, timestamps_ms=times, epoch=epoch)
+                    starts.setdefault(epoch, base)
                     for number, (key, value) in enumerate(records):
                         written[base + number] = (key, value, time)
                 case ("compact", buffer_bytes, share):
@@ -64,6 +80,10 @@ def test_every_key_has_the_record_of_the_model(actions, segment_bytes):
                             deleted_at.setdefault(row.offset, now_ms)
                 case ("wait", milliseconds):
                     now_ms += milliseconds
+                    check_epochs_of_a_follower(log, starts)
+                case ("elect", higher):
+                    epoch += higher
+                    log.start_epoch(epoch)
                 case ("reopen", clean):
                     log.close() if clean else log.close_without_flush()
                     log = open_log(
@@ -73,8 +93,33 @@ def test_every_key_has_the_record_of_the_model(actions, segment_bytes):
                         recovery_point=log.log_end_offset if clean else 0,
                         first_dirty_offset=log.cleaning.first_dirty_offset,
                     )
+                    epochs = log.leader_epochs.entries
+                    assert told_epochs(epochs, starts) == told_epochs(starts.items(), starts)
             check(log, written, deleted_at, now_ms)
+        check_epochs_of_a_follower(log, starts)
         log.close()
+
+
+def told_epochs(epochs, starts):
+    """Without what nobody asks for: the start of epoch 0, before which there is none, and epochs in
+    which nothing was written."""
+    return [(epoch, start) for epoch, start in epochs if epoch > 0 and epoch in starts]
+
+
+def check_epochs_of_a_follower(leader, starts):
+    """One that begins now, reads all that is left, and is killed."""
+    with tempfile.TemporaryDirectory() as folder:
+        follower = open_log(Path(folder), leader.config)
+        offset = leader.log_start_offset
+        while (piece := leader.reads.read(offset, max_bytes=4000)) is not None:
+            follower.follower_appends.append(piece.view())
+            offset = piece.end_offset
+        for _ in range(2):
+            epochs = follower.leader_epochs.entries
+            assert told_epochs(epochs, starts) == told_epochs(starts.items(), starts)
+            follower.close_without_flush()
+            follower = open_log(Path(folder), leader.config)
+        follower.close_without_flush()
 
 
 def check(log, written, deleted_at, now_ms):
