@@ -8,6 +8,7 @@ worker is left with one at the end.
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from integration_tests.support import spark_versions
+from integration_tests.support.left_behind import check_nothing_is_left, ended_with_us
 from storage_engine.broker import unexpected
 from storage_engine.tests.sampling import ALL_FAULTS
 
@@ -90,6 +92,16 @@ def pytest_configure(config: pytest.Config) -> None:
         # Else examples are made of the numbers and texts in all modules of ours that a worker has
         # loaded by then: each worker has others, and to parse them takes it seconds.
         providers._get_local_constants = Constants
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Neither when the tests have ended, nor when they are killed. Spark's JVM ends with its
+    process."""
+    folder = tmp_path_factory.getbasetemp()
+    with ended_with_us(folder):
+        yield
+        check_nothing_is_left(folder)
 
 
 SHOWN_FILES = 25

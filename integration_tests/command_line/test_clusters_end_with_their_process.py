@@ -16,6 +16,7 @@ from integration_tests.support.command_line import (
     cluster_json,
     processes_of,
 )
+from integration_tests.support.left_behind import check_nothing_is_left
 
 _BLOCK = """
 import sys
@@ -80,3 +81,32 @@ def test_a_benchmark_that_is_told_to_end_takes_its_cluster_and_folder_with_it(tm
     assert process.returncode == 130
     assert processes_of(folder) == []
     assert list(folder.iterdir()) == []
+
+
+_LEFT = """
+import sys, time
+from pathlib import Path
+from integration_tests.support.left_behind import ended_with_us
+from storage_engine.zookeeper.embedded import start_embedded
+with ended_with_us(Path(sys.argv[1]), patience_s=0.1):
+    start_embedded(Path(sys.argv[1]) / "zookeeper", unsafe_no_fsync=True)
+    print("up", flush=True)
+    input()
+"""
+
+
+def test_what_a_test_has_started_itself_ends_with_its_process(tmp_path):
+    """ZooKeeper without a cluster, and so without a cluster's guard."""
+    folder = tmp_path / "killed"
+    with subprocess.Popen(
+        [sys.executable, "-c", _LEFT, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout.readline() == "up\n"
+        with pytest.raises(AssertionError, match="left behind"):
+            check_nothing_is_left(folder, timeout_s=0)
+        process.kill()
+    check_nothing_is_left(folder)
