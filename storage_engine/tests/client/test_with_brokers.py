@@ -1,5 +1,7 @@
 """The client against real brokers: all of it together, and a leader killed in the middle."""
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,7 @@ from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetching.fetch_window import FetchWindow
 from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.client.producer.produce import BatchWriter
+from storage_engine.client.producer.produce_queue import PartitionQueue, PendingBatch
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.records import decode_batches, encode_batches
@@ -103,6 +106,44 @@ def test_a_killed_leader_costs_no_batch_doubles_none_and_keeps_the_order(brokers
         write_round(writer, partitions, 2)
     for tp in partitions:
         assert values_in(cluster, tp) == texts(0, 3000).to_pylist()
+
+
+def test_a_leader_killed_before_it_has_a_producers_first_batch_gets_no_later_one(
+    brokers, cluster, monkeypatch
+):
+    """The first batch is on its way, its leader hangs and is killed: the next leader takes all
+    batches, and no other one before the first."""
+    create_topic(cluster, "first", 6, 3, {"min.insync.replicas": "2"})
+    tp, *others = (TopicPartition("first", number) for number in range(6))
+    victim = cluster.leader(tp).broker_id
+    beside = next(other for other in others if cluster.leader(other).broker_id == victim)
+    pid = brokers.state.broker(victim).pid
+    assert pid is not None
+    in_flight: list[int] = []
+    start_first = PartitionQueue.start_first
+
+    def counted(queue: PartitionQueue, broker_id: int) -> PendingBatch:
+        batch = start_first(queue, broker_id)
+        in_flight.append(len(queue.in_flight))
+        return batch
+
+    monkeypatch.setattr(PartitionQueue, "start_first", counted)
+    with BatchWriter(cluster) as writer:
+        # So that the connection is there.
+        writer.append(beside, encode_batches(texts(0, 10))[0])
+        writer.flush()
+        in_flight.clear()
+        os.kill(pid, signal.SIGSTOP)
+        for first in range(0, 200, 10):
+            writer.append(tp, encode_batches(texts(first, 10))[0])
+        brokers.kill_broker(victim)
+        writer.flush()
+        write_round(writer, [tp], 1)
+    # Sent, sent again to the next leader, and only then others behind it.
+    assert in_flight[:2] == [1, 1]
+    assert max(in_flight) > 1
+    assert values_in(cluster, tp) == [*texts(0, 200).to_pylist(), *texts(1000, 1000).to_pylist()]
+    brokers.start_broker(victim)
 
 
 def test_a_leader_killed_under_fetches_in_flight_costs_and_doubles_nothing(
