@@ -22,11 +22,11 @@ checks: .venv/.set-up
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-# Three at a time on two processors, one of them for all that use Spark: the others wait for timeouts
+# Four at a time on two processors, one of them for all that use Spark: the others wait for timeouts
 # more than they compute.
 # Which of them runs what, and when: conftest.py.
 tests: .venv/spark/classes.jsa
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 4 --dist loadfile
 
 test-all: export HEADRACE_FAULTS := full
 test-all: $(EARLIER_SPARKS:%=.venv/versions/%/classes.jsa) test
