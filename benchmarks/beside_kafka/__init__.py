@@ -20,7 +20,7 @@ import os
 from pathlib import Path
 
 from benchmarks.beside_kafka.rows import COLUMNS, ROWS, cells
-from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.arguments import add_conf, add_json, pairs, positive_integer
 from storage_engine.tools.errors import UsageError
 
 LEAST_ROWS = 100_000
@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="where the data go (default: the temporary folder)"
     )
+    add_conf(parser, "a setting of both Sparks")
     add_json(parser)
 
 
@@ -80,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         cores=args.cores,
         cache=args.folder,
         directory=args.dir,
+        conf=pairs(args.conf),
     )
     results = compare(plan)
     if args.json:

@@ -4,8 +4,9 @@ Rule: both sides are up all the time, so that each runs beside the same idle oth
 """
 
 import contextlib
+import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +64,8 @@ class Plan:
     cores: int
     cache: Path
     directory: Path | None
+    conf: Mapping[str, str]
+    """Settings of both Sparks."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -112,6 +115,7 @@ def _both_up(plan: Plan) -> Iterator[tuple[Side, Side]]:
             report_line(f"starting the Spark of {name}")
             arguments = ["--format", name, "--servers", brokers.bootstrap_servers]
             arguments += ["--cores", str(plan.cores), "--jars", ",".join(map(str, jars))]
+            arguments += ["--conf", json.dumps(dict(plan.conf))]
             # Sockets have short paths only: not below --dir, which may be a long one.
             files = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
             spark = stack.enter_context(Spark.running(python, Path(files), arguments))

@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--servers", required=True)
     parser.add_argument("--cores", required=True)
     parser.add_argument("--jars", default="")
+    parser.add_argument("--conf", type=json.loads, default={})
     args = parser.parse_args()
     # Answers alone go to stdout, whatever else writes there.
     answers = os.fdopen(os.dup(1), "w")
@@ -135,6 +136,8 @@ def _session(args: argparse.Namespace) -> "SparkSession":
     files = f"-Djava.io.tmpdir={tempfile.gettempdir()} -XX:-UsePerfData"
     builder = SparkSession.builder.master(f"local[{args.cores}]").appName("beside-kafka")
     for name, value in (*_SETTINGS.items(), ("spark.driver.extraJavaOptions", files)):
+        builder = builder.config(name, value)
+    for name, value in args.conf.items():
         builder = builder.config(name, value)
     if args.jars:
         builder = builder.config("spark.jars", args.jars)

@@ -4,8 +4,11 @@ The same argument has the same name, meaning and check everywhere.
 """
 
 import argparse
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+
+from storage_engine.tools.errors import UsageError
 
 BOOTSTRAP_HELP = (
     "brokers to connect to first, as HOST:PORT[,HOST:PORT…]; the command fails when none of them "
@@ -39,6 +42,28 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print the result as JSON instead of a table"
     )
+
+
+def add_conf(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """`--conf KEY=VALUE`, several times."""
+    parser.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"{meaning}; may be given several times",
+    )
+
+
+def pairs(conf: Iterable[str]) -> dict[str, str]:
+    """The settings of `--conf`; UsageError for one that is none."""
+    found = {}
+    for text in conf:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--conf '{text}' is not of the form KEY=VALUE")
+        found[key] = value
+    return found
 
 
 def add_timeout(parser: argparse.ArgumentParser, default_s: float, meaning: str) -> None:

@@ -13,8 +13,7 @@ examples:
 import argparse
 from dataclasses import asdict
 
-from storage_engine.tools.arguments import add_json, add_timeout
-from storage_engine.tools.errors import UsageError
+from storage_engine.tools.arguments import add_conf, add_json, add_timeout, pairs
 from storage_engine.tools.local.signals import signals_interrupt
 from storage_engine.tools.spark_check import workers
 from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
@@ -33,13 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--master", metavar="URL", help="master of the session (default: as Spark is configured)"
     )
     where.add_argument("--remote", metavar="URL", help="check a server of Spark Connect instead")
-    parser.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting of the session; may be given several times",
-    )
+    add_conf(parser, "a setting of the session")
     add_timeout(parser, TIMEOUT_S, "give up when the session needs more than this many seconds")
     add_json(parser)
 
@@ -49,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     plan = SessionPlan(
         master=args.master,
         remote=args.remote,
-        conf=dict(map(_pair, args.conf)),
+        conf=pairs(args.conf),
         timeout_s=args.timeout,
     )
     with signals_interrupt():
@@ -86,10 +79,3 @@ def print_findings(findings: list[Finding], *, is_ready: bool) -> None:
             if each.verdict is verdict:
                 write_line(f"\n{verdict}: {each.check}\n  {each.remedy}")
     write_line("\nready" if is_ready else "\nnot ready: do what is marked 'to do', and check again")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise UsageError(f"--conf '{text}' is not of the form KEY=VALUE")
-    return key, value

@@ -132,7 +132,11 @@ def test_no_way_to_maven_is_one_line_and_leaves_no_half_of_a_download(
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
-    [(["--rows", "5"], "--rows is 5"), (["--dir", "/no/such"], "'/no/such' is no folder")],
+    [
+        (["--rows", "5"], "--rows is 5"),
+        (["--dir", "/no/such"], "'/no/such' is no folder"),
+        (["--conf", "spark.ui.enabled"], "--conf 'spark.ui.enabled' is not of the form KEY=VALUE"),
+    ],
 )
 def test_arguments_that_cannot_be_right_are_told_before_anything_starts(capsys, arguments, problem):
     assert main(["bench", "beside-kafka", *arguments]) == 2
