@@ -92,8 +92,9 @@ def topic():
 
 
 def produce(servers: str, topic: str, records: Iterable[dict[str, Any]]) -> None:
-    """By librdkafka, acknowledged by all; a record has the arguments of its `produce`."""
-    producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 5})
+    """By librdkafka, acknowledged by all; a record has the arguments of its `produce`. Idempotent:
+    else a batch that is refused and sent again comes behind those that were sent after it."""
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5})
     failures = []
 
     def note(error: Any, message: Any) -> None:

@@ -155,7 +155,9 @@ def test_processor_time_of_children_that_ended_is_counted():
     subprocess.run([sys.executable, "-I", "-S", "-c", BURN], check=True)
     took = cpu_times([], os.getpid()).since(before)
     assert took.python >= 0.25
-    assert took.all == took.python
+    assert took.brokers == 0
+    # The JVM of a ZooKeeper that other tests of this worker share.
+    assert took.all == pytest.approx(took.python + took.jvm)
 
 
 def test_what_was_started_is_killed_with_us(tmp_path):
