@@ -22,6 +22,8 @@ from integration_tests.support.spark_support import produce, topic
 
 PARTITIONS = 6
 RECORDS = 8_000
+BATCH_RECORDS = 300
+"""Of a batch, which a fetch takes whole: when a task has begun, most is still to be fetched."""
 """Of each partition, 100 B each: several MiB for a task, which yields them by one."""
 
 SMALL_FETCHES = {"kafka.max.partition.fetch.bytes": "16384"}
@@ -51,6 +53,7 @@ def _filled(cluster, topic, *, partitions=PARTITIONS, replication_factor=3):
             {"value": b"%0100d" % number, "partition": number % partitions}
             for number in range(RECORDS * partitions)
         ),
+        batch_records=BATCH_RECORDS,
     )
 
 

@@ -91,10 +91,14 @@ def topic():
     return f"t-{uuid.uuid4().hex[:12]}"
 
 
-def produce(servers: str, topic: str, records: Iterable[dict[str, Any]]) -> None:
+def produce(
+    servers: str, topic: str, records: Iterable[dict[str, Any]], *, batch_records: int = 10_000
+) -> None:
     """By librdkafka, acknowledged by all; a record has the arguments of its `produce`. Idempotent:
     else a batch that is refused and sent again comes behind those that were sent after it."""
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5})
+    settings: dict[str, Any] = {"bootstrap.servers": servers, "linger.ms": 5}
+    settings |= {"enable.idempotence": True, "batch.num.messages": batch_records}
+    producer = Producer(settings)
     failures = []
 
     def note(error: Any, message: Any) -> None:
