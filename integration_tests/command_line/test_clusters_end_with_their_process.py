@@ -29,9 +29,9 @@ with LocalCluster.running(Path(sys.argv[1]), UpRequest(brokers=1, port=0)):
 """
 
 
-def block(directory: Path) -> "subprocess.Popen[str]":
+def block(directory: Path, program: str = _BLOCK) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-c", _BLOCK, str(directory)],
+        [sys.executable, "-c", program, str(directory)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -84,7 +84,7 @@ def test_a_benchmark_that_is_told_to_end_takes_its_cluster_and_folder_with_it(tm
 
 
 _LEFT = """
-import sys, time
+import sys
 from pathlib import Path
 from integration_tests.support.left_behind import ended_with_us
 from storage_engine.zookeeper.embedded import start_embedded
@@ -98,13 +98,7 @@ with ended_with_us(Path(sys.argv[1]), patience_s=0.1):
 def test_what_a_test_has_started_itself_ends_with_its_process(tmp_path):
     """ZooKeeper without a cluster, and so without a cluster's guard."""
     folder = tmp_path / "killed"
-    with subprocess.Popen(
-        [sys.executable, "-c", _LEFT, str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    ) as process:
+    with block(folder, _LEFT) as process:
         assert process.stdout.readline() == "up\n"
         with pytest.raises(AssertionError, match="left behind"):
             check_nothing_is_left(folder, timeout_s=0)
