@@ -27,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from storage_engine.core.errors import HeadraceError
+from storage_engine.core.security.principal import ANONYMOUS
 from storage_engine.net.frames import FrameProtocol
 from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS
 from storage_engine.net.pieces import ResponseBuffers, ResponseWriter
@@ -105,10 +106,12 @@ class Connection(FrameProtocol):
         "_writer",
         "active",
         "fd",
+        "listener_name",
         "memo",
         "name",
         "number",
         "peer_host",
+        "principal",
     )
 
     def __init__(self, server: "Server") -> None:
@@ -145,6 +148,10 @@ class Connection(FrameProtocol):
         """Connections are numbered in the order in which they were opened."""
         self.name = "?"
         self.peer_host = "?"
+        self.listener_name = "PLAINTEXT"
+        """The one of this broker's listeners by which the client came."""
+        self.principal = ANONYMOUS
+        """Who the client is, as far as it has shown it."""
         self.fd = -1
 
     # What the handler uses.
