@@ -13,5 +13,5 @@ def test_a_principal_is_read_and_written() -> None:
 
 @pytest.mark.parametrize("text", ["", "alice", "User:", ":alice"])
 def test_a_principal_without_kind_or_name_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="super.users=.*must be kind:name, for example User:"):
+    with pytest.raises(ConfigError, match=r"super\.users=.*must be kind:name, for example User:"):
         Principal.parse(text, key="super.users")
