@@ -18,8 +18,8 @@ from storage_engine.broker.settings.listener import (
     check_advertised,
     parse_listener,
 )
-from storage_engine.broker.settings.properties import parse_properties
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.properties import parse_properties
 from storage_engine.core.settings.setting import (
     Setting,
     SettingType,
