@@ -393,4 +393,5 @@ def _cluster_of(config: ProducerConfig) -> Cluster:
         request_timeout_ms=config.request_timeout_ms,
         deadline_ms=config.delivery_timeout_ms,
         source=source,
+        security=config.security,
     )
