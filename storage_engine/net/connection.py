@@ -33,6 +33,7 @@ from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS
 from storage_engine.net.pieces import ResponseBuffers, ResponseWriter
 
 if TYPE_CHECKING:
+    from storage_engine.net.served_listener import FrameHandler, RunHandler, ServedListener
     from storage_engine.net.server import Server
 
 log = logging.getLogger("storage_engine.net")
@@ -114,12 +115,12 @@ class Connection(FrameProtocol):
         "principal",
     )
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "Server", listener: "ServedListener") -> None:
         super().__init__(
             server.memory,
             server.limits.request_max_bytes,
-            partial(server.handle, self),
-            None if server.handle_run is None else partial(server.handle_run, self),
+            partial(listener.handle, self),
+            None if listener.handle_run is None else partial(listener.handle_run, self),
         )
         self._server = server
         self._transport: asyncio.Transport
@@ -148,7 +149,7 @@ class Connection(FrameProtocol):
         """Connections are numbered in the order in which they were opened."""
         self.name = "?"
         self.peer_host = "?"
-        self.listener_name = "PLAINTEXT"
+        self.listener_name = listener.name
         """The one of this broker's listeners by which the client came."""
         self.principal = ANONYMOUS
         """Who the client is, as far as it has shown it."""
@@ -184,6 +185,17 @@ class Connection(FrameProtocol):
         if len(exchanges) > self._budget or self._server.turn_is_over:
             self._halted = True
         return exchange
+
+    def serve(
+        self, handle: "FrameHandler", handle_run: "RunHandler | None", frame_max_bytes: int
+    ) -> None:
+        """Gives the frames after the present run to other handlers than the listener's: the client
+        has shown who it is, or has to show it again."""
+        if self.closed:
+            return
+        self._deliver = partial(handle, self)
+        self._deliver_run = None if handle_run is None else partial(handle_run, self)
+        self._frame_max_bytes = frame_max_bytes
 
     def hold(self) -> None:
         """Takes no request after the present one until `release` was called as often as this."""
