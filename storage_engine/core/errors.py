@@ -211,6 +211,14 @@ class KafkaError(HeadraceError):
         return self.with_traceback(None)
 
 
+class AuthenticationError(KafkaError):
+    """Who asks could not prove who they are, or the other side could not: a wrong password, an
+    unknown certificate authority, a wrong host name. It is final: what is tried again with the same
+    secrets fails again, and may lock an account."""
+
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
 class OffsetOutOfRangeError(KafkaError):
     """The requested offset is outside the log; the error carries the valid half-open range."""
 
