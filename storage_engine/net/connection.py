@@ -33,7 +33,7 @@ from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS
 from storage_engine.net.pieces import ResponseBuffers, ResponseWriter
 
 if TYPE_CHECKING:
-    from storage_engine.net.served_listener import FrameHandler, RunHandler, ServedListener
+    from storage_engine.net.served_listener import ServedListener
     from storage_engine.net.server import Server
 
 log = logging.getLogger("storage_engine.net")
@@ -107,7 +107,7 @@ class Connection(FrameProtocol):
         "_writer",
         "active",
         "fd",
-        "listener_name",
+        "listener",
         "memo",
         "name",
         "number",
@@ -123,6 +123,8 @@ class Connection(FrameProtocol):
             None if listener.handle_run is None else partial(listener.handle_run, self),
         )
         self._server = server
+        self.listener = listener
+        """That by which the client came."""
         self._transport: asyncio.Transport
         self._writer: ResponseWriter
         self._exchanges: deque[Exchange] = deque()
@@ -149,8 +151,6 @@ class Connection(FrameProtocol):
         """Connections are numbered in the order in which they were opened."""
         self.name = "?"
         self.peer_host = "?"
-        self.listener_name = listener.name
-        """The one of this broker's listeners by which the client came."""
         self.principal = ANONYMOUS
         """Who the client is, as far as it has shown it."""
         self.fd = -1
@@ -161,6 +161,10 @@ class Connection(FrameProtocol):
     def closed(self) -> bool:
         """Set when nothing can be sent any more."""
         return self._life is _Life.CLOSED
+
+    @property
+    def listener_name(self) -> str:
+        return self.listener.name
 
     @property
     def frame_max_bytes(self) -> int:
@@ -185,17 +189,6 @@ class Connection(FrameProtocol):
         if len(exchanges) > self._budget or self._server.turn_is_over:
             self._halted = True
         return exchange
-
-    def serve(
-        self, handle: "FrameHandler", handle_run: "RunHandler | None", frame_max_bytes: int
-    ) -> None:
-        """Gives the frames after the present run to other handlers than the listener's: the client
-        has shown who it is, or has to show it again."""
-        if self.closed:
-            return
-        self._deliver = partial(handle, self)
-        self._deliver_run = None if handle_run is None else partial(handle_run, self)
-        self._frame_max_bytes = frame_max_bytes
 
     def hold(self) -> None:
         """Takes no request after the present one until `release` was called as often as this."""

@@ -31,3 +31,5 @@ class ServedListener:
     """0: any free port."""
     name: str = SecurityProtocol.PLAINTEXT.name
     handle_run: RunHandler | None = None
+    on_opened: Callable[["Connection"], None] | None = None
+    """Gets each connection that is admitted, before its first frame."""

@@ -172,6 +172,8 @@ class Server:
         per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._per_host[host] > per_ip:
             connection.close(f"{host} has max.connections.per.ip={per_ip} already")
+        elif connection.listener.on_opened is not None:
+            connection.listener.on_opened(connection)
 
     def lost(self, connection: Connection) -> None:
         """A connection is gone."""
