@@ -24,6 +24,11 @@ from storage_engine.core.security.secret import Secret
 
 if TYPE_CHECKING:
     # It takes 0.1 s to import, which only those pay that use TLS.
+    from cryptography.hazmat.primitives.asymmetric.types import (
+        CertificatePublicKeyTypes,
+        PrivateKeyTypes,
+        PublicKeyTypes,
+    )
     from cryptography.x509 import Certificate
 
 STORE_MAX_BYTES = 4 * 1024 * 1024
@@ -31,6 +36,9 @@ STORE_MAX_BYTES = 4 * 1024 * 1024
 
 _KEY_BLOCK = re.compile(
     rb"-----BEGIN (?P<kind>(?:[A-Z]+ )*PRIVATE KEY)-----.*?-----END (?P=kind)-----", re.DOTALL
+)
+_CERTIFICATE_BLOCK = re.compile(
+    rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
 )
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM, _PKCS12 = "PEM", "PKCS12"
@@ -207,10 +215,11 @@ def _of_pem(chain: bytes, key: bytes, password: Secret | None, where: str) -> Ke
 def _certificates(pem: bytes, where: str) -> Sequence["Certificate"]:
     from cryptography import x509
 
-    if b"-----BEGIN CERTIFICATE-----" not in pem:
+    blocks = _CERTIFICATE_BLOCK.findall(pem)
+    if not blocks:
         raise ConfigError(f"{where}: there is no certificate in it (BEGIN CERTIFICATE)")
     try:
-        return x509.load_pem_x509_certificates(pem)
+        return [x509.load_pem_x509_certificate(block) for block in blocks]
     except ValueError:
         raise ConfigError(f"{where}: a certificate in it can't be read") from None
 
@@ -238,7 +247,7 @@ def _of_pkcs12(data: bytes, settings: KeyStoreSettings, where: str) -> KeyStore:
 
 def _opened_pkcs12(
     data: bytes, password: Secret | None, where: str, password_key: str
-) -> tuple[object, "Certificate | None", list["Certificate"]]:
+) -> tuple["PrivateKeyTypes | None", "Certificate | None", list["Certificate"]]:
     from cryptography.hazmat.primitives.serialization import pkcs12
 
     secret = password.reveal().encode() if password else None
@@ -266,24 +275,13 @@ def _in_order(own: "Certificate", others: Sequence["Certificate"]) -> list["Cert
 # --- what both hold ---
 
 
-def _key_store(certificates: Sequence["Certificate"], key: object, where: str) -> KeyStore:
-    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        PublicFormat,
-    )
+def _key_store(
+    certificates: Sequence["Certificate"], key: "PrivateKeyTypes", where: str
+) -> KeyStore:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-    def public(holder: object) -> bytes:
-        encoded: bytes = holder.public_key().public_bytes(  # type: ignore[attr-defined]
-            Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-        )
-        return encoded
-
-    assert isinstance(key, PrivateKeyTypes)
     own = certificates[0]
-    if public(own) != public(key):
+    if _bytes_of(own.public_key()) != _bytes_of(key.public_key()):
         raise ConfigError(
             f"{where}: its key is not that of its first certificate, {own.subject.rfc4514_string()}"
         )
@@ -295,6 +293,12 @@ def _key_store(certificates: Sequence["Certificate"], key: object, where: str) -
         valid_from=own.not_valid_before_utc,
         valid_until=own.not_valid_after_utc,
     )
+
+
+def _bytes_of(key: "PublicKeyTypes | CertificatePublicKeyTypes") -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def _alternative_names(certificate: "Certificate") -> tuple[str, ...]:
