@@ -57,9 +57,13 @@ class TlsConnection(BlockingConnection):
             self._send_view(view, deadline)
 
     def _send_view(self, view: memoryview, deadline: Deadline) -> None:
-        while view:
-            sent = self._done(lambda: self._tls.send(view), deadline, "could not send a request")
-            view = view[sent:]
+        position = 0
+
+        def send_rest() -> int:
+            return self._tls.send(view[position:])
+
+        while position < len(view):
+            position += self._done(send_rest, deadline, "could not send a request")
 
     def readable(self) -> bool:
         if self.has_buffered:

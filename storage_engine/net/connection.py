@@ -33,6 +33,7 @@ from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS
 from storage_engine.net.pieces import ResponseBuffers, ResponseWriter
 
 if TYPE_CHECKING:
+    from storage_engine.net.served_listener import ServedListener
     from storage_engine.net.server import Server
 
 log = logging.getLogger("storage_engine.net")
@@ -106,7 +107,7 @@ class Connection(FrameProtocol):
         "_writer",
         "active",
         "fd",
-        "listener_name",
+        "listener",
         "memo",
         "name",
         "number",
@@ -114,14 +115,16 @@ class Connection(FrameProtocol):
         "principal",
     )
 
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "Server", listener: "ServedListener") -> None:
         super().__init__(
             server.memory,
             server.limits.request_max_bytes,
-            partial(server.handle, self),
-            None if server.handle_run is None else partial(server.handle_run, self),
+            partial(listener.handle, self),
+            None if listener.handle_run is None else partial(listener.handle_run, self),
         )
         self._server = server
+        self.listener = listener
+        """That by which the client came."""
         self._transport: asyncio.Transport
         self._writer: ResponseWriter
         self._exchanges: deque[Exchange] = deque()
@@ -148,8 +151,6 @@ class Connection(FrameProtocol):
         """Connections are numbered in the order in which they were opened."""
         self.name = "?"
         self.peer_host = "?"
-        self.listener_name = "PLAINTEXT"
-        """The one of this broker's listeners by which the client came."""
         self.principal = ANONYMOUS
         """Who the client is, as far as it has shown it."""
         self.fd = -1
@@ -160,6 +161,10 @@ class Connection(FrameProtocol):
     def closed(self) -> bool:
         """Set when nothing can be sent any more."""
         return self._life is _Life.CLOSED
+
+    @property
+    def listener_name(self) -> str:
+        return self.listener.name
 
     @property
     def frame_max_bytes(self) -> int:

@@ -82,6 +82,11 @@ class ConnectorConfig:
             enable_auto_commit=values["enable.auto.commit"],
             auto_commit_interval_ms=values["auto.commit.interval.ms"],
             streams=ConsumerConfig.of(
-                {**streams, **security, "bootstrap.servers": _NOBODY, "group.id": values["group.id"]}
+                {
+                    **streams,
+                    **security,
+                    "bootstrap.servers": _NOBODY,
+                    "group.id": values["group.id"],
+                }
             ),
         )
