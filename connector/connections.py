@@ -35,6 +35,7 @@ def cluster_for(options: ConnectionOptions) -> "Cluster":
             client_id=options.client_id,
             request_timeout_ms=options.request_timeout_ms,
             bootstrap_timeout_ms=options.request_timeout_ms,
+            security=options.client_security(),
         )
         if len(_clusters) >= MAX_CLUSTERS:
             _clusters.pop(next(iter(_clusters))).close()

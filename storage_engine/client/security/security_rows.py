@@ -25,13 +25,18 @@ SECRET_KEYS = frozenset(
 )
 """What stands here is shown by nothing."""
 
-JAVA_ONLY = frozenset(
+KERBEROS = frozenset(
     {
         "sasl.kerberos.kinit.cmd",
         "sasl.kerberos.min.time.before.relogin",
         "sasl.kerberos.service.name",
         "sasl.kerberos.ticket.renew.jitter",
         "sasl.kerberos.ticket.renew.window.factor",
+    }
+)
+
+JAVA_ONLY = KERBEROS | frozenset(
+    {
         "sasl.login.refresh.buffer.seconds",
         "sasl.login.refresh.min.period.seconds",
         "sasl.login.refresh.window.jitter",
