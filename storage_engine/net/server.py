@@ -50,12 +50,15 @@ class Server:
         handle: Handler,
         limits: ServerLimits | None = None,
         handle_run: RunHandler | None = None,
+        on_opened: Callable[[Connection], None] | None = None,
     ) -> None:
+        """`on_opened` gets each connection that is admitted, before its first frame."""
         self.loop = loop
         self.host = host
         self.port = port
         self.handle = handle
         self.handle_run = handle_run
+        self._on_opened = on_opened
         self.limits = limits or ServerLimits()
         self.memory = ReceiveMemory()
         # Unanswered requests of all connections.
@@ -167,6 +170,8 @@ class Server:
         per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._per_host[host] > per_ip:
             connection.close(f"{host} has max.connections.per.ip={per_ip} already")
+        elif self._on_opened is not None:
+            self._on_opened(connection)
 
     def lost(self, connection: Connection) -> None:
         """A connection is gone."""
