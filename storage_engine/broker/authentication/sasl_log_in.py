@@ -1,6 +1,6 @@
 """The log-in of one connection: its requests, answers and times.
 
-    opened -> ApiVersions -> SaslHandshake -> tokens -> the server's handlers get the frames
+    opened -> ApiVersions -> SaslHandshake -> tokens -> the listener's handlers get the frames
                                                         ... SaslHandshake: again, tokens
                                                         ... its time is over: only SaslHandshake
 
@@ -186,7 +186,7 @@ class SaslLogIn:
             return
         assert exchange.principal is not None
         self.connection.principal = exchange.principal
-        self.connection.deliver_to_server()
+        self.connection.deliver_to_listener()
         if session_lifetime_ms is None:
             self._set_timer(None)
         else:

@@ -10,11 +10,15 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from storage_engine.core.errors import ConfigError, HeadraceError
 from storage_engine.core.ports import Background, Clock, Scheduler
 from storage_engine.core.printable import printable
+
+if TYPE_CHECKING:
+    from jwt.algorithms import AllowedPublicKeys
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +45,7 @@ secret: a public key could be taken for one."""
 class TokenKey:
     """A public key."""
 
-    key: object = field(repr=False)
-    """As PyJWT takes it."""
+    key: "AllowedPublicKeys" = field(repr=False)
     algorithms: tuple[str, ...]
     """The signatures that it may be used for."""
 

@@ -12,12 +12,7 @@ from typing import Protocol
 
 from storage_engine.broker.settings.connection_overrides import KEY as OVERRIDES_KEY
 from storage_engine.broker.settings.connection_overrides import parse_overrides
-from storage_engine.broker.settings.listener import (
-    Listener,
-    advertised_for,
-    check_advertised,
-    parse_listener,
-)
+from storage_engine.broker.settings.listener_map import ListenerMap
 from storage_engine.broker.settings.properties import parse_properties
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.setting import (
@@ -40,9 +35,8 @@ class BrokerConfig:
     __slots__ = (
         "_given",
         "_values",
-        "advertised_listener",
         "broker_id",
-        "listener",
+        "listeners",
         "log_dirs",
         "per_ip_overrides",
         "rack",
@@ -58,8 +52,7 @@ class BrokerConfig:
         self.broker_id: int = self.integer("broker.id")
         rack = self._values["broker.rack"]
         self.rack: str | None = rack if isinstance(rack, str) else None
-        self.listener: Listener = parse_listener(self.items("listeners"), key="listeners")
-        self.advertised_listener: Listener = self._advertised()
+        self.listeners = ListenerMap.of(self)
         self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
@@ -132,15 +125,6 @@ class BrokerConfig:
         return self.optional_integer("zookeeper.connection.timeout.ms") or self.integer(
             "zookeeper.session.timeout.ms"
         )
-
-    def _advertised(self) -> Listener:
-        key = "advertised.listeners"
-        entries = self.items(key)
-        if not entries:
-            return advertised_for(self.listener)
-        advertised = parse_listener(entries, key=key)
-        check_advertised(advertised, key=key)
-        return advertised
 
     def _log_dirs(self) -> tuple[Path, ...]:
         folders = tuple(Path(entry) for entry in self.items("log.dirs"))
