@@ -10,7 +10,12 @@ import ssl
 from collections.abc import Callable, Iterator, Sequence
 
 from storage_engine.core.errors import AuthenticationError, HeadraceError
-from storage_engine.net.blocking import BlockingConnection, connected_socket, network_error
+from storage_engine.net.blocking import (
+    BlockingConnection,
+    connected_socket,
+    ended,
+    network_error,
+)
 from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
 from storage_engine.net.pieces import Piece, as_buffer
@@ -90,7 +95,7 @@ class TlsConnection(BlockingConnection):
         received = self._done(lambda: self._tls.recv_into(target), deadline, "no answer")
         if not received:
             self.close()
-            raise network_error(self.name, "the broker closed the connection")
+            raise ended(self.name)
         return received
 
     def _done(self, step: Callable[[], int | None], deadline: Deadline, what: str) -> int:
