@@ -4,7 +4,7 @@ A broker starts only with settings that are known and possible; each mistake is 
 is `core.settings`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,8 @@ from storage_engine.broker.settings.connection_overrides import parse_overrides
 from storage_engine.broker.settings.listener_map import ListenerMap
 from storage_engine.broker.settings.properties import parse_properties
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.security.secret import Secret
+from storage_engine.core.settings.listener_keys import listener_key, setting_named
 from storage_engine.core.settings.setting import (
     Setting,
     SettingType,
@@ -26,7 +28,7 @@ from storage_engine.zookeeper.connect_string import ConnectString
 
 __all__ = ["BrokerConfig", "check_broker_setting", "check_relations", "parse_properties"]
 
-_EMPTY_IS_ABSENT = frozenset({SettingType.STRING, SettingType.LIST})
+_EMPTY_IS_ABSENT = frozenset({SettingType.STRING, SettingType.LIST, SettingType.PASSWORD})
 
 
 class BrokerConfig:
@@ -34,6 +36,7 @@ class BrokerConfig:
 
     __slots__ = (
         "_given",
+        "_of_listeners",
         "_values",
         "broker_id",
         "listeners",
@@ -46,6 +49,7 @@ class BrokerConfig:
     def __init__(self, given: Mapping[str, str]) -> None:
         """`given` as in the file, aliases allowed."""
         self._values = MappingProxyType(_values(given))
+        self._of_listeners = MappingProxyType(_values_of_listeners(given))
         self._given = frozenset(
             ALIASES[key][0].broker_key if key in ALIASES else key for key in given
         )
@@ -53,6 +57,7 @@ class BrokerConfig:
         rack = self._values["broker.rack"]
         self.rack: str | None = rack if isinstance(rack, str) else None
         self.listeners = ListenerMap.of(self)
+        self._refuse_settings_of_no_listener()
         self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
@@ -84,37 +89,55 @@ class BrokerConfig:
         return cls(given)
 
     def get(self, key: str) -> SettingValue:
-        """The value, given or default; KeyError for a key that is in no table."""
-        return self._values[key]
+        """The value, given or default; KeyError for a key that is in no table. With the prefix of a
+        listener: what counts for that one."""
+        if key in self._values:
+            return self._values[key]
+        if key in self._of_listeners:
+            return self._of_listeners[key]
+        of_listener = listener_key(key)
+        if of_listener is None:
+            raise KeyError(key)
+        return self._values[of_listener.setting.broker_key]
 
     def integer(self, key: str) -> int:
-        value = self._values[key]
+        value = self.get(key)
         assert isinstance(value, int), key
         return value
 
     def optional_integer(self, key: str) -> int | None:
-        return None if self._values[key] is None else self.integer(key)
+        return None if self.get(key) is None else self.integer(key)
 
     def number(self, key: str) -> float:
-        value = self._values[key]
+        value = self.get(key)
         assert isinstance(value, int | float), key
         return value
 
     def flag(self, key: str) -> bool:
-        value = self._values[key]
+        value = self.get(key)
         assert isinstance(value, bool), key
         return value
 
     def text(self, key: str) -> str:
-        value = self._values[key]
+        value = self.get(key)
         assert isinstance(value, str), key
         return value
 
     def items(self, key: str) -> tuple[str, ...]:
         """The items of a list; none when it is not set."""
-        value = self._values[key]
+        value = self.get(key)
         assert value is None or isinstance(value, tuple), key
         return value or ()
+
+    def secret(self, key: str) -> Secret | None:
+        value = self.get(key)
+        assert value is None or isinstance(value, Secret), key
+        return value
+
+    @property
+    def listener_keys(self) -> Collection[str]:
+        """The settings that stand under the name of a listener."""
+        return self._of_listeners.keys()
 
     def is_given(self, key: str) -> bool:
         """Whether the file or an override has it, rather than its default counting."""
@@ -125,6 +148,16 @@ class BrokerConfig:
         return self.optional_integer("zookeeper.connection.timeout.ms") or self.integer(
             "zookeeper.session.timeout.ms"
         )
+
+    def _refuse_settings_of_no_listener(self) -> None:
+        for key in self._of_listeners:
+            of_listener = listener_key(key)
+            assert of_listener is not None
+            if of_listener.listener not in self.listeners.names:
+                raise ConfigError(
+                    f"'{key}': there is no listener {of_listener.listener}, listeners has"
+                    f" {', '.join(self.listeners.names)}"
+                )
 
     def _log_dirs(self) -> tuple[Path, ...]:
         folders = tuple(Path(entry) for entry in self.items("log.dirs"))
@@ -143,21 +176,37 @@ def check_broker_setting(key: str, text: str) -> SettingValue:
         setting, alias = ALIASES[key]
         value = replace(setting, unit=alias.unit).parse(text, key=key)
         return _aliased(setting, value, alias.factor)
-    if key not in BY_BROKER_KEY:
+    found = setting_named(key)
+    if found is None:
         raise unknown_key_error(key, (*BY_BROKER_KEY, *ALIASES), what="setting")
-    return BY_BROKER_KEY[key].parse(text, key=key)
+    return found.parse(text, key=key)
 
 
 def _values(given: Mapping[str, str]) -> dict[str, SettingValue]:
     for key in given:
-        if key not in BY_BROKER_KEY and key not in ALIASES:
+        if key not in ALIASES and setting_named(key) is None:
             raise unknown_key_error(key, (*BY_BROKER_KEY, *ALIASES), what="setting")
     return {key: _value(setting, given) for key, setting in BY_BROKER_KEY.items()}
 
 
+def _values_of_listeners(given: Mapping[str, str]) -> dict[str, SettingValue]:
+    """What stands under the name of a listener; empty stands for the default, and hides what counts
+    for all."""
+    values: dict[str, SettingValue] = {}
+    for key, text in given.items():
+        of_listener = listener_key(key)
+        if of_listener is not None:
+            row = of_listener.setting
+            is_absent = not text.strip() and "" not in row.choices
+            values[key] = row.default if is_absent else row.parse(text, key=key)
+    return values
+
+
 def _value(setting: Setting, given: Mapping[str, str]) -> SettingValue:
-    # An empty text or list is "not set", and so is what has no default; else it is a mistake.
+    # An empty text or list is "not set", and so is what has no default; else it is a mistake. Some
+    # texts may be chosen to be empty.
     may_be_empty = setting.type in _EMPTY_IS_ABSENT or setting.default is None
+    may_be_empty = may_be_empty and "" not in setting.choices
     for key in _names(setting.broker_key):
         if key in given and (given[key].strip() or not may_be_empty):
             return check_broker_setting(key, given[key])

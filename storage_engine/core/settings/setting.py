@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.security.secret import HIDDEN, Secret
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 """Kafka's value for "never" and "unlimited"."""
 
-SettingValue = bool | int | float | str | tuple[str, ...] | None
+SettingValue = bool | int | float | str | tuple[str, ...] | Secret | None
 """A list is a tuple of strings; None is "not set"."""
 
 
@@ -28,6 +29,8 @@ class SettingType(enum.Enum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
+    """Its value is a `Secret`."""
 
 
 class Scope(enum.Enum):
@@ -82,6 +85,12 @@ class Setting:
     live: bool = False
     """True when a running broker takes a new value, for settings of brokers only. See
     `changes_live`."""
+    per_listener: bool = False
+    """True when one listener may have a value of its own (`listener_keys`)."""
+    per_mechanism: bool = False
+    """True when one mechanism of a listener may have a value of its own."""
+    live_per_listener: bool = False
+    """True when a running broker takes a new value for one of its listeners."""
 
     @property
     def broker_key(self) -> str:
@@ -112,6 +121,8 @@ class Setting:
                 return f"a whole number{self._range()}{unit}"
             case SettingType.DOUBLE:
                 return f"a number{self._range()}{unit}"
+            case SettingType.PASSWORD:
+                return "a password"
             case SettingType.STRING:
                 return self.form or self._string_form()
             case SettingType.LIST:
@@ -138,7 +149,7 @@ class Setting:
         return value if value is not None and self._in_range(value) else None
 
     def format(self, value: SettingValue) -> str | None:
-        """Format a value as `parse` reads it; None stays None."""
+        """Format a value as `parse` reads it; None stays None, and a secret is not told."""
         match value:
             case None:
                 return None
@@ -146,6 +157,8 @@ class Setting:
                 return "true" if value else "false"
             case tuple():
                 return ",".join(value)
+            case Secret():
+                return HIDDEN
             case _:
                 return str(value)
 
@@ -157,6 +170,8 @@ class Setting:
                 return _number(int, text)
             case SettingType.DOUBLE:
                 return _number(float, text)
+            case SettingType.PASSWORD:
+                return Secret(text)
             case SettingType.STRING:
                 is_allowed = text in self.choices if self.choices else text or self.may_be_empty
                 return text if is_allowed else None

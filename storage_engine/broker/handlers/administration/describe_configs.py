@@ -24,7 +24,8 @@ from storage_engine.broker.settings.topic_configs import possible_overrides
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.settings.config_source import ConfigSource
-from storage_engine.core.settings.setting import Setting
+from storage_engine.core.settings.listener_keys import listener_key
+from storage_engine.core.settings.setting import Setting, SettingType
 from storage_engine.core.settings.settings import BY_BROKER_KEY, BY_TOPIC_KEY
 from storage_engine.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
@@ -128,7 +129,19 @@ class DescribeConfigsHandler:
             )
             for name, setting in BY_BROKER_KEY.items()
         ]
+        entries += [self._of_listener(request, name) for name in self.config.listener_keys()]
         return _described(resource, entries)
+
+    def _of_listener(self, request: DescribeConfigsRequest, name: str) -> Any:
+        """A setting that one listener has for itself."""
+        of_listener = listener_key(name)
+        assert of_listener is not None
+        setting = of_listener.setting
+        chain = [
+            _Synonym(name, setting.format(value), source)
+            for value, source in self.config.chain(name)
+        ]
+        return _entry(request, name, setting, chain, read_only=not setting.live_per_listener)
 
     def _all_brokers(self, request: DescribeConfigsRequest) -> list[Any]:
         """The settings that stand for all brokers; each broker may have others of its own."""
@@ -156,12 +169,17 @@ def _entry(
     request: Any, name: str, setting: Setting, chain: list[_Synonym], *, read_only: bool
 ) -> Any:
     synonyms = chain if request.include_synonyms else []
+    is_secret = setting.type is SettingType.PASSWORD
+    if is_secret:
+        # As in Kafka: that it is set is told by its source alone.
+        chain = [each._replace(value=None) for each in chain]
+        synonyms = chain if synonyms else []
     return _Entry(
         name=name,
         value=chain[0].value,
         read_only=read_only,
         config_source=int(chain[0].source),
-        is_sensitive=False,
+        is_sensitive=is_secret,
         synonyms=[
             _Entry.DescribeConfigsSynonym(name=s.name, value=s.value, source=int(s.source))
             for s in synonyms
