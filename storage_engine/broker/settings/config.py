@@ -4,7 +4,7 @@ A broker starts only with settings that are known and possible; each mistake is 
 is `core.settings`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,11 +12,11 @@ from typing import Protocol
 
 from storage_engine.broker.settings.connection_overrides import KEY as OVERRIDES_KEY
 from storage_engine.broker.settings.connection_overrides import parse_overrides
+from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
 from storage_engine.broker.settings.listener_map import ListenerMap
 from storage_engine.broker.settings.properties import parse_properties
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import Secret
-from storage_engine.core.settings.listener_keys import listener_key, setting_named
 from storage_engine.core.settings.setting import (
     Setting,
     SettingType,
@@ -49,7 +49,6 @@ class BrokerConfig:
     def __init__(self, given: Mapping[str, str]) -> None:
         """`given` as in the file, aliases allowed."""
         self._values = MappingProxyType(_values(given))
-        self._of_listeners = MappingProxyType(_values_of_listeners(given))
         self._given = frozenset(
             ALIASES[key][0].broker_key if key in ALIASES else key for key in given
         )
@@ -57,7 +56,7 @@ class BrokerConfig:
         rack = self._values["broker.rack"]
         self.rack: str | None = rack if isinstance(rack, str) else None
         self.listeners = ListenerMap.of(self)
-        self._refuse_settings_of_no_listener()
+        self._of_listeners = _of_listeners(given, self.listeners.names)
         self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
@@ -76,7 +75,7 @@ class BrokerConfig:
         for key, value in (overrides or {}).items():
             check_broker_setting(key, value)
             # Also an override of the same thing by its other name must win.
-            for other in _names(key):
+            for other in _names(key, given):
                 given.pop(other, None)
             given[key] = value
         try:
@@ -89,32 +88,28 @@ class BrokerConfig:
         return cls(given)
 
     def get(self, key: str) -> SettingValue:
-        """The value, given or default; KeyError for a key that is in no table. With the prefix of a
-        listener: what counts for that one."""
-        if key in self._values:
-            return self._values[key]
-        if key in self._of_listeners:
-            return self._of_listeners[key]
-        of_listener = listener_key(key)
-        if of_listener is None:
-            raise KeyError(key)
-        return self._values[of_listener.setting.broker_key]
+        """The value, given or default; KeyError for a key that is in no table. With the name of a
+        listener before it: what counts for that one."""
+        if is_listener_key(key):
+            parsed = ListenerKey.parse(key)
+            return self.of_listener(parsed.listener, parsed.key, parsed.mechanism)
+        return self._values[key]
 
     def integer(self, key: str) -> int:
-        value = self.get(key)
+        value = self._values[key]
         assert isinstance(value, int), key
         return value
 
     def optional_integer(self, key: str) -> int | None:
-        return None if self.get(key) is None else self.integer(key)
+        return None if self._values[key] is None else self.integer(key)
 
     def number(self, key: str) -> float:
-        value = self.get(key)
+        value = self._values[key]
         assert isinstance(value, int | float), key
         return value
 
     def flag(self, key: str) -> bool:
-        value = self.get(key)
+        value = self._values[key]
         assert isinstance(value, bool), key
         return value
 
@@ -135,12 +130,23 @@ class BrokerConfig:
         return value
 
     @property
-    def listener_keys(self) -> Collection[str]:
-        """The settings that stand under the name of a listener."""
-        return self._of_listeners.keys()
+    def listener_keys(self) -> list[str]:
+        """The settings that listeners have of their own."""
+        return [str(key) for key in self._of_listeners]
+
+    def of_listener(self, listener: str, key: str, mechanism: str = "") -> SettingValue:
+        """The value for a listener, and for one of its SASL mechanisms; the broker's where they
+        have none of their own."""
+        for which in (mechanism, ""):
+            own = ListenerKey(listener=listener, mechanism=which, key=key)
+            if own in self._of_listeners:
+                return self._of_listeners[own]
+        return self._values[key]
 
     def is_given(self, key: str) -> bool:
         """Whether the file or an override has it, rather than its default counting."""
+        if is_listener_key(key):
+            return ListenerKey.parse(key) in self._of_listeners
         return key in self._given
 
     @property
@@ -148,16 +154,6 @@ class BrokerConfig:
         return self.optional_integer("zookeeper.connection.timeout.ms") or self.integer(
             "zookeeper.session.timeout.ms"
         )
-
-    def _refuse_settings_of_no_listener(self) -> None:
-        for key in self._of_listeners:
-            of_listener = listener_key(key)
-            assert of_listener is not None
-            if of_listener.listener not in self.listeners.names:
-                raise ConfigError(
-                    f"'{key}': there is no listener {of_listener.listener}, listeners has"
-                    f" {', '.join(self.listeners.names)}"
-                )
 
     def _log_dirs(self) -> tuple[Path, ...]:
         folders = tuple(Path(entry) for entry in self.items("log.dirs"))
@@ -172,40 +168,44 @@ class BrokerConfig:
 
 def check_broker_setting(key: str, text: str) -> SettingValue:
     """The value of one setting of `server.properties`; ConfigError when it is not possible."""
+    if is_listener_key(key):
+        return ListenerKey.parse(key).setting.parse(text, key=key)
     if key in ALIASES:
         setting, alias = ALIASES[key]
         value = replace(setting, unit=alias.unit).parse(text, key=key)
         return _aliased(setting, value, alias.factor)
-    found = setting_named(key)
-    if found is None:
+    if key not in BY_BROKER_KEY:
         raise unknown_key_error(key, (*BY_BROKER_KEY, *ALIASES), what="setting")
-    return found.parse(text, key=key)
+    return BY_BROKER_KEY[key].parse(text, key=key)
 
 
 def _values(given: Mapping[str, str]) -> dict[str, SettingValue]:
     for key in given:
-        if key not in ALIASES and setting_named(key) is None:
+        if key not in BY_BROKER_KEY and key not in ALIASES and not is_listener_key(key):
             raise unknown_key_error(key, (*BY_BROKER_KEY, *ALIASES), what="setting")
     return {key: _value(setting, given) for key, setting in BY_BROKER_KEY.items()}
 
 
-def _values_of_listeners(given: Mapping[str, str]) -> dict[str, SettingValue]:
-    """What stands under the name of a listener; empty stands for the default, and hides what counts
-    for all."""
-    values: dict[str, SettingValue] = {}
-    for key, text in given.items():
-        of_listener = listener_key(key)
-        if of_listener is not None:
-            row = of_listener.setting
-            is_absent = not text.strip() and "" not in row.choices
-            values[key] = row.default if is_absent else row.parse(text, key=key)
-    return values
+def _of_listeners(
+    given: Mapping[str, str], names: Sequence[str]
+) -> Mapping[ListenerKey, SettingValue]:
+    found: dict[ListenerKey, SettingValue] = {}
+    for key in filter(is_listener_key, given):
+        parsed = ListenerKey.parse(key)
+        if parsed.listener not in names:
+            raise ConfigError(
+                f"'{key}': listeners has no {parsed.listener}, but {', '.join(names)}"
+            )
+        if parsed in found:
+            raise ConfigError(f"'{key}' is set twice, in upper and in lower case")
+        found[parsed] = parsed.setting.parse(given[key], key=key)
+    return found
 
 
 def _value(setting: Setting, given: Mapping[str, str]) -> SettingValue:
-    # An empty text or list is "not set", and so is what has no default; else it is a mistake. Some
-    # texts may be chosen to be empty.
+    # An empty text or list is "not set", and so is what has no default; else it is a mistake.
     may_be_empty = setting.type in _EMPTY_IS_ABSENT or setting.default is None
+    # Where a choice is empty, that is a value.
     may_be_empty = may_be_empty and "" not in setting.choices
     for key in _names(setting.broker_key):
         if key in given and (given[key].strip() or not may_be_empty):
@@ -222,8 +222,13 @@ def _aliased(setting: Setting, value: SettingValue, factor: int) -> SettingValue
     return value
 
 
-def _names(key: str) -> tuple[str, ...]:
-    """All names of the setting that has this name."""
+def _names(key: str, given: Iterable[str] = ()) -> tuple[str, ...]:
+    """All names of the setting that has this name; of a listener's setting those in `given`."""
+    if is_listener_key(key):
+        same = ListenerKey.parse(key)
+        return tuple(
+            each for each in given if is_listener_key(each) and ListenerKey.parse(each) == same
+        )
     setting = ALIASES[key][0] if key in ALIASES else BY_BROKER_KEY.get(key)
     if setting is None:
         return ()

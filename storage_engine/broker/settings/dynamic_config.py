@@ -2,7 +2,7 @@
 brokers, overridden by those for this broker.
 
 Only settings that a running broker can change are overridden (`Setting.changes_live`); an invalid
-stored value is logged and counts as absent. What one listener has (`listener_keys`) is changed for
+stored value is logged and counts as absent. What one listener has (`listener_key`) is changed for
 one broker only, and is no password: whoever reads ZooKeeper would read it. Source: KIP-226.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from storage_engine.broker.settings.config import BrokerConfig, check_relations
+from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import Secret
 from storage_engine.core.settings.config_source import ConfigSource
-from storage_engine.core.settings.listener_keys import PREFIX, listener_key
 from storage_engine.core.settings.setting import (
     Setting,
     SettingType,
@@ -88,9 +88,8 @@ class DynamicConfig:
         ]
         if self.static.is_given(key):
             values.append(SourcedValue(self.static.get(key), ConfigSource.FILE))
-        of_listener = listener_key(key)
-        if of_listener is not None:
-            return values + self.chain(of_listener.setting.broker_key)
+        if is_listener_key(key):
+            return values + self.chain(ListenerKey.parse(key).key)
         default = BY_BROKER_KEY[key].default
         if default is not None or not values:
             values.append(SourcedValue(default, ConfigSource.DEFAULT))
@@ -99,7 +98,7 @@ class DynamicConfig:
     def listener_keys(self) -> list[str]:
         """The settings that listeners have for themselves, by their names with the prefix."""
         layers = (self.static.listener_keys, *self._layers.values())
-        return sorted({key for layer in layers for key in layer if key.startswith(PREFIX)})
+        return sorted({key for layer in layers for key in layer if is_listener_key(key)})
 
     def layer(self, source: ConfigSource) -> Mapping[str, SettingValue]:
         """The settings that stand for this broker, or for all."""
@@ -138,9 +137,8 @@ class DynamicConfig:
 def live_setting(key: str, source: ConfigSource = ConfigSource.BROKER) -> Setting:
     """The broker's setting of that name, to be set for one broker or for all. ConfigError when
     there is none that changes at run time."""
-    of_listener = listener_key(key)
-    if of_listener is not None:
-        return _live_of_listener(key, of_listener.setting, source)
+    if is_listener_key(key):
+        return _live_of_listener(key, source)
     if key in ALIASES:
         own = ALIASES[key][0]
         raise ConfigError(f"'{key}' is another name of '{own.broker_key}': set that one")
@@ -160,7 +158,11 @@ def live_setting(key: str, source: ConfigSource = ConfigSource.BROKER) -> Settin
     return setting
 
 
-def _live_of_listener(key: str, setting: Setting, source: ConfigSource) -> Setting:
+def _live_of_listener(key: str, source: ConfigSource) -> Setting:
+    parsed = ListenerKey.parse(key)
+    setting = parsed.setting
+    if str(parsed) != key:
+        raise ConfigError(f"'{key}' is written {parsed} here")
     if setting.type is SettingType.PASSWORD:
         raise ConfigError(
             f"'{key}' can't be set at run time, since it would stand in ZooKeeper for all to read:"

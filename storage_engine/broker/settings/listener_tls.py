@@ -3,10 +3,10 @@ all."""
 
 from typing import Protocol
 
+from storage_engine.broker.settings.listener_key import PREFIX
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.principal_mapping import PrincipalMapping
 from storage_engine.core.security.secret import Secret
-from storage_engine.core.settings.listener_keys import listener_prefix
 from storage_engine.core.settings.setting import SettingValue
 from storage_engine.net.tls.cipher_suites import chosen_suites
 from storage_engine.net.tls.contexts import TlsOptions
@@ -30,7 +30,7 @@ class TlsSource(Protocol):
 
 def load_profile(settings: TlsSource, listener: str) -> TlsProfile:
     """Reads the listener's files. ConfigError of one line, with its name, for what does not go."""
-    prefix = listener_prefix(listener)
+    prefix = f"{PREFIX}{listener.lower()}."
     try:
         key_store = load_key_store(_key_store_settings(settings, prefix))
         if key_store is None:

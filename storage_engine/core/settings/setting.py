@@ -16,7 +16,7 @@ INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 """Kafka's value for "never" and "unlimited"."""
 
-SettingValue = bool | int | float | str | tuple[str, ...] | Secret | None
+SettingValue = bool | int | float | str | Secret | tuple[str, ...] | None
 """A list is a tuple of strings; None is "not set"."""
 
 
@@ -30,7 +30,7 @@ class SettingType(enum.Enum):
     DOUBLE = 6
     LIST = 7
     PASSWORD = 9
-    """Its value is a `Secret`."""
+    """A text that nobody is shown: a `Secret`."""
 
 
 class Scope(enum.Enum):
@@ -86,9 +86,9 @@ class Setting:
     """True when a running broker takes a new value, for settings of brokers only. See
     `changes_live`."""
     per_listener: bool = False
-    """True when one listener may have a value of its own (`listener_keys`)."""
+    """Whether a listener may have a value of its own."""
     per_mechanism: bool = False
-    """True when one mechanism of a listener may have a value of its own."""
+    """Whether each SASL mechanism of a listener may have a value of its own."""
     live_per_listener: bool = False
     """True when a running broker takes a new value for one of its listeners."""
 
@@ -121,10 +121,10 @@ class Setting:
                 return f"a whole number{self._range()}{unit}"
             case SettingType.DOUBLE:
                 return f"a number{self._range()}{unit}"
-            case SettingType.PASSWORD:
-                return "a password"
             case SettingType.STRING:
                 return self.form or self._string_form()
+            case SettingType.PASSWORD:
+                return "a text that is not empty"
             case SettingType.LIST:
                 items = ", ".join(self.choices) or self.form
                 return f"a comma-separated list of: {items}" if items else "a comma-separated list"
@@ -140,7 +140,8 @@ class Setting:
         """Return the value of `text`; `key` is the name for the error."""
         value = self.value_of(text)
         if value is None:
-            raise ConfigError(f"{key or self.name}={text}: must be {self.allowed}")
+            shown = HIDDEN if self.type is SettingType.PASSWORD else text
+            raise ConfigError(f"{key or self.name}={shown}: must be {self.allowed}")
         return value
 
     def value_of(self, text: str) -> SettingValue:
@@ -149,16 +150,14 @@ class Setting:
         return value if value is not None and self._in_range(value) else None
 
     def format(self, value: SettingValue) -> str | None:
-        """Format a value as `parse` reads it; None stays None, and a secret is not told."""
+        """Format a value as `parse` reads it; None stays None, and a secret becomes None."""
         match value:
-            case None:
+            case None | Secret():
                 return None
             case bool():
                 return "true" if value else "false"
             case tuple():
                 return ",".join(value)
-            case Secret():
-                return HIDDEN
             case _:
                 return str(value)
 
@@ -170,11 +169,11 @@ class Setting:
                 return _number(int, text)
             case SettingType.DOUBLE:
                 return _number(float, text)
-            case SettingType.PASSWORD:
-                return Secret(text)
             case SettingType.STRING:
                 is_allowed = text in self.choices if self.choices else text or self.may_be_empty
                 return text if is_allowed else None
+            case SettingType.PASSWORD:
+                return Secret(text) if text else None
             case SettingType.LIST:
                 items = tuple(item.strip() for item in text.split(",")) if text else ()
                 return items if all(map(self._is_item, items)) else None

@@ -26,10 +26,10 @@ from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
 from storage_engine.broker.settings.config_store import Compute, ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.listener_key import is_listener_key
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.settings.config_source import ConfigSource
-from storage_engine.core.settings.listener_keys import PREFIX
 from storage_engine.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from storage_engine.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -123,7 +123,7 @@ class AlterConfigsHandlers:
                 partial(settle, index),
                 validate_only=request.validate_only,
                 # A key store or trust store, which is read again when its path is set again.
-                is_told_anyway=any(config.name.startswith(PREFIX) for config in resource.configs),
+                is_told_anyway=any(is_listener_key(config.name) for config in resource.configs),
             )
 
     def _rules(self, entity: ConfigEntity) -> Rules:

@@ -20,11 +20,11 @@ from storage_engine.broker.settings.config_entity import (
 )
 from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.listener_key import ListenerKey
 from storage_engine.broker.settings.topic_configs import possible_overrides
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.settings.config_source import ConfigSource
-from storage_engine.core.settings.listener_keys import listener_key
 from storage_engine.core.settings.setting import Setting, SettingType
 from storage_engine.core.settings.settings import BY_BROKER_KEY, BY_TOPIC_KEY
 from storage_engine.protocol.apis.describe_configs import (
@@ -133,10 +133,8 @@ class DescribeConfigsHandler:
         return _described(resource, entries)
 
     def _of_listener(self, request: DescribeConfigsRequest, name: str) -> Any:
-        """A setting that one listener has for itself."""
-        of_listener = listener_key(name)
-        assert of_listener is not None
-        setting = of_listener.setting
+        """A setting that a listener has of its own."""
+        setting = ListenerKey.parse(name).setting
         chain = [
             _Synonym(name, setting.format(value), source)
             for value, source in self.config.chain(name)
@@ -169,17 +167,12 @@ def _entry(
     request: Any, name: str, setting: Setting, chain: list[_Synonym], *, read_only: bool
 ) -> Any:
     synonyms = chain if request.include_synonyms else []
-    is_secret = setting.type is SettingType.PASSWORD
-    if is_secret:
-        # As in Kafka: that it is set is told by its source alone.
-        chain = [each._replace(value=None) for each in chain]
-        synonyms = chain if synonyms else []
     return _Entry(
         name=name,
         value=chain[0].value,
         read_only=read_only,
         config_source=int(chain[0].source),
-        is_sensitive=is_secret,
+        is_sensitive=setting.type is SettingType.PASSWORD,
         synonyms=[
             _Entry.DescribeConfigsSynonym(name=s.name, value=s.value, source=int(s.source))
             for s in synonyms

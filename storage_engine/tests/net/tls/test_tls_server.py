@@ -9,6 +9,7 @@ import socket
 import ssl
 import time
 from functools import partial
+from typing import cast
 
 import pytest
 
@@ -177,7 +178,7 @@ def asking_for_certificates(thread, client_auth, seen):
 
 @pytest.mark.parametrize("client_auth", ["requested", "required"])
 def test_a_clients_certificate_names_it(loop_thread, client_auth):
-    seen = []
+    seen: list = []
     with (
         asking_for_certificates(loop_thread, client_auth, seen) as server,
         TlsClient(server.port, client_context_of(issued=CLIENT)) as client,
@@ -190,7 +191,7 @@ def test_a_clients_certificate_names_it(loop_thread, client_auth):
 
 
 def test_a_certificate_that_is_requested_may_be_missing(loop_thread):
-    seen = []
+    seen: list = []
     with (
         asking_for_certificates(loop_thread, "requested", seen) as server,
         TlsClient(server.port) as client,
@@ -210,7 +211,7 @@ def test_a_certificate_that_is_requested_may_be_missing(loop_thread):
     ids=["none", "of a stranger", "expired"],
 )
 def test_a_required_certificate_that_is_not_good_is_refused(loop_thread, issued, caplog):
-    seen = []
+    seen: list = []
     caplog.set_level(logging.WARNING)
     with asking_for_certificates(loop_thread, "required", seen) as server:
         # With TLS 1.3 a client learns of it when it reads.
