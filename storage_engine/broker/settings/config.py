@@ -14,9 +14,9 @@ from storage_engine.broker.settings.connection_overrides import KEY as OVERRIDES
 from storage_engine.broker.settings.connection_overrides import parse_overrides
 from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
 from storage_engine.broker.settings.listener_map import ListenerMap
-from storage_engine.broker.settings.properties import parse_properties
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import Secret
+from storage_engine.core.settings.properties import parse_properties
 from storage_engine.core.settings.setting import (
     Setting,
     SettingType,

@@ -9,7 +9,6 @@ import socket
 import ssl
 import time
 from functools import partial
-from typing import cast
 
 import pytest
 
