@@ -6,6 +6,7 @@ import http.server
 import json
 import threading
 import time
+from typing import Any
 
 import jwt
 import pytest
@@ -22,8 +23,8 @@ class Endpoint:
     """Answers with what `answer` is; remembers what it was asked."""
 
     def __init__(self, context=None):
-        self.asked = []
-        self.answer = (200, {"access_token": "first", "expires_in": 3600})
+        self.asked: list[tuple[str, str]] = []
+        self.answer: tuple[int, Any] = (200, {"access_token": "first", "expires_in": 3600})
         endpoint = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
