@@ -4,6 +4,7 @@ Names, types and defaults are Kafka's; a row whose default differs says so in it
 settings without an effect are not in the table.
 """
 
+from storage_engine.core.settings.access_settings import ACCESS_SETTINGS
 from storage_engine.core.settings.group_settings import GROUP_SETTINGS
 from storage_engine.core.settings.setting import LONG_MAX, Alias, Setting, SettingType
 from storage_engine.core.settings.topic_settings import TOPIC_SETTINGS
@@ -484,7 +485,9 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
-SETTINGS: tuple[Setting, ...] = BROKER_ONLY_SETTINGS + GROUP_SETTINGS + TOPIC_SETTINGS
+SETTINGS: tuple[Setting, ...] = (
+    BROKER_ONLY_SETTINGS + GROUP_SETTINGS + ACCESS_SETTINGS + TOPIC_SETTINGS
+)
 
 BY_TOPIC_KEY: dict[str, Setting] = {row.name: row for row in SETTINGS if row.for_topics}
 """The settings that a topic may have."""
