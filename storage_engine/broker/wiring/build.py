@@ -96,6 +96,17 @@ class BrokerParts:
         self.replicas.manager.close()
 
 
+def _produce_handler(
+    ports: BrokerPorts, replicas: ReplicaParts, coordinators: CoordinatorParts
+) -> ProduceHandler:
+    return ProduceHandler(
+        replicas=replicas.manager,
+        producer_appends=replicas.producer_appends,
+        transactional_appends=coordinators.transactional_appends,
+        scheduler=ports.scheduler,
+    )
+
+
 def build(ports: BrokerPorts) -> BrokerParts:
     """Build all parts; nothing runs yet."""
     settings = build_settings(ports)
@@ -112,12 +123,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
     coordinators = build_coordinators(
         ports, settings.config, cluster=cluster, replicas=replicas, scrubs=upkeep.scrubs
     )
-    produce = ProduceHandler(
-        replicas=manager,
-        producer_appends=replicas.producer_appends,
-        transactional_appends=coordinators.transactional_appends,
-        scheduler=ports.scheduler,
-    )
+    produce = _produce_handler(ports, replicas, coordinators)
     access = build_access(ports)
     table = HandlerTable()
     add_record_apis(
