@@ -171,7 +171,7 @@ class RuleWatch:
                     self._is_all_to_read = True
                     return False
                 try:
-                    named[AclChangeZNode.decode(*paths[path], reply.data).pattern] = None
+                    named[_named_in(*paths[path], reply.data)] = None
                 except ZnodeFormatError as failure:
                     log.error("all access rules are read again: %s", failure)
                     self._is_all_to_read = True
@@ -206,6 +206,10 @@ class RuleWatch:
         if is_answer:
             self._authorizer.put(pattern, rules_in(pattern, reply))
         return is_answer
+
+
+def _named_in(pattern_type: PatternType, notice: str, data: bytes) -> ResourcePattern:
+    return AclChangeZNode.decode(pattern_type, notice, data).pattern
 
 
 def _chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:

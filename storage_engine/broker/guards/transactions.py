@@ -255,7 +255,7 @@ def _of_sink(request: Any) -> Iterable[Right]:
 
 def _sink_refused(answer_class: Callable[..., Any]) -> Refusal:
     return briefly(
-        lambda code: answer_class(error_code=code, error_message=ErrorCode(code).meaning)
+        lambda code: answer_class(error_code=code, error_message=ErrorCode.of(code).meaning)
     )
 
 

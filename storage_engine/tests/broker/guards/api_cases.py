@@ -104,7 +104,7 @@ def _group_to_fetch() -> Any:
 
 
 def _settings_item(key: int, kind: int, name: str) -> Any:
-    extra = {"configuration_keys": None} if key == 32 else {"configs": []}
+    extra: dict[str, Any] = {"configuration_keys": None} if key == 32 else {"configs": []}
     return _item(key, "resources", resource_type=kind, resource_name=name, **extra)
 
 
