@@ -43,6 +43,7 @@ from storage_engine.core.ids import TopicPartition  # noqa: E402
 from storage_engine.core.transactions.sink_names import member_transactional_id  # noqa: E402
 from storage_engine.net.connection import Connection  # noqa: E402
 from storage_engine.net.limits import ServerLimits  # noqa: E402
+from storage_engine.net.served_listener import ServedListener  # noqa: E402
 from storage_engine.net.server import Server  # noqa: E402
 from storage_engine.protocol.apis import commit_batch, fetch, join_batch, produce  # noqa: E402
 from storage_engine.protocol.framing import encode_request_frame  # noqa: E402
@@ -187,10 +188,11 @@ class Client:
     def __init__(self, broker: SimulatedBroker) -> None:
         wire: Any = Wire(broker)
         limits = ServerLimits(request_max_bytes=1 << 20)
-        runs = broker.parts.produce_runs
-        server = Server(wire, "", 0, broker.parts.dispatcher, limits, handle_run=runs)
+        listener = ServedListener(
+            host="", handle=broker.parts.dispatcher, handle_run=broker.parts.produce_runs
+        )
         self.wire = wire
-        self._connection = Connection(server)
+        self._connection = Connection(Server(wire, [listener], limits), listener)
         self._connection.connection_made(wire)
 
     def receive(self, frame: bytes) -> None:

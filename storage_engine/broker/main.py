@@ -17,6 +17,7 @@ from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.connection_overrides import by_address
 from storage_engine.broker.settings.topic_config import log_config_for
 from storage_engine.broker.wiring.build import BrokerParts, build
+from storage_engine.broker.wiring.listeners import served_listeners
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
@@ -139,23 +140,15 @@ class Broker:
 
     async def _serve(self, parts: BrokerParts, transport: PeerTransport) -> None:
         """Listen, join the cluster, and stop in order after a signal or a refusal."""
-        listener = self._config.listener
-        server = Server(
-            self._loop,
-            listener.host,
-            listener.port,
-            parts.dispatcher,
-            _limits(self._config),
-            handle_run=parts.produce_runs,
-        )
+        server = Server(self._loop, served_listeners(parts), _limits(self._config))
         await server.start()
         collect_seldom()
         sys.setswitchinterval(SWITCH_S)
         try:
             parts.join_cluster(self._on_refused)
-            log.info(
-                "broker %d serves %s:%d", self._config.broker_id, server.host or "*", server.port
-            )
+            for listener in self._config.listeners.listening:
+                where = f"{listener.host or '*'}:{server.ports[listener.name]}"
+                log.info("broker %d serves %s", self._config.broker_id, where)
             await self._stop.wait()
             if self._failure is None:
                 await self._controlled_shutdown(parts, transport)

@@ -116,6 +116,9 @@ class ErrorCode(enum.IntEnum):
     INVALID_RECORD = (87, False, "a record failed the broker's checks")
     UNSTABLE_OFFSET_COMMIT = (88, True, "offsets of an open transaction are pending")
     PRODUCER_FENCED = (90, False, "a newer producer has taken over")
+    RESOURCE_NOT_FOUND = (91, False, "there is no such resource")
+    DUPLICATE_RESOURCE = (92, False, "the request names a resource twice")
+    UNACCEPTABLE_CREDENTIAL = (93, False, "the credential is not acceptable")
     TRANSACTIONAL_ID_NOT_FOUND = (105, False, "the transactional id is unknown")
     FETCH_SESSION_TOPIC_ID_ERROR = (106, True, "the fetch session has topics by their names")
     UNKNOWN_TOPIC_ID = (100, True, "this broker does not know that topic id")
@@ -206,6 +209,14 @@ class KafkaError(HeadraceError):
         until a garbage collection."""
         self.__context__ = None
         return self.with_traceback(None)
+
+
+class AuthenticationError(KafkaError):
+    """Who asks could not prove who they are, or the other side could not: a wrong password, an
+    unknown certificate authority, a wrong host name. It is final: what is tried again with the same
+    secrets fails again, and may lock an account."""
+
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 class OffsetOutOfRangeError(KafkaError):

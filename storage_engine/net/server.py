@@ -1,7 +1,7 @@
-"""A listening socket and its connections, all on one event loop.
+"""The listening sockets of a broker and their connections, all on one event loop.
 
-The server knows frames, not requests; an error of a client ends that client's connection and
-nothing else. Source: R-NET1, R-NET3.
+The limits stand for all listeners together. The server knows frames, not requests; an error of a
+client ends that client's connection and nothing else. Source: R-NET1, R-NET3.
 """
 
 import asyncio
@@ -11,25 +11,17 @@ import logging
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import partial
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.net.acceptor import Acceptor
 from storage_engine.net.connection import Connection
 from storage_engine.net.frames import ReceiveMemory
 from storage_engine.net.limits import LOG_AGAIN_MS, TURN_NS, ServerLimits
+from storage_engine.net.served_listener import ServedListener
 
 log = logging.getLogger(__name__)
-
-Handler = Callable[[Connection, memoryview], None]
-"""Called with each frame without its length; the view is valid during the call. To answer, it calls
-`connection.begin()` and then, at any time, `respond` on the exchange. An exception closes the
-connection."""
-
-RunHandler = Callable[[Connection, memoryview, int, int], int]
-"""Called with received bytes before they are cut into frames; it may take frames that belong
-together (see `net.frames.RunReceiver`). It takes no more requests than `connection.room`, unless it
-answers them within the call."""
 
 ABORT_MS = 200
 """How long an aborted connection may take to be gone: two turns of the event loop, in a busy
@@ -40,22 +32,18 @@ _IDLE_SWEEPS = 4
 
 
 class Server:
-    """Serves `handle` on host:port (port 0: a free one, see `port`)."""
+    """Serves one or more listeners."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        host: str,
-        port: int,
-        handle: Handler,
+        listeners: Sequence[ServedListener],
         limits: ServerLimits | None = None,
-        handle_run: RunHandler | None = None,
     ) -> None:
         self.loop = loop
-        self.host = host
-        self.port = port
-        self.handle = handle
-        self.handle_run = handle_run
+        self._listeners = tuple(listeners)
+        self.ports = {listener.name: listener.port for listener in listeners}
+        """The port of each listener by its name; while it listens, that which it has got."""
         self.limits = limits or ServerLimits()
         self.memory = ReceiveMemory()
         # Unanswered requests of all connections.
@@ -67,8 +55,8 @@ class Server:
         self.short_of_memory: dict[Connection, None] = {}
         self.connections: dict[Connection, int] = {}
         self._per_host: Counter[str] = Counter()
-        self._listener: asyncio.Server | None = None
-        self._acceptor: Acceptor | None = None
+        self._bound: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self._joining: set[asyncio.Task[None]] = set()
         """Connections that the loop is making a transport for."""
         self._refused = 0
@@ -84,25 +72,42 @@ class Server:
         self._is_going_on = False
 
     async def start(self) -> None:
-        """Listen. HeadraceError when the address can't be had."""
-        try:
-            self._listener = await self.loop.create_server(
-                lambda: Connection(self), self.host or None, self.port, start_serving=False
-            )
-            self.port = self._listener.sockets[0].getsockname()[1]
-            self._acceptor = Acceptor(self.loop, self._listener, self._accepted)
-        except OSError as error:
-            raise HeadraceError(_listen_problem(self.host, self.port, error)) from None
+        """Listen. HeadraceError when an address can't be had."""
+        for listener in self._listeners:
+            try:
+                await self._listen(listener)
+            except OSError as error:
+                self._stop_listening()
+                raise HeadraceError(_listen_problem(listener, error)) from None
         if self.limits.idle_max_ms >= 0:
             self._sweep_later()
+
+    async def _listen(self, listener: ServedListener) -> None:
+        bound = await self.loop.create_server(
+            partial(Connection, self, listener),
+            listener.host or None,
+            listener.port,
+            start_serving=False,
+        )
+        self._bound.append(bound)
+        self.ports[listener.name] = bound.sockets[0].getsockname()[1]
+        self._acceptors.append(Acceptor(self.loop, bound, partial(self._accepted, listener)))
+
+    def _stop_listening(self) -> None:
+        for acceptor in self._acceptors:
+            acceptor.close()
+        for bound in self._bound:
+            bound.close()
+
+    @property
+    def port(self) -> int:
+        """The first listener's."""
+        return self.ports[self._listeners[0].name]
 
     async def close(self, grace_ms: int = 1000) -> None:
         """Listen no more; give answers that are under way `grace_ms`, then close every
         connection."""
-        if self._acceptor is not None:
-            self._acceptor.close()
-        if self._listener is not None:
-            self._listener.close()
+        self._stop_listening()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for task in self._joining:
@@ -121,7 +126,7 @@ class Server:
 
     # Connections that come.
 
-    def _accepted(self, sock: socket.socket) -> None:
+    def _accepted(self, listener: ServedListener, sock: socket.socket) -> None:
         if len(self.connections) + len(self._joining) >= self.limits.max_connections:
             # Before anything is made for it: a crowd must cost no more than this.
             sock.close()
@@ -135,13 +140,13 @@ class Server:
                 )
                 self.loop.call_later(LOG_AGAIN_MS / 1000, self._log_refused)
             return
-        task = self.loop.create_task(self._join(sock))
+        task = self.loop.create_task(self._join(listener, sock))
         self._joining.add(task)
         task.add_done_callback(self._joining.discard)
 
-    async def _join(self, sock: socket.socket) -> None:
+    async def _join(self, listener: ServedListener, sock: socket.socket) -> None:
         try:
-            await self.loop.connect_accepted_socket(lambda: Connection(self), sock)
+            await self.loop.connect_accepted_socket(partial(Connection, self, listener), sock)
         except OSError as error:
             log.info("connection lost before it was taken up: %s", error)
             sock.close()
@@ -167,6 +172,8 @@ class Server:
         per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._per_host[host] > per_ip:
             connection.close(f"{host} has max.connections.per.ip={per_ip} already")
+        elif connection.listener.on_opened is not None:
+            connection.listener.on_opened(connection)
 
     def lost(self, connection: Connection) -> None:
         """A connection is gone."""
@@ -273,12 +280,13 @@ class Server:
         self._sweep_later()
 
 
-def _listen_problem(host: str, port: int, error: OSError) -> str:
-    where = f"{host or '*'}:{port}"
+def _listen_problem(listener: ServedListener, error: OSError) -> str:
+    host, name = listener.host, listener.name
+    where = f"{host or '*'}:{listener.port}"
     if error.errno == errno.EADDRINUSE or "address already in use" in str(error):
         return (
             f"can't listen on {where}: the port is in use; stop what listens there, or choose "
-            f"another port with listeners=PLAINTEXT://{host}:PORT"
+            f"another port with listeners={name}://{host}:PORT"
         )
     if error.errno == errno.EACCES:
         return f"can't listen on {where}: no permission; choose a port above 1023 with listeners="

@@ -61,6 +61,8 @@ def _address(name: str, data: bytes) -> tuple[str, int]:
     if not (name.isascii() and name.isdigit() and len(name) <= 10):
         raise ZnodeFormatError(f"znode {path}: its name is no broker id")
     broker = BrokerIdZNode.decode(int(name), data)
+    if broker.host is None:
+        raise ZnodeFormatError(f"znode {path}: the broker has no PLAINTEXT listener")
     if not broker.host or not 0 < broker.port < 65536:
         raise ZnodeFormatError(
             f"znode {path}: {broker.host!r} port {broker.port} is nowhere to connect to"

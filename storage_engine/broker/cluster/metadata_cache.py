@@ -10,10 +10,11 @@ from uuid import UUID
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.full_order import FullOrder
-from storage_engine.core.control.cluster_state import BrokerInfo
+from storage_engine.core.control.cluster_state import ONLY_LISTENER, BrokerInfo
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import BrokerId
 from storage_engine.protocol.apis.update_metadata import (
+    UpdateMetadataBroker,
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
@@ -51,9 +52,11 @@ class _Topics:
 class MetadataCache:
     """Brokers, topics and partitions."""
 
-    def __init__(self) -> None:
+    def __init__(self, inter_broker_listener: str = ONLY_LISTENER) -> None:
         self.controller_id = BrokerId(-1)
         self.brokers: dict[BrokerId, BrokerInfo] = {}
+        """The live brokers, with the addresses by which this broker connects to them."""
+        self._inter_broker_listener = inter_broker_listener
         self._known = _Topics()
         self._full_order = FullOrder()
         self._coming = _Topics()
@@ -97,18 +100,25 @@ class MetadataCache:
             self._known, self._coming = known, _Topics()
         self._preferred_counts = None
         self.controller_id = request.controller_id
-        self.brokers = {
-            b.broker_id: BrokerInfo(
-                broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack, epoch=b.epoch
-            )
-            for b in request.brokers
-        }
+        self.brokers = {b.broker_id: self._broker(b) for b in request.brokers}
         waiting, self._waiting = self._waiting, {}
         for act in waiting:
             try:
                 act()
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are answered
                 unexpected.report("request that waited for metadata", error)
+
+    def _broker(self, sent: UpdateMetadataBroker) -> BrokerInfo:
+        broker = BrokerInfo(
+            broker_id=sent.broker_id,
+            host=sent.host,
+            port=sent.port,
+            rack=sent.rack,
+            epoch=sent.epoch,
+            endpoints=sent.endpoints,
+        )
+        # The controller may use another listener than this broker, in a rolling change of it.
+        return broker.at(self._inter_broker_listener) or broker
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._known.partitions

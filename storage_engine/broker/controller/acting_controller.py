@@ -25,7 +25,7 @@ from storage_engine.broker.controller.store import ControllerStore
 from storage_engine.broker.controller.topic_removal import TopicRemoval
 from storage_engine.broker.controller.topic_store import TopicStore
 from storage_engine.broker.controller.watches import ControllerWatches
-from storage_engine.core.control.cluster_state import PartitionState, TopicInfo
+from storage_engine.core.control.cluster_state import ONLY_LISTENER, PartitionState, TopicInfo
 from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import (
     AssignmentsWritten,
@@ -83,6 +83,7 @@ class ControllerSettings:
     balance_check_ms: int | None
     """`leader.imbalance.check.interval.seconds`; None: leaders stay where they are."""
     balance_percentage: int
+    inter_broker_listener: str = ONLY_LISTENER
 
 
 class ActingController:
@@ -130,7 +131,7 @@ class ActingController:
             epoch_znode_version=epoch_znode_version,
             on_replaced=self._replaced,
         )
-        self._store = ControllerStore(metadata_store, flows, fence)
+        self._store = ControllerStore(metadata_store, flows, fence, settings.inter_broker_listener)
         self._states = StateReader(
             self._store, scheduler, flows, fence, core=core, submit=self.submit
         )

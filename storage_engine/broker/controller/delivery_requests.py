@@ -1,8 +1,8 @@
 """The requests of a delivery: UpdateMetadata, LeaderAndIsr, StopReplica, in this order. No request
 has more items than a broker accepts; a longer one is sent in parts.
 
-A full order stays full in parts (`full_order`). Only parts need version 1, so that brokers of
-earlier releases accept all other requests.
+A full order stays full in parts (`full_order`). Only parts need version 1, and only brokers with
+several listeners version 2, so that brokers of earlier releases accept all other requests.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,7 @@ def rounds_of(sender: OrderSender, delivery: OrderDelivery) -> Iterator[list[Ord
     """All requests of a delivery, in the order in which they are sent: those of one round together,
     those of the next when all of these were answered. Each round is made when it is asked for.
     """
-    room = MAX_ITEMS - len(delivery.brokers)
+    room = MAX_ITEMS - sum(1 + len(broker.endpoints) for broker in delivery.brokers)
     live = {broker.broker_id for broker in delivery.brokers}
     metadata = _parts(
         [*delivery.removed_topics, *delivery.metadata],
@@ -111,7 +111,12 @@ def _update_metadata(
         order_number=delivery.number,
         brokers=[
             update_metadata.UpdateMetadataBroker(
-                broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack, epoch=b.epoch
+                broker_id=b.broker_id,
+                host=b.host,
+                port=b.port,
+                rack=b.rack,
+                epoch=b.epoch,
+                endpoints=b.endpoints,
             )
             for b in delivery.brokers
         ],
@@ -134,7 +139,10 @@ def _update_metadata(
         part=number if in_parts else 0,
         goes_on=in_parts and number + 1 < len(parts),
     )
-    return OrderRequest(update_metadata.API, int(in_parts), message)
+    version = int(in_parts)
+    if any(broker.endpoints for broker in delivery.brokers):
+        version = update_metadata.FIRST_WITH_ENDPOINTS
+    return OrderRequest(update_metadata.API, version, message)
 
 
 def _leader_and_isr(

@@ -9,7 +9,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from storage_engine.broker.controller.fence import ControllerFence
-from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState
+from storage_engine.core.control.cluster_state import (
+    ONLY_LISTENER,
+    BrokerEndpoint,
+    BrokerInfo,
+    PartitionState,
+)
 from storage_engine.core.control.controller_events import StateWrite, WriteOutcome
 from storage_engine.core.ids import (
     TAIL_LOST_NOW,
@@ -41,8 +46,16 @@ OnStatesWritten = Callable[[Mapping[TopicPartition, tuple[WriteOutcome, Partitio
 class ControllerStore:
     """ZooKeeper as one elected controller uses it."""
 
-    def __init__(self, metadata_store: MetadataStore, flows: Flows, fence: ControllerFence) -> None:
+    def __init__(
+        self,
+        metadata_store: MetadataStore,
+        flows: Flows,
+        fence: ControllerFence,
+        listener: str = ONLY_LISTENER,
+    ) -> None:
+        """`listener`: the one by which this broker connects to others."""
         self._metadata_store = metadata_store
+        self._listener = listener
         self._zookeeper = ZookeeperFlows(metadata_store)
         self._flows = flows
         self._fence = fence
@@ -73,7 +86,7 @@ class ControllerStore:
             if reply.stat.ephemeral_owner == 0:
                 self._log_no_broker(broker_id, reply.stat.czxid)
                 continue
-            info = _broker_info(broker_id, reply)
+            info = _broker_info(broker_id, reply, self._listener)
             if info is None:
                 unreadable.append(broker_id)
                 info = self._known(broker_id, reply.stat.czxid)
@@ -178,7 +191,13 @@ class ControllerStore:
         return [ZkOp(kind=ZkOpKind.SET, path=path, data=data, version=expected)]
 
 
-def _broker_info(broker_id: BrokerId, reply: ZkReply) -> BrokerInfo | None:
+def _endpoints(node: BrokerIdZNode) -> tuple[BrokerEndpoint, ...]:
+    """The listeners of the broker; none where the only one is what `host` and `port` say."""
+    only = BrokerEndpoint(ONLY_LISTENER, node.host or "", node.port)
+    return () if node.listeners in ((), (only,)) else node.listeners
+
+
+def _broker_info(broker_id: BrokerId, reply: ZkReply, listener: str) -> BrokerInfo | None:
     assert reply.stat is not None
     try:
         node = BrokerIdZNode.decode(broker_id, reply.data)
@@ -186,10 +205,20 @@ def _broker_info(broker_id: BrokerId, reply: ZkReply) -> BrokerInfo | None:
         log.error("broker ignored: %s", failure)
         return None
     epoch = BrokerEpoch(reply.stat.czxid)
+    endpoints = _endpoints(node)
+    host, port = node.host, node.port
+    for endpoint in endpoints:
+        if endpoint.listener == listener:
+            host, port = endpoint.host, endpoint.port
+    if endpoints and host is None:
+        log.error("broker %d has no listener %s: brokers can't reach it", broker_id, listener)
+        host, port = endpoints[0].host, endpoints[0].port
+    assert host is not None, "a node without host and endpoints is not decoded"
     return BrokerInfo(
         broker_id=broker_id,
-        host=node.host,
-        port=node.port,
+        host=host,
+        port=port,
+        endpoints=endpoints,
         rack=node.rack,
         epoch=epoch,
         tail_lost_epoch=epoch if node.tail_lost_epoch == TAIL_LOST_NOW else node.tail_lost_epoch,

@@ -11,7 +11,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from storage_engine.broker.guards import cluster, groups, records, topics, transactions
+from storage_engine.broker.guards import (
+    cluster,
+    groups,
+    records,
+    topics,
+    transactions,
+    users,
+)
 from storage_engine.broker.guards.client import Guard, GuardParts, RequestClient
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
 from storage_engine.broker.requests.long_work import Steps
@@ -111,6 +118,8 @@ _CLUSTER: dict[int, GuardRow] = {
     44: GuardRow("AlterConfigs on each topic or the cluster", cluster.incremental_alter_configs),
     45: GuardRow("Alter on the cluster", cluster.alter_partition_reassignments),
     46: GuardRow("Describe on the cluster", cluster.list_partition_reassignments),
+    50: GuardRow("Describe on the cluster", users.describe_scram),
+    51: GuardRow("Alter on the cluster", users.alter_scram),
 }
 
 _CONNECTION: dict[int, GuardRow] = {17: _NOTHING, 18: _NOTHING, 36: _NOTHING}

@@ -29,19 +29,19 @@ class ClusterForClients:
     """Whether this broker surely leads what it takes itself to lead."""
     scheduler: Scheduler
 
-    @property
-    def brokers(self) -> list[BrokerInfo]:
-        """The live brokers.
+    def brokers_at(self, listener: str) -> list[BrokerInfo]:
+        """The live brokers with the addresses of that listener, those that have it.
 
         A broker that may have been replaced leaves itself out, and so is no leader of anything: its
         view of the cluster may be old, and a client that goes on asking it would never hear of the
         new leaders. When it is the only one it has nobody to send clients to, and names itself.
         """
-        every = self.metadata.brokers.values()
+        at_listener = (broker.at(listener) for broker in self.metadata.brokers.values())
+        every = [broker for broker in at_listener if broker is not None]
         if self.has_lease():
-            return list(every)
+            return every
         others = [broker for broker in every if broker.broker_id != self.broker_id]
-        return others or list(every)
+        return others or every
 
     def when_known(self, answer: Callable[[], None]) -> None:
         """Call `answer` as soon as there is metadata, or without any when MAX_WAIT_MS are over."""

@@ -47,13 +47,15 @@ def with_ids(
 
 
 def nodes_of(
-    metadata: MetadataCache, answers: Sequence[FetchPartitionResponse]
+    metadata: MetadataCache, listener: str, answers: Sequence[FetchPartitionResponse]
 ) -> tuple[FetchNode, ...]:
-    """The addresses of the leaders to which the answers send the client on."""
+    """The addresses, for clients of a listener, of the leaders to which the answers send the
+    client on."""
     leaders = {answer.current_leader[0] for answer in answers if answer.current_leader is not None}
     if not leaders:
         return ()
-    found = (metadata.brokers.get(BrokerId(leader)) for leader in sorted(leaders))
+    known = (metadata.brokers.get(BrokerId(leader)) for leader in sorted(leaders))
+    found = (None if broker is None else broker.at(listener) for broker in known)
     return tuple(
         FetchNode(broker.broker_id, broker.host, broker.port, broker.rack)
         for broker in found

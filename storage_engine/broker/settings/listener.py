@@ -1,27 +1,34 @@
-"""`listeners` and `advertised.listeners`: `PLAINTEXT://host:port`.
+"""One listener of a broker: its name, its security protocol and an address, `NAME://host:port`.
 
-The error for a mistake is one line that names the setting.
+The error for a mistake is one line that names the setting. All of a broker's listeners together are
+a `ListenerMap`.
 """
 
 import re
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.security.security_protocol import SecurityProtocol
 
-PROTOCOL = "PLAINTEXT"
 ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
 """Hosts to listen on, but not to connect to."""
 
-_FORM = re.compile(
-    r"(?P<protocol>[A-Za-z0-9_]+)://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/\s]*):(?P<port>\d+)"
-)
+NAME = r"[A-Za-z0-9_-]+"
+_FORM = re.compile(rf"(?P<name>{NAME})://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/\s]*):(?P<port>\d+)")
+
+Protocols = Mapping[str, SecurityProtocol]
+"""The protocol of each listener, by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """An address of this broker."""
 
+    name: str = SecurityProtocol.PLAINTEXT.name
+    """In upper case."""
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     host: str
     """Empty: all addresses of the machine."""
     port: int
@@ -29,43 +36,40 @@ class Listener:
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{PROTOCOL}://{host}:{self.port}"
+        return f"{self.name}://{host}:{self.port}"
 
     @classmethod
-    def parse(cls, text: str, *, key: str) -> "Listener":
-        """ConfigError that names `key` when `text` is not of the form."""
+    def parse(cls, text: str, protocols: Protocols, *, key: str) -> "Listener":
+        """ConfigError that names `key` when `text` is not of the form, or when the listener has no
+        protocol."""
         match = _FORM.fullmatch(text.strip())
         if match is None:
-            raise ConfigError(f"{key}={text}: must be {PROTOCOL}://host:port")
-        if match["protocol"].upper() != PROTOCOL:
-            raise ConfigError(f"{key}={text}: the protocol must be {PROTOCOL}, no other is served")
+            raise ConfigError(f"{key}={text}: must be NAME://host:port, e.g. PLAINTEXT://:9092")
+        name = match["name"].upper()
+        if name not in protocols:
+            raise ConfigError(
+                f"{key}={text}: the listener {name} has no security protocol: add"
+                f" {name}:PROTOCOL to listener.security.protocol.map"
+            )
         port = int(match["port"])
         if port > 65535:
             raise ConfigError(f"{key}={text}: the port must be from 0 to 65535")
-        return cls(host=match["host"].strip("[]"), port=port)
+        return cls(name=name, protocol=protocols[name], host=match["host"].strip("[]"), port=port)
 
+    @property
+    def advertised(self) -> "Listener":
+        """The listener to advertise when only `listeners` is given: its host, or this machine's
+        name."""
+        return replace(self, host=socket.gethostname()) if self.host in ANY_ADDRESS else self
 
-def parse_listener(entries: tuple[str, ...], *, key: str) -> Listener:
-    """The one listener of a list."""
-    if len(entries) != 1:
-        raise ConfigError(
-            f"{key}={','.join(entries)}: must be one listener, {PROTOCOL}://host:port; "
-            "more than one are not served"
-        )
-    return Listener.parse(entries[0], key=key)
+    def check_advertised(self, *, key: str) -> None:
+        """ConfigError for an address that nobody can connect to."""
+        if self.host in ANY_ADDRESS:
+            raise ConfigError(f"{key}={self}: nobody can connect to that host, name this machine")
+        if self.port == 0:
+            raise ConfigError(f"{key}={self}: nobody can connect to port 0")
 
-
-def advertised_for(listener: Listener) -> Listener:
-    """The listener to advertise when only `listeners` is given: its host, or this machine's
-    name."""
-    if listener.host in ANY_ADDRESS:
-        return Listener(host=socket.gethostname(), port=listener.port)
-    return listener
-
-
-def check_advertised(listener: Listener, *, key: str) -> None:
-    """ConfigError for an address that nobody can connect to."""
-    if listener.host in ANY_ADDRESS:
-        raise ConfigError(f"{key}={listener}: nobody can connect to that host, name this machine")
-    if listener.port == 0:
-        raise ConfigError(f"{key}={listener}: nobody can connect to port 0")
+    def collides_with(self, other: "Listener") -> bool:
+        """Whether both can't listen on one machine."""
+        same_host = self.host == other.host or bool({self.host, other.host} & ANY_ADDRESS)
+        return self.port == other.port != 0 and same_host

@@ -13,7 +13,9 @@ from storage_engine.broker.controller.acting_controller import ControllerSetting
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.wiring.ports import BrokerPorts
-from storage_engine.zookeeper.znodes import BrokerIdZNode
+from storage_engine.core.control.cluster_state import ONLY_LISTENER
+from storage_engine.core.security.security_protocol import SecurityProtocol
+from storage_engine.zookeeper.znodes import NO_PORT, BrokerIdZNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,7 @@ class ClusterParts:
 
 def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
     """Registration, controller and metadata."""
-    metadata = MetadataCache()
+    metadata = MetadataCache(ports.config.listeners.inter_broker.name)
     registration = _registration(ports)
     order_gate = OrderGate(ports.metadata_store, lambda: registration.broker_epoch)
     return ClusterParts(
@@ -51,14 +53,20 @@ def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
 
 
 def _registration(ports: BrokerPorts) -> Registration:
-    advertised = ports.config.advertised_listener
+    advertised = ports.config.listeners.advertised
+    # As in Kafka, the address of earlier times is that of a listener without security.
+    plain = [each for each in advertised if each.protocol is SecurityProtocol.PLAINTEXT]
+    is_only_plain = [listener.name for listener in advertised] == [ONLY_LISTENER] and plain
     return Registration(
         BrokerIdZNode(
             broker_id=ports.broker_id,
-            host=advertised.host,
-            port=advertised.port,
+            host=plain[0].host if plain else None,
+            port=plain[0].port if plain else NO_PORT,
             rack=ports.config.rack,
-            endpoints=(str(advertised),),
+            endpoints=tuple(map(str, advertised)),
+            protocols={}
+            if is_only_plain
+            else {listener.name: listener.protocol.name for listener in advertised},
             tail_lost_epoch=ports.logs.dirs.tail_lost_epoch,
         ),
         metadata_store=ports.metadata_store,
@@ -80,6 +88,7 @@ def _controller(
             balance_check_ms=static.integer("leader.imbalance.check.interval.seconds") * 1000
             if static.flag("auto.leader.rebalance.enable")
             else None,
+            inter_broker_listener=static.listeners.inter_broker.name,
             balance_percentage=static.integer("leader.imbalance.per.broker.percentage"),
         ),
         metadata_store=ports.metadata_store,

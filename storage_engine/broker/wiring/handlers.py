@@ -341,7 +341,11 @@ def add_order_apis(
         named=NamedReplicas(),
     )
     leader_and_isr = LeaderAndIsrHandler(
-        order_gate=cluster.order_gate, orders=orders, full_orders=full_orders, replicas=replicas
+        order_gate=cluster.order_gate,
+        orders=orders,
+        full_orders=full_orders,
+        replicas=replicas,
+        metadata=cluster.metadata,
     )
     stop_replica = StopReplicaHandler(
         order_gate=cluster.order_gate,

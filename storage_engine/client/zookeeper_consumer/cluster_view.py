@@ -54,7 +54,7 @@ class ClusterView:
             sorted(
                 address_text(node.host, node.port)
                 for path, (_, node) in nodes.items()
-                if node is not None and self._is_held(path)
+                if node is not None and node.host is not None and self._is_held(path)
             )
         )
 

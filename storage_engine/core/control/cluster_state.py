@@ -2,7 +2,8 @@
 frozen, and shared by the controller, the brokers and the messages between them."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 from uuid import UUID
 
 from storage_engine.core.ids import (
@@ -15,6 +16,18 @@ from storage_engine.core.ids import (
 )
 
 
+class BrokerEndpoint(NamedTuple):
+    """The advertised address of one of a broker's listeners."""
+
+    listener: str
+    host: str
+    port: int
+
+
+ONLY_LISTENER = "PLAINTEXT"
+"""The name of the listener of a broker that registers no endpoints."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInfo:
     """A registered broker. `epoch` is its incarnation (R-CTL4)."""
@@ -22,11 +35,23 @@ class BrokerInfo:
     broker_id: BrokerId
     host: str
     port: int
+    """The address for other brokers."""
     epoch: BrokerEpoch
     rack: str | None = None
+    endpoints: tuple[BrokerEndpoint, ...] = ()
+    """The listeners; empty for a broker with ONLY_LISTENER alone, at `host` and `port`."""
     tail_lost_epoch: BrokerEpoch = NO_TAIL_LOST
     """The broker's first incarnation after the last stop that may have cut its logs
     (`election_rules`)."""
+
+    def at(self, listener: str) -> "BrokerInfo | None":
+        """The broker with the address of one of its listeners; None when it has no such one."""
+        if not self.endpoints:
+            return self if listener == ONLY_LISTENER else None
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return replace(self, host=endpoint.host, port=endpoint.port)
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

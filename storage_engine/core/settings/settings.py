@@ -6,6 +6,8 @@ settings without an effect are not in the table.
 
 from storage_engine.core.settings.access_settings import ACCESS_SETTINGS
 from storage_engine.core.settings.group_settings import GROUP_SETTINGS
+from storage_engine.core.settings.listener_settings import LISTENER_SETTINGS
+from storage_engine.core.settings.sasl_settings import SASL_SETTINGS
 from storage_engine.core.settings.setting import LONG_MAX, Alias, Setting, SettingType
 from storage_engine.core.settings.topic_settings import TOPIC_SETTINGS
 
@@ -21,7 +23,7 @@ RACK_AWARE_SELECTORS = ("RackAwareReplicaSelector", f"{_SELECTORS}RackAwareRepli
 LEADER_SELECTORS = ("LeaderSelector", f"{_SELECTORS}LeaderSelector")
 
 BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
-    # ---- identity and listeners ----
+    # ---- identity ----
     Setting(
         name="broker.id",
         type=SettingType.INT,
@@ -33,18 +35,6 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         name="broker.rack",
         type=SettingType.STRING,
         doc="The rack or zone of this broker. The replicas of a partition are spread over racks.",
-    ),
-    Setting(
-        name="listeners",
-        type=SettingType.LIST,
-        default=("PLAINTEXT://:9092",),
-        doc="The broker listens at PLAINTEXT://host:port; without a host it listens on all "
-        "addresses.",
-    ),
-    Setting(
-        name="advertised.listeners",
-        type=SettingType.LIST,
-        doc="The address that clients and other brokers connect to (default: listeners).",
     ),
     Setting(
         name="log.dirs",
@@ -486,7 +476,12 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
 )
 
 SETTINGS: tuple[Setting, ...] = (
-    BROKER_ONLY_SETTINGS + GROUP_SETTINGS + ACCESS_SETTINGS + TOPIC_SETTINGS
+    BROKER_ONLY_SETTINGS
+    + LISTENER_SETTINGS
+    + SASL_SETTINGS
+    + ACCESS_SETTINGS
+    + GROUP_SETTINGS
+    + TOPIC_SETTINGS
 )
 
 BY_TOPIC_KEY: dict[str, Setting] = {row.name: row for row in SETTINGS if row.for_topics}

@@ -1,11 +1,12 @@
 """UpdateMetadata: the controller sends every broker the metadata that answers Metadata requests
 (R-CTL2).
 
-A message of our own under Kafka's api key 6, versions 0 to 1, not flexible. Field order:
+A message of our own under Kafka's api key 6, versions 0 to 2, not flexible. Field order:
 
     request    controller_id int32, controller_epoch int32, broker_epoch int64, order number
                int64, full bool, (1: part int32, goes_on bool,)
-               [id int32, host string, port int32, rack nullable string, epoch int64],
+               [id int32, host string, port int32, rack nullable string, epoch int64,
+                (2: [listener string, host string, port int32])],
                removed topics [string],
                [topic string, topic_id uuid, partition int32, leader int32, leader_epoch int32,
                 isr [int32], replicas [int32], offline_replicas [int32]]
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from storage_engine.core.control.cluster_state import BrokerEndpoint
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.wire import (
@@ -25,6 +27,8 @@ from storage_engine.protocol.apis.wire import (
     decode_leniently,
     decode_with,
 )
+
+FIRST_WITH_ENDPOINTS = 2
 
 ANY_BROKER_EPOCH = BrokerEpoch(-1)
 """Matches any incarnation of the receiver."""
@@ -39,6 +43,8 @@ class UpdateMetadataBroker:
     port: int
     epoch: BrokerEpoch
     rack: str | None = None
+    endpoints: tuple[BrokerEndpoint, ...] = ()
+    """See `BrokerInfo`; in version 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,20 +110,27 @@ def _read_request(version: int, reader: Reader) -> UpdateMetadataRequest:
         full=reader.boolean(),
         part=reader.int32() if version >= 1 else 0,
         goes_on=reader.boolean() if version >= 1 else False,
-        brokers=reader.array(20, lambda: _read_broker(reader)),
+        brokers=reader.array(20, lambda: _read_broker(version, reader)),
         removed_topics=reader.array(2, reader.name),
         partitions=reader.array(42, lambda: _read_partition(reader)),
     )
 
 
-def _read_broker(reader: Reader) -> UpdateMetadataBroker:
+def _read_broker(version: int, reader: Reader) -> UpdateMetadataBroker:
     return UpdateMetadataBroker(
         broker_id=BrokerId(reader.int32()),
         host=reader.name(),
         port=reader.int32(),
         rack=reader.nullable_name(),
         epoch=BrokerEpoch(reader.int64()),
+        endpoints=tuple(reader.array(8, lambda: _read_endpoint(reader)))
+        if version >= FIRST_WITH_ENDPOINTS
+        else (),
     )
+
+
+def _read_endpoint(reader: Reader) -> BrokerEndpoint:
+    return BrokerEndpoint(listener=reader.name(), host=reader.name(), port=reader.int32())
 
 
 def _read_partition(reader: Reader) -> UpdateMetadataPartition:
@@ -154,6 +167,12 @@ def encode_request(version: int, request: UpdateMetadataRequest) -> list[Buffer]
         writer.int32(broker.port)
         writer.nullable_string(broker.rack)
         writer.int64(broker.epoch)
+        if version >= FIRST_WITH_ENDPOINTS:
+            writer.count(len(broker.endpoints))
+            for endpoint in broker.endpoints:
+                writer.string(endpoint.listener)
+                writer.string(endpoint.host)
+                writer.int32(endpoint.port)
     writer.count(len(request.removed_topics))
     for topic in request.removed_topics:
         writer.string(topic)
@@ -189,7 +208,7 @@ API = ApiSpec(
     key=6,
     name="UpdateMetadata",
     min_version=0,
-    max_version=1,
+    max_version=FIRST_WITH_ENDPOINTS,
     first_flexible_version=None,
     decode_request=decode_request,
     encode_request=encode_request,

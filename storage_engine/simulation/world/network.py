@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from storage_engine.core.control.cluster_state import ONLY_LISTENER
 from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.core.security.principal import ANONYMOUS, Principal
 from storage_engine.protocol.framing import (
@@ -168,7 +169,7 @@ class SimulatedConnection:
         self._receiver_loop: ProcessLoop | None = None
         """The receiver's life that the connection belongs to, from its first frame on."""
         self.peer_host = f"simulated-{sender}"
-        self.listener_name = "PLAINTEXT"
+        self.listener_name = ONLY_LISTENER
         self.principal = network.principals.get(sender, ANONYMOUS)
         self.is_open = True
         """True while the sender uses it."""

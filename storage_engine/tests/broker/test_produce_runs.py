@@ -18,6 +18,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.log.segments.log_file import LogFile
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import ServerLimits
+from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
 from storage_engine.protocol import produce_run
 from storage_engine.protocol.apis import metadata, produce
@@ -94,16 +95,18 @@ class Client:
         self._cluster = cluster
         parts = cluster[1].parts
         self._loop = TurnLoop()
-        server = Server(
-            self._loop,
-            "",
-            0,
-            parts.dispatcher,
-            ServerLimits(request_max_bytes=frame_max_bytes, pending_per_connection=5),
+        listener = ServedListener(
+            host="",
+            handle=parts.dispatcher,
             handle_run=parts.produce_runs if runs else None,
         )
+        server = Server(
+            self._loop,
+            [listener],
+            ServerLimits(request_max_bytes=frame_max_bytes, pending_per_connection=5),
+        )
         self.wire = Wire()
-        self.connection = Connection(server)
+        self.connection = Connection(server, listener)
         self.connection.connection_made(self.wire)
 
     def receive(self, data: bytes) -> None:

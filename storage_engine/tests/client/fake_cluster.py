@@ -19,6 +19,7 @@ from storage_engine.core.ids import topic_id_to_text
 from storage_engine.core.replication.follower import divergence
 from storage_engine.core.replication.leader_epochs import LeaderEpochCache
 from storage_engine.net.connection import Connection, Exchange
+from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis import (
     api_versions,
@@ -178,7 +179,7 @@ class FakeCluster:
         def handle(connection: Connection, frame: memoryview) -> None:
             self._handle(broker_id, connection, frame)
 
-        server = Server(self.loop, "127.0.0.1", port, handle)
+        server = Server(self.loop, [ServedListener(host="127.0.0.1", port=port, handle=handle)])
         self._run(server.start())
         self.servers[broker_id] = server
 

@@ -99,9 +99,13 @@ def test_a_bootstrap_broker_that_comes_up_a_little_later_is_found(fake):
 
 
 async def _start(fake, port):
+    from storage_engine.net.served_listener import ServedListener
     from storage_engine.net.server import Server
 
-    server = Server(fake.loop, "127.0.0.1", port, lambda c, f: fake._handle(1, c, f))
+    listener = ServedListener(
+        host="127.0.0.1", port=port, handle=lambda c, f: fake._handle(1, c, f)
+    )
+    server = Server(fake.loop, [listener])
     await server.start()
     fake.servers[1] = server
 

@@ -12,6 +12,7 @@ from typing import Any
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.net.limits import ServerLimits
 from storage_engine.net.loop import new_event_loop
+from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
 
 TIMEOUT_S = 60.0
@@ -60,7 +61,8 @@ def serving(
     port: int = 0,
     **limits: Any,
 ) -> Iterator[Server]:
-    server = Server(thread.loop, "127.0.0.1", port, handle, ServerLimits(**limits))
+    listener = ServedListener(host="127.0.0.1", port=port, handle=handle)
+    server = Server(thread.loop, [listener], ServerLimits(**limits))
     thread.run(server.start())
     try:
         yield server

@@ -12,6 +12,7 @@ import pytest
 
 from storage_engine.core.errors import HeadraceError, InvalidRequestError, LogStorageError
 from storage_engine.net.connection import Connection
+from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
 from storage_engine.tests.net.serving import (
     TIMEOUT_S,
@@ -388,7 +389,10 @@ def test_closing_the_server_does_not_wait_longer_than_the_grace(loop_thread):
 
 def test_a_port_in_use_is_one_line_that_names_it(loop_thread):
     with serving(loop_thread, echo) as server:
-        second = Server(loop_thread.loop, "127.0.0.1", server.port, echo)
+        second = Server(
+            loop_thread.loop,
+            [ServedListener(host="127.0.0.1", port=server.port, handle=echo)],
+        )
         with pytest.raises(HeadraceError, match=rf"127\.0\.0\.1:{server.port}: the port is in use"):
             loop_thread.run(second.start())
 

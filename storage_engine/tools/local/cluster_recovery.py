@@ -18,8 +18,9 @@ def recover_cluster(directory: Path) -> ClusterFile | None:
     zookeepers: set[str] = set()
     for path in directory.glob("broker-*/server.properties"):
         config = BrokerConfig.load(path)
-        host = HOST if config.listener.host in ANY_ADDRESS else config.listener.host
-        entry = BrokerEntry.for_id(config.broker_id, host, config.listener.port)
+        listener = config.listeners.listening[0]
+        host = HOST if listener.host in ANY_ADDRESS else listener.host
+        entry = BrokerEntry.for_id(config.broker_id, host, listener.port)
         if directory / entry.config != path:
             raise CommandError(
                 f"'{path}' has broker.id={config.broker_id}, which belongs into "

@@ -26,10 +26,10 @@ def handle(
             )
         )
         return
-    cluster.when_known(lambda: call.respond(_description(cluster)))
+    cluster.when_known(lambda: call.respond(_description(cluster, call.connection.listener_name)))
 
 
-def _description(cluster: ClusterForClients) -> DescribeClusterResponse:
+def _description(cluster: ClusterForClients, listener: str) -> DescribeClusterResponse:
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.metadata.controller_id,
@@ -37,6 +37,6 @@ def _description(cluster: ClusterForClients) -> DescribeClusterResponse:
             DescribeClusterResponse.DescribeClusterBroker(
                 broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack
             )
-            for b in cluster.brokers
+            for b in cluster.brokers_at(listener)
         ],
     )

@@ -46,7 +46,7 @@ class MetadataHandler:
 
     def _respond(self, call: ApiCall[MetadataResponse], request: MetadataRequest) -> Steps:
         metadata = self.cluster.metadata
-        brokers = self.cluster.brokers
+        brokers = self.cluster.brokers_at(call.connection.listener_name)
         live = frozenset(broker.broker_id for broker in brokers)
         topics: list[MetadataTopic] = []
         if request.topics is None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from storage_engine.broker import unexpected
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.cluster.orders import Orders
 from storage_engine.broker.handlers.api_call import ApiCall
@@ -22,6 +23,7 @@ from storage_engine.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    LiveLeader,
 )
 from storage_engine.protocol.apis.order_answers import PartitionOutcome
 
@@ -34,6 +36,7 @@ class LeaderAndIsrHandler:
     orders: Orders
     full_orders: FullOrders
     replicas: ReplicaManager
+    metadata: MetadataCache
 
     def handle(self, call: ApiCall[LeaderAndIsrResponse], request: LeaderAndIsrRequest) -> None:
         def refuse(code: ErrorCode) -> None:
@@ -48,10 +51,7 @@ class LeaderAndIsrHandler:
 
         def apply() -> Iterator[None]:
             endpoints: dict[int, Endpoint] = {
-                leader.broker_id: Endpoint(
-                    broker_id=leader.broker_id, host=leader.host, port=leader.port
-                )
-                for leader in request.live_leaders
+                leader.broker_id: self._endpoint(leader) for leader in request.live_leaders
             }
             outcomes = []
             if request.full and not self.full_orders.begin(request):
@@ -85,6 +85,15 @@ class LeaderAndIsrHandler:
             carry_out=lambda: self.orders.submit(topics, apply, refuse),
             refuse=refuse,
         )
+
+    def _endpoint(self, leader: LiveLeader) -> Endpoint:
+        """The address by which this broker connects to that one: the controller's own choice may be
+        another listener, in a rolling change of it."""
+        host, port = leader.host, leader.port
+        known = self.metadata.brokers.get(leader.broker_id)
+        if known is not None and known.endpoints:
+            host, port = known.host, known.port
+        return Endpoint(broker_id=leader.broker_id, host=host, port=port)
 
     def _apply(self, item: LeaderAndIsrPartition, endpoints: dict[int, Endpoint]) -> ErrorCode:
         try:

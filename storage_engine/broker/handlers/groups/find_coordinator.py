@@ -40,22 +40,23 @@ class FindCoordinatorHandler:
         if call.version >= FIRST_VERSION_WITH_MANY_KEYS:
             coordinators = []
             for key in request.coordinator_keys:
-                answer = self._answer(request.key_type, key)
+                answer = self._answer(call, request.key_type, key)
                 coordinators.append(FindCoordinatorResponse.Coordinator(key=key, **answer))
                 yield None
             call.respond(FindCoordinatorResponse(coordinators=coordinators))
         else:
-            call.respond(FindCoordinatorResponse(**self._answer(request.key_type, request.key)))
+            answer = self._answer(call, request.key_type, request.key)
+            call.respond(FindCoordinatorResponse(**answer))
 
-    def _answer(self, key_type: int, key: str) -> dict[str, Any]:
+    def _answer(
+        self, call: ApiCall[FindCoordinatorResponse], key_type: int, key: str
+    ) -> dict[str, Any]:
         found: BrokerInfo | None = None
         code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, _NONE_YET
         topic = {GROUP: self.group_topic, TRANSACTION: self.transaction_topic}.get(key_type)
         if topic is not None:
             topic.learn(create=True)
-            found = topic.coordinator_of(key)
-            if found not in self.cluster.brokers:
-                found = None
+            found = self._at_listener(call, topic.coordinator_of(key))
         else:
             code, text = ErrorCode.INVALID_REQUEST, _UNKNOWN_TYPE
         if found is None:
@@ -73,3 +74,14 @@ class FindCoordinatorHandler:
             "host": found.host,
             "port": found.port,
         }
+
+    def _at_listener(
+        self, call: ApiCall[FindCoordinatorResponse], coordinator: BrokerInfo | None
+    ) -> BrokerInfo | None:
+        """The coordinator as the client can reach it, if it is alive."""
+        if coordinator is None:
+            return None
+        for broker in self.cluster.brokers_at(call.connection.listener_name):
+            if broker.broker_id == coordinator.broker_id:
+                return broker
+        return None

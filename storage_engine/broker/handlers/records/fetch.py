@@ -254,6 +254,7 @@ class _Answering:
         answers = with_ids(self.fetch.request, read.partitions) if by_id else read.partitions
         response = self.fetch.response(self._permitted(answers))
         if self.call.version >= FIRST_WITH_NODES and read.failed:
-            nodes = nodes_of(self.handler.metadata, response.partitions)
+            listener = self.call.connection.listener_name
+            nodes = nodes_of(self.handler.metadata, listener, response.partitions)
             response = response._replace(nodes=nodes)
         self.call.respond(response)

@@ -110,6 +110,7 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
     gate.controller_epoch, gate.controller_id = ControllerEpoch(1), BrokerId(1)
     handler = LeaderAndIsrHandler(
         replicas=replicas,
+        metadata=MetadataCache(),
         order_gate=gate,
         full_orders=FullOrders(
             broker_id=BrokerId(2),

@@ -450,6 +450,15 @@ CASES = [
         lambda: api_of(47)[1](group_id="g", topics=_topics(47, partition_index=0)),
         (group(O.DELETE), _READ_T),
     ),
+    Case(50, 0, _rare(50, users=None), (to_cluster(O.DESCRIBE),)),
+    Case(
+        51,
+        0,
+        lambda: api_of(51)[1](
+            deletions=[_item(51, "deletions", name="nobody", mechanism=1)], upsertions=[]
+        ),
+        (to_cluster(O.ALTER),),
+    ),
     Case(
         60,
         0,

@@ -33,9 +33,9 @@ def test_three_settings_are_enough() -> None:
     assert broker.broker_id == 7
     assert broker.log_dirs == (Path("/data"),)
     assert broker.zookeeper_connect == "zk:2181"
-    assert broker.listener == Listener(host="", port=9092)
-    assert broker.advertised_listener.port == 9092
-    assert broker.advertised_listener.host
+    assert broker.listeners.listening == (Listener(host="", port=9092),)
+    assert broker.listeners.inter_broker.port == 9092
+    assert broker.listeners.inter_broker.host
     assert broker.rack is None
     assert broker.get("replica.fetch.max.bytes") == 1 << 20
 
@@ -80,7 +80,7 @@ def test_several_folders_are_taken_but_none_twice() -> None:
 
 def test_an_empty_value_is_absent_where_that_is_possible() -> None:
     assert config(broker_rack="").rack is None
-    assert config(listeners="").listener.port == 9092
+    assert config(listeners="").listeners.listening[0].port == 9092
     assert config(replica_lag_max_messages="").optional_integer("replica.lag.max.messages") is None
     assert refusal(NEEDED | {"num.partitions": ""}).startswith("num.partitions=: must be")
 
@@ -88,47 +88,6 @@ def test_an_empty_value_is_absent_where_that_is_possible() -> None:
 def test_the_connection_timeout_is_the_sessions_unless_given() -> None:
     assert config().zookeeper_connection_timeout_ms == 6000
     assert config(zookeeper_connection_timeout_ms="9").zookeeper_connection_timeout_ms == 9
-
-
-@pytest.mark.parametrize(
-    ("text", "host", "port"),
-    [
-        ("PLAINTEXT://:9092", "", 9092),
-        ("plaintext://127.0.0.1:0", "127.0.0.1", 0),
-        ("PLAINTEXT://node-1.example.com:65535", "node-1.example.com", 65535),
-        ("PLAINTEXT://[::1]:9092", "::1", 9092),
-    ],
-)
-def test_listeners(text: str, host: str, port: int) -> None:
-    listener = config(listeners=text).listener
-    assert (listener.host, listener.port) == (host, port)
-    assert str(listener) == text.replace("plaintext", "PLAINTEXT")
-
-
-@pytest.mark.parametrize(
-    ("key", "text", "reason"),
-    [
-        ("listeners", "localhost:9092", "must be PLAINTEXT://host:port"),
-        ("listeners", "PLAINTEXT://localhost", "must be PLAINTEXT://host:port"),
-        ("listeners", "PLAINTEXT://a b:1", "must be PLAINTEXT://host:port"),
-        ("listeners", "PLAINTEXT://:70000", "the port must be from 0 to 65535"),
-        ("listeners", "SSL://:9092", "the protocol must be PLAINTEXT, no other is served"),
-        ("listeners", "PLAINTEXT://:1,PLAINTEXT://:2", "more than one are not served"),
-        ("advertised.listeners", "PLAINTEXT://:9092", "nobody can connect to that host"),
-        ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092", "nobody can connect to that host"),
-        ("advertised.listeners", "PLAINTEXT://a:0", "nobody can connect to port 0"),
-    ],
-)
-def test_an_impossible_listener_is_told(key: str, text: str, reason: str) -> None:
-    message = refusal(NEEDED | {key: text})
-    assert message.startswith(f"{key}=")
-    assert reason in message
-
-
-def test_what_is_advertised_is_the_listener_unless_given() -> None:
-    assert str(config(listeners="PLAINTEXT://h:1").advertised_listener) == "PLAINTEXT://h:1"
-    both = config(listeners="PLAINTEXT://:1", advertised_listeners="PLAINTEXT://out:2")
-    assert str(both.advertised_listener) == "PLAINTEXT://out:2"
 
 
 def test_settings_that_contradict_each_other_are_told() -> None:

@@ -1,0 +1,35 @@
+"""One of a server's listeners: an address, and what becomes of the connections that come by it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage_engine.core.security.security_protocol import SecurityProtocol
+
+if TYPE_CHECKING:
+    from storage_engine.net.connection import Connection
+
+FrameHandler = Callable[["Connection", memoryview], None]
+"""Called with each frame without its length; the view is valid during the call. To answer, it calls
+`connection.begin()` and then, at any time, `respond` on the exchange. An exception closes the
+connection."""
+
+RunHandler = Callable[["Connection", memoryview, int, int], int]
+"""Called with received bytes before they are cut into frames; it may take frames that belong
+together (see `net.frames.RunReceiver`). It takes no more requests than `connection.room`, unless it
+answers them within the call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedListener:
+    """Where to listen, and who handles what comes there."""
+
+    handle: FrameHandler
+    host: str
+    """Empty: all addresses of the machine."""
+    port: int = 0
+    """0: any free port."""
+    name: str = SecurityProtocol.PLAINTEXT.name
+    handle_run: RunHandler | None = None
+    on_opened: Callable[["Connection"], None] | None = None
+    """Gets each connection that is admitted, before its first frame."""
