@@ -170,8 +170,10 @@ class RuleWatch:
                     # Not answered, or removed as old before it was read here for the first time.
                     self._is_all_to_read = True
                     return False
+                pattern_type, notice = paths[path]
                 try:
-                    named[_named_in(*paths[path], reply.data)] = None
+                    node = AclChangeZNode.decode(pattern_type, notice, reply.data)
+                    named[node.pattern] = None
                 except ZnodeFormatError as failure:
                     log.error("all access rules are read again: %s", failure)
                     self._is_all_to_read = True
@@ -206,10 +208,6 @@ class RuleWatch:
         if is_answer:
             self._authorizer.put(pattern, rules_in(pattern, reply))
         return is_answer
-
-
-def _named_in(pattern_type: PatternType, notice: str, data: bytes) -> ResourcePattern:
-    return AclChangeZNode.decode(pattern_type, notice, data).pattern
 
 
 def _chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
