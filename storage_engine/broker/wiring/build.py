@@ -9,6 +9,7 @@ from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.settings.config_changes import ConfigChanges
+from storage_engine.broker.wiring.authentication import AuthenticationParts, build_authentication
 from storage_engine.broker.wiring.cluster import ClusterParts, build_cluster
 from storage_engine.broker.wiring.coordinators import CoordinatorParts, build_coordinators
 from storage_engine.broker.wiring.handlers import (
@@ -43,6 +44,7 @@ class BrokerParts:
     upkeep: UpkeepParts
     requests: RequestParts
     coordinators: CoordinatorParts
+    authentication: AuthenticationParts
     dispatcher: Dispatcher
     produce_runs: ProduceRuns
 
@@ -62,17 +64,22 @@ class BrokerParts:
                 on_lost=self.replicas.manager.lease.fence,
             )
 
+        def on_settings_known() -> None:
+            self.authentication.gate.open()
+            register()
+
         self.replicas.manager.start()
         self.upkeep.maintenance.start()
         self.replicas.moves.start()
         self.coordinators.transactions.start()
         self.coordinators.groups.start()
-        # The settings of this broker count before it gets its first order.
-        self.config_changes.start(register)
+        # The settings of this broker and the users count before it gets its first order.
+        self.authentication.start(lambda: self.config_changes.start(on_settings_known))
 
     def close(self) -> None:
         """Stop following and leading; answer the requests that wait."""
         self.cluster.registration.close()
+        self.authentication.close()
         self.config_changes.close()
         self.cluster.controller.close()
         self.upkeep.maintenance.close()
@@ -90,8 +97,14 @@ def build(ports: BrokerPorts) -> BrokerParts:
     replicas = build_replicas(ports, settings, cluster.registration)
     manager = replicas.manager
     upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
+    authentication = build_authentication(ports)
     config_changes = build_config_changes(
-        ports, settings, cluster=cluster, replicas=manager, maintenance=upkeep.maintenance
+        ports,
+        settings,
+        cluster=cluster,
+        replicas=manager,
+        maintenance=upkeep.maintenance,
+        scram_users=authentication.scram_users,
     )
     requests = build_requests(
         ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
@@ -106,6 +119,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         scheduler=ports.scheduler,
     )
     table = HandlerTable()
+    authentication.gate.add_apis(table)
     add_record_apis(
         table, ports, produce=produce, cluster=cluster, replicas=replicas, requests=requests
     )
@@ -131,6 +145,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         upkeep=upkeep,
         requests=requests,
         coordinators=coordinators,
+        authentication=authentication,
         dispatcher=Dispatcher(table, requests.long_work),
         produce_runs=ProduceRuns(produce),
     )

@@ -1,6 +1,7 @@
 """The listeners of a broker as its server serves them, all over one dispatcher."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from storage_engine.broker.settings.listener import Listener
 from storage_engine.broker.wiring.build import BrokerParts
@@ -24,6 +25,10 @@ def _plaintext(listener: Listener, parts: BrokerParts) -> ServedListener:
     )
 
 
+def _sasl_plaintext(listener: Listener, parts: BrokerParts) -> ServedListener:
+    return replace(_plaintext(listener, parts), on_opened=parts.authentication.gate.opened)
+
+
 def _not_served(listener: Listener, _parts: BrokerParts) -> ServedListener:
     raise ConfigError(f"listeners={listener}: {listener.protocol.name} is not served yet")
 
@@ -31,6 +36,6 @@ def _not_served(listener: Listener, _parts: BrokerParts) -> ServedListener:
 _MAKERS: dict[SecurityProtocol, Callable[[Listener, BrokerParts], ServedListener]] = {
     SecurityProtocol.PLAINTEXT: _plaintext,
     SecurityProtocol.SSL: _not_served,
-    SecurityProtocol.SASL_PLAINTEXT: _not_served,
+    SecurityProtocol.SASL_PLAINTEXT: _sasl_plaintext,
     SecurityProtocol.SASL_SSL: _not_served,
 }
