@@ -14,7 +14,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
@@ -24,6 +24,7 @@ from storage_engine.net.limits import (
     RECONNECT_BACKOFF_MAX_MS,
     RECONNECT_BACKOFF_MS,
     RESPONSE_MAX_BYTES,
+    TLS_SHUTDOWN_TIMEOUT_MS,
 )
 from storage_engine.net.peer_log_in import LogInEnds, MakeSaslClient, PeerLogIn
 from storage_engine.net.pieces import Piece, joined
@@ -33,6 +34,10 @@ from storage_engine.protocol.framing import (
     parse_response,
     read_correlation_id,
 )
+
+if TYPE_CHECKING:
+    # Only a broker with TLS loads the library.
+    import ssl
 
 log = logging.getLogger("storage_engine.net")
 
@@ -48,10 +53,15 @@ class PeerTransport:
     """Connections to the other brokers of the cluster, opened when first needed."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, log_in: MakeSaslClient | None = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tls: Callable[[], "ssl.SSLContext"] | None = None,
+        log_in: MakeSaslClient | None = None,
     ) -> None:
-        """`log_in`: with what to log in by SASL over each connection; None: no log-in."""
+        """`tls`: what to encrypt the next connection with; None: no connection is. `log_in`: with
+        what to log in by SASL over each connection; None: no log-in."""
         self.loop = loop
+        self.tls = tls
         self.log_in = log_in
         self.memory = ReceiveMemory()
         self._channels: dict[tuple[Endpoint, str], _Channel] = {}
@@ -169,17 +179,29 @@ class _Channel:
                     lambda: _PeerConnection(self, self._parent.memory),
                     self.endpoint.host,
                     self.endpoint.port,
+                    **self._tls_arguments(),
                 )
         except TimeoutError:
             self._connecting = None
             self._failed(f"no connection within {CONNECT_TIMEOUT_MS} ms")
         except OSError as error:
             self._connecting = None
-            self._failed(os.strerror(error.errno) if error.errno else str(error))
+            self._failed(_connect_problem(error))
         except UnicodeError:
             # Of a name whose parts are empty or too long to ask for.
             self._connecting = None
             self._failed("that is no host name")
+
+    def _tls_arguments(self) -> dict[str, Any]:
+        make = self._parent.tls
+        if make is None:
+            return {}
+        return {
+            "ssl": make(),
+            "server_hostname": self.endpoint.host.rstrip("."),
+            "ssl_handshake_timeout": CONNECT_TIMEOUT_MS / 1000,
+            "ssl_shutdown_timeout": TLS_SHUTDOWN_TIMEOUT_MS / 1000,
+        }
 
     def connected(self, connection: "_PeerConnection") -> None:
         """Send what has waited, after the log-in where there is one."""
@@ -315,6 +337,17 @@ class _Channel:
             request.on_reply(answer)
         except Exception:
             log.exception("answer not processed peer=%s request=%s", self.name, request.spec.name)
+
+
+def _connect_problem(error: OSError) -> str:
+    """The reason in words. Errors of TLS have numbers of their own."""
+    message = getattr(error, "verify_message", "")
+    if message:
+        return f"its certificate is not accepted: {message}"
+    reason = getattr(error, "reason", None)
+    if reason:
+        return f"TLS failed: {reason}"
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 class _PeerConnection(FrameProtocol):
