@@ -16,7 +16,13 @@ from storage_engine.broker.settings.listener_key import ListenerKey, is_listener
 from storage_engine.broker.settings.listener_map import ListenerMap
 from storage_engine.broker.settings.sasl_config import SaslConfig
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.security.authorizer import super_users_of
 from storage_engine.core.security.secret import Secret
+from storage_engine.core.settings.access_settings import (
+    ALLOW_IF_NO_RULE,
+    AUTHORIZER,
+    SUPER_USERS,
+)
 from storage_engine.core.settings.properties import parse_properties
 from storage_engine.core.settings.setting import (
     Setting,
@@ -63,6 +69,7 @@ class BrokerConfig:
         self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
+        check_access(self)
         check_relations(self)
 
     @classmethod
@@ -240,6 +247,18 @@ def _names(key: str, given: Iterable[str] = ()) -> tuple[str, ...]:
 
 def _missing(key: str) -> ConfigError:
     return ConfigError(f"the setting '{key}' is missing: {BY_BROKER_KEY[key].doc}")
+
+
+def check_access(config: BrokerConfig) -> None:
+    """ConfigError for super users that are none, or without an authorizer that knows them."""
+    users = config.get(SUPER_USERS)
+    if isinstance(users, str):
+        super_users_of(users, key=SUPER_USERS)
+    if config.get(AUTHORIZER) is not None:
+        return
+    for key in (SUPER_USERS, ALLOW_IF_NO_RULE):
+        if config.is_given(key) and config.get(key):
+            raise ConfigError(f"{key} has no effect without {AUTHORIZER}=AclAuthorizer: set both")
 
 
 class Integers(Protocol):

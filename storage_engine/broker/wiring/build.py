@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from storage_engine.broker.cluster.registration import BrokerIdInUseError
 from storage_engine.broker.dispatcher import Dispatcher
@@ -9,16 +10,19 @@ from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.settings.config_changes import ConfigChanges
+from storage_engine.broker.wiring.access import AccessParts, build_access, guard_all
 from storage_engine.broker.wiring.authentication import AuthenticationParts, build_authentication
 from storage_engine.broker.wiring.cluster import ClusterParts, build_cluster
 from storage_engine.broker.wiring.coordinators import CoordinatorParts, build_coordinators
 from storage_engine.broker.wiring.handlers import (
+    add_access_apis,
     add_administration_apis,
     add_controller_apis,
     add_group_apis,
     add_order_apis,
     add_record_apis,
     add_transaction_apis,
+    cluster_for_clients,
 )
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.broker.wiring.replicas import ReplicaParts, build_replicas
@@ -45,6 +49,8 @@ class BrokerParts:
     requests: RequestParts
     coordinators: CoordinatorParts
     authentication: AuthenticationParts
+    access: AccessParts | None
+    """None where everybody may do everything."""
     dispatcher: Dispatcher
     produce_runs: ProduceRuns
 
@@ -73,13 +79,21 @@ class BrokerParts:
         self.replicas.moves.start()
         self.coordinators.transactions.start()
         self.coordinators.groups.start()
-        # The settings of this broker and the users count before it gets its first order.
-        self.authentication.start(lambda: self.config_changes.start(on_settings_known))
+        # The settings of this broker count before it gets its first order, the access rules and
+        # the users before its first client.
+        read_settings = partial(self.config_changes.start, on_settings_known)
+        read_users = partial(self.authentication.start, read_settings)
+        if self.access is None:
+            read_users()
+        else:
+            self.access.watch.start(read_users)
 
     def close(self) -> None:
         """Stop following and leading; answer the requests that wait."""
         self.cluster.registration.close()
         self.authentication.close()
+        if self.access is not None:
+            self.access.close()
         self.config_changes.close()
         self.cluster.controller.close()
         self.upkeep.maintenance.close()
@@ -88,6 +102,17 @@ class BrokerParts:
         self.coordinators.transactions.close()
         self.coordinators.groups.close()
         self.replicas.manager.close()
+
+
+def _produce_handler(
+    ports: BrokerPorts, replicas: ReplicaParts, coordinators: CoordinatorParts
+) -> ProduceHandler:
+    return ProduceHandler(
+        replicas=replicas.manager,
+        producer_appends=replicas.producer_appends,
+        transactional_appends=coordinators.transactional_appends,
+        scheduler=ports.scheduler,
+    )
 
 
 def build(ports: BrokerPorts) -> BrokerParts:
@@ -112,20 +137,25 @@ def build(ports: BrokerPorts) -> BrokerParts:
     coordinators = build_coordinators(
         ports, settings.config, cluster=cluster, replicas=replicas, scrubs=upkeep.scrubs
     )
-    produce = ProduceHandler(
-        replicas=manager,
-        producer_appends=replicas.producer_appends,
-        transactional_appends=coordinators.transactional_appends,
-        scheduler=ports.scheduler,
-    )
+    produce = _produce_handler(ports, replicas, coordinators)
+    access = build_access(ports)
     table = HandlerTable()
     authentication.gate.add_apis(table)
     add_record_apis(
-        table, ports, produce=produce, cluster=cluster, replicas=replicas, requests=requests
+        table,
+        ports,
+        produce=produce,
+        cluster=cluster,
+        replicas=replicas,
+        requests=requests,
+        access=access,
     )
     add_transaction_apis(table, ports, cluster=cluster, replicas=manager, coordinators=coordinators)
     add_group_apis(table, ports, settings, cluster, replicas=manager, coordinators=coordinators)
-    add_administration_apis(table, ports, settings, cluster, replicas, config_changes)
+    add_administration_apis(
+        table, ports, settings, cluster, replicas, config_changes, access=access
+    )
+    add_access_apis(table, access)
     add_controller_apis(table, ports, settings, cluster)
     add_order_apis(
         table,
@@ -136,6 +166,8 @@ def build(ports: BrokerPorts) -> BrokerParts:
         coordinators=coordinators,
         orphaned_logs=upkeep.orphaned_logs,
     )
+    if access is not None:
+        guard_all(table, access, cluster_for_clients(ports, cluster, manager))
     return BrokerParts(
         ports=ports,
         settings=settings,
@@ -146,6 +178,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         requests=requests,
         coordinators=coordinators,
         authentication=authentication,
+        access=access,
         dispatcher=Dispatcher(table, requests.long_work),
-        produce_runs=ProduceRuns(produce),
+        produce_runs=ProduceRuns(produce, None if access is None else access.may_write),
     )
