@@ -75,11 +75,14 @@ class BrokerParts:
         self.coordinators.groups.start()
         # The settings of this broker count before it gets its first order, and the access rules
         # before its first client.
-        start = partial(self.config_changes.start, register)
+        self.when_access_is_known(partial(self.config_changes.start, register))
+
+    def when_access_is_known(self, act: Callable[[], None]) -> None:
+        """Call back when the access rules were read. Who is served before is refused everything."""
         if self.access is None:
-            start()
+            act()
         else:
-            self.access.watch.start(start)
+            self.access.watch.when_ready(act)
 
     def close(self) -> None:
         """Stop following and leading; answer the requests that wait."""
