@@ -27,12 +27,14 @@ from storage_engine.broker.wiring.listeners import (
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
+from storage_engine.core.security.sasl_client import password_client
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.open_files import descriptor_limit, pool_limit
 from storage_engine.net.event_loop_ports import LoopScheduler, SystemClock, ThreadBackground
 from storage_engine.net.limits import ServerLimits, most_connections
 from storage_engine.net.loop import new_event_loop
 from storage_engine.net.peer import PeerTransport
+from storage_engine.net.peer_log_in import MakeSaslClient
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.zookeeper.access import CREDENTIALS_KEY, ZooKeeperAccess, load_access
@@ -81,7 +83,9 @@ class Broker:
         background = ThreadBackground(self._loop)
         logs = self._logs(clock, background)
         session = self._session(clock, logs)
-        transport = PeerTransport(self._loop, tls_to_others(self._config, tls))
+        transport = PeerTransport(
+            self._loop, tls_to_others(self._config, tls), _log_in(self._config)
+        )
         try:
             cluster_id = await self._start_session(session)
             logs.dirs.set_cluster_id(cluster_id)
@@ -230,6 +234,14 @@ class Broker:
             on_reply=answered.set_result,
         )
         return await answered
+
+
+def _log_in(config: BrokerConfig) -> MakeSaslClient | None:
+    """With what this broker logs in to the others; None where their listener asks for no log-in."""
+    own = config.sasl.inter_broker
+    if own is None:
+        return None
+    return lambda: password_client(own.mechanism, own.username, own.password.reveal())
 
 
 def _zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:

@@ -11,6 +11,7 @@ from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.wiring.access import AccessParts, build_access, guard_all
+from storage_engine.broker.wiring.authentication import AuthenticationParts, build_authentication
 from storage_engine.broker.wiring.cluster import ClusterParts, build_cluster
 from storage_engine.broker.wiring.coordinators import CoordinatorParts, build_coordinators
 from storage_engine.broker.wiring.handlers import (
@@ -47,6 +48,7 @@ class BrokerParts:
     upkeep: UpkeepParts
     requests: RequestParts
     coordinators: CoordinatorParts
+    authentication: AuthenticationParts
     access: AccessParts | None
     """None where everybody may do everything."""
     dispatcher: Dispatcher
@@ -68,14 +70,19 @@ class BrokerParts:
                 on_lost=self.replicas.manager.lease.fence,
             )
 
+        def on_settings_known() -> None:
+            self.authentication.gate.open()
+            register()
+
         self.replicas.manager.start()
         self.upkeep.maintenance.start()
         self.replicas.moves.start()
         self.coordinators.transactions.start()
         self.coordinators.groups.start()
-        # The settings of this broker count before it gets its first order, and the access rules
-        # before its first client.
-        self.when_access_is_known(partial(self.config_changes.start, register))
+        # The settings of this broker count before it gets its first order, the access rules and
+        # the users before its first client.
+        read_settings = partial(self.config_changes.start, on_settings_known)
+        self.when_access_is_known(partial(self.authentication.start, read_settings))
 
     def when_access_is_known(self, act: Callable[[], None]) -> None:
         """Call back when the access rules were read. Who is served before is refused everything."""
@@ -87,6 +94,7 @@ class BrokerParts:
     def close(self) -> None:
         """Stop following and leading; answer the requests that wait."""
         self.cluster.registration.close()
+        self.authentication.close()
         if self.access is not None:
             self.access.close()
         self.config_changes.close()
@@ -117,8 +125,14 @@ def build(ports: BrokerPorts) -> BrokerParts:
     replicas = build_replicas(ports, settings, cluster.registration)
     manager = replicas.manager
     upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
+    authentication = build_authentication(ports)
     config_changes = build_config_changes(
-        ports, settings, cluster=cluster, replicas=manager, maintenance=upkeep.maintenance
+        ports,
+        settings,
+        cluster=cluster,
+        replicas=manager,
+        maintenance=upkeep.maintenance,
+        scram_users=authentication.scram_users,
     )
     requests = build_requests(
         ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
@@ -129,6 +143,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
     produce = _produce_handler(ports, replicas, coordinators)
     access = build_access(ports)
     table = HandlerTable()
+    authentication.gate.add_apis(table)
     add_record_apis(
         table,
         ports,
@@ -165,6 +180,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         upkeep=upkeep,
         requests=requests,
         coordinators=coordinators,
+        authentication=authentication,
         access=access,
         dispatcher=Dispatcher(table, requests.long_work),
         produce_runs=ProduceRuns(produce, None if access is None else access.may_write),
