@@ -82,11 +82,14 @@ class BrokerParts:
         # The settings of this broker count before it gets its first order, the access rules and
         # the users before its first client.
         read_settings = partial(self.config_changes.start, on_settings_known)
-        read_users = partial(self.authentication.start, read_settings)
+        self.when_access_is_known(partial(self.authentication.start, read_settings))
+
+    def when_access_is_known(self, act: Callable[[], None]) -> None:
+        """Call back when the access rules were read. Who is served before is refused everything."""
         if self.access is None:
-            read_users()
+            act()
         else:
-            self.access.watch.start(read_users)
+            self.access.watch.when_ready(act)
 
     def close(self) -> None:
         """Stop following and leading; answer the requests that wait."""
