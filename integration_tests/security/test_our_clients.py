@@ -72,7 +72,7 @@ def written_and_read(config, topic):
     with Producer(config) as producer:
         for value in sent:
             producer.send(topic, value)
-    read = set()
+    read: set[bytes] = set()
     with Consumer({**config, "group.id": topic, "auto.offset.reset": "earliest"}) as consumer:
         consumer.subscribe([topic])
         until = time.monotonic() + 30
@@ -171,7 +171,7 @@ def test_sessions_are_renewed_between_requests_while_records_flow(cluster, monke
     config = cluster.bob("BRIEF")
     with Admin(config) as admin:
         admin.create_topics([NewTopic(name="flow", partitions=3, replication_factor=1)])
-    read = []
+    read: list[bytes] = []
     done = threading.Event()
 
     def read_on():
@@ -182,7 +182,7 @@ def test_sessions_are_renewed_between_requests_while_records_flow(cluster, monke
             while time.monotonic() < until and not (done.is_set() and len(read) >= len(sent)):
                 read.extend(record.value for record in consumer.poll(200))
 
-    sent = []
+    sent: list[bytes] = []
     reader = threading.Thread(target=read_on)
     reader.start()
     with Producer(config) as producer:
