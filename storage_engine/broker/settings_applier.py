@@ -7,6 +7,7 @@ work that is under way is not disturbed.
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
+from storage_engine.broker.authentication.scram_users import ScramUsers
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
@@ -29,6 +30,7 @@ class SettingsApplier:
         topics: TopicConfigs,
         replicas: ReplicaManager,
         controller: ControllerRunner,
+        scram_users: ScramUsers,
         on_broker_changed: Callable[[], None],
     ) -> None:
         """`on_broker_changed`: settings of this broker, other than of its topics, may differ."""
@@ -40,6 +42,7 @@ class SettingsApplier:
         self._topics = topics
         self._replicas = replicas
         self._controller = controller
+        self._scram_users = scram_users
         self._on_broker_changed = on_broker_changed
 
     def known(self) -> Iterator[ConfigEntity]:
@@ -47,11 +50,16 @@ class SettingsApplier:
         yield from self._sources
         for topic in self._topics.known():
             yield ConfigEntity.topic(topic)
+        for user in self._scram_users:
+            yield ConfigEntity.user(user)
 
     def take(self, entity: ConfigEntity, settings: Mapping[str, str]) -> None:
         """Applies the present settings of an entity."""
         if entity.kind is EntityKind.TOPIC:
             self._take_topic(entity.name, settings)
+        elif entity.kind is EntityKind.USER:
+            log.debug("credentials taken of=%s", entity.path)
+            self._scram_users.update(entity.name, settings)
         elif entity in self._sources:
             self._take_broker(entity, settings)
 

@@ -14,8 +14,15 @@ from storage_engine.broker.settings.connection_overrides import KEY as OVERRIDES
 from storage_engine.broker.settings.connection_overrides import parse_overrides
 from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
 from storage_engine.broker.settings.listener_map import ListenerMap
+from storage_engine.broker.settings.sasl_config import SaslConfig
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.security.authorizer import super_users_of
 from storage_engine.core.security.secret import Secret
+from storage_engine.core.settings.access_settings import (
+    ALLOW_IF_NO_RULE,
+    AUTHORIZER,
+    SUPER_USERS,
+)
 from storage_engine.core.settings.properties import parse_properties
 from storage_engine.core.settings.setting import (
     Setting,
@@ -43,6 +50,7 @@ class BrokerConfig:
         "log_dirs",
         "per_ip_overrides",
         "rack",
+        "sasl",
         "zookeeper_connect",
     )
 
@@ -57,9 +65,11 @@ class BrokerConfig:
         self.rack: str | None = rack if isinstance(rack, str) else None
         self.listeners = ListenerMap.of(self)
         self._of_listeners = _of_listeners(given, self.listeners.names)
+        self.sasl = SaslConfig.of(self, self.listeners)
         self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
+        check_access(self)
         check_relations(self)
 
     @classmethod
@@ -237,6 +247,18 @@ def _names(key: str, given: Iterable[str] = ()) -> tuple[str, ...]:
 
 def _missing(key: str) -> ConfigError:
     return ConfigError(f"the setting '{key}' is missing: {BY_BROKER_KEY[key].doc}")
+
+
+def check_access(config: BrokerConfig) -> None:
+    """ConfigError for super users that are none, or without an authorizer that knows them."""
+    users = config.get(SUPER_USERS)
+    if isinstance(users, str):
+        super_users_of(users, key=SUPER_USERS)
+    if config.get(AUTHORIZER) is not None:
+        return
+    for key in (SUPER_USERS, ALLOW_IF_NO_RULE):
+        if config.is_given(key) and config.get(key):
+            raise ConfigError(f"{key} has no effect without {AUTHORIZER}=AclAuthorizer: set both")
 
 
 class Integers(Protocol):

@@ -1,14 +1,17 @@
-"""The kinds of entities that have settings in ZooKeeper: a topic, one broker, or all brokers.
+"""The kinds of entities that have settings in ZooKeeper: a topic, one broker, all brokers, or a
+user, whose settings are its credentials.
 
-It has one name everywhere: `topics/<topic>`, `brokers/<id>`, `brokers/<default>`, as below /config
-and in notifications.
+It has one name everywhere: `topics/<topic>`, `brokers/<id>`, `brokers/<default>`, `users/<name>`,
+as below /config and in notifications; a user's name is escaped there as in a URL.
 """
 
 import enum
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
 
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import topic_name_problem
+from storage_engine.core.printable import printable
 from storage_engine.zookeeper.znode_json import BROKER_IDS, number_named
 from storage_engine.zookeeper.znodes import ConfigZNode
 
@@ -18,11 +21,12 @@ class EntityKind(enum.Enum):
 
     TOPIC = "topics"
     BROKER = "brokers"
+    USER = "users"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntity:
-    """A topic or broker; the name `<default>` stands for all brokers."""
+    """A topic, broker or user; the name `<default>` stands for all brokers."""
 
     kind: EntityKind
     name: str
@@ -40,13 +44,20 @@ class ConfigEntity:
         return cls(EntityKind.BROKER, ConfigZNode.ALL_BROKERS)
 
     @classmethod
+    def user(cls, name: str) -> "ConfigEntity":
+        return cls(EntityKind.USER, name)
+
+    @classmethod
     def parse(cls, path: str) -> "ConfigEntity | None":
-        """The entity of `topics/<topic>`; None for kinds without settings here (users, clients)."""
+        """The entity of `topics/<topic>`; None for kinds without settings here (clients, the
+        default of all users)."""
         folder, _, name = path.partition("/")
         kinds = {kind.value: kind for kind in EntityKind}
         kind = kinds.get(folder)
         if kind is EntityKind.TOPIC and topic_name_problem(name) is None:
             return cls(kind, name)
+        if kind is EntityKind.USER:
+            return _user_of(name)
         is_broker = name == ConfigZNode.ALL_BROKERS or number_named(name, BROKER_IDS) is not None
         return cls(kind, name) if kind is EntityKind.BROKER and is_broker else None
 
@@ -71,7 +82,8 @@ class ConfigEntity:
 
     @property
     def path(self) -> str:
-        return f"{self.kind.value}/{self.name}"
+        name = _escaped(self.name) if self.kind is EntityKind.USER else self.name
+        return f"{self.kind.value}/{name}"
 
     @property
     def znode_path(self) -> str:
@@ -80,6 +92,8 @@ class ConfigEntity:
     def __str__(self) -> str:
         if self.kind is EntityKind.TOPIC:
             return f"topic '{self.name}'"
+        if self.kind is EntityKind.USER:
+            return f"user '{printable(self.name)}'"
         if self.name == ConfigZNode.ALL_BROKERS:
             return "all brokers"
         return f"broker {self.name}"
@@ -88,3 +102,17 @@ class ConfigEntity:
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 """Resource types of the protocol."""
+
+
+def _escaped(name: str) -> str:
+    # As Kafka's Sanitizer: Python leaves one character more as it is.
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def _user_of(name: str) -> ConfigEntity | None:
+    """The user of an escaped name; None where nobody would escape a name like that."""
+    try:
+        user = ConfigEntity.user(unquote(name, errors="strict"))
+    except UnicodeDecodeError:
+        return None
+    return user if name and user.path == f"{EntityKind.USER.value}/{name}" else None

@@ -1,4 +1,4 @@
-"""Reads and changes the settings of topics and brokers in ZooKeeper.
+"""Reads and changes the settings of topics, brokers and users in ZooKeeper.
 
 A change is written only over the settings from which it was computed, and in one multi with the
 notification for the other brokers: there is never one without the other. (Kafka writes them one
@@ -91,8 +91,16 @@ class _Alteration:
     def begin(self) -> None:
         if self._entity.kind is EntityKind.TOPIC:
             self._metadata_store.exists(TopicZNode.path(self._entity.name), self._on_topic)
+        elif self._entity.kind is EntityKind.USER and not self._validate_only:
+            self._metadata_store.create(ConfigZNode.USERS, b"", self._on_parent, make_parents=True)
         else:
             self._read()
+
+    def _on_parent(self, reply: ZkReply) -> None:
+        if reply.ok or reply.status is ZkStatus.NODE_EXISTS:
+            self._read()
+        else:
+            self._done(_no_answer(self._entity))
 
     def _on_topic(self, reply: ZkReply) -> None:
         if reply.status is ZkStatus.NO_NODE:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from storage_engine.broker.cluster.registration import BrokerIdInUseError
 from storage_engine.broker.dispatcher import Dispatcher
@@ -9,15 +10,19 @@ from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.settings.config_changes import ConfigChanges
+from storage_engine.broker.wiring.access import AccessParts, build_access, guard_all
+from storage_engine.broker.wiring.authentication import AuthenticationParts, build_authentication
 from storage_engine.broker.wiring.cluster import ClusterParts, build_cluster
 from storage_engine.broker.wiring.coordinators import CoordinatorParts, build_coordinators
 from storage_engine.broker.wiring.handlers import (
+    add_access_apis,
     add_administration_apis,
     add_controller_apis,
     add_group_apis,
     add_order_apis,
     add_record_apis,
     add_transaction_apis,
+    cluster_for_clients,
 )
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.broker.wiring.replicas import ReplicaParts, build_replicas
@@ -43,6 +48,9 @@ class BrokerParts:
     upkeep: UpkeepParts
     requests: RequestParts
     coordinators: CoordinatorParts
+    authentication: AuthenticationParts
+    access: AccessParts | None
+    """None where everybody may do everything."""
     dispatcher: Dispatcher
     produce_runs: ProduceRuns
 
@@ -62,17 +70,33 @@ class BrokerParts:
                 on_lost=self.replicas.manager.lease.fence,
             )
 
+        def on_settings_known() -> None:
+            self.authentication.gate.open()
+            register()
+
         self.replicas.manager.start()
         self.upkeep.maintenance.start()
         self.replicas.moves.start()
         self.coordinators.transactions.start()
         self.coordinators.groups.start()
-        # The settings of this broker count before it gets its first order.
-        self.config_changes.start(register)
+        # The settings of this broker count before it gets its first order, the access rules and
+        # the users before its first client.
+        read_settings = partial(self.config_changes.start, on_settings_known)
+        self.when_access_is_known(partial(self.authentication.start, read_settings))
+
+    def when_access_is_known(self, act: Callable[[], None]) -> None:
+        """Call back when the access rules were read. Who is served before is refused everything."""
+        if self.access is None:
+            act()
+        else:
+            self.access.watch.when_ready(act)
 
     def close(self) -> None:
         """Stop following and leading; answer the requests that wait."""
         self.cluster.registration.close()
+        self.authentication.close()
+        if self.access is not None:
+            self.access.close()
         self.config_changes.close()
         self.cluster.controller.close()
         self.upkeep.maintenance.close()
@@ -83,6 +107,17 @@ class BrokerParts:
         self.replicas.manager.close()
 
 
+def _produce_handler(
+    ports: BrokerPorts, replicas: ReplicaParts, coordinators: CoordinatorParts
+) -> ProduceHandler:
+    return ProduceHandler(
+        replicas=replicas.manager,
+        producer_appends=replicas.producer_appends,
+        transactional_appends=coordinators.transactional_appends,
+        scheduler=ports.scheduler,
+    )
+
+
 def build(ports: BrokerPorts) -> BrokerParts:
     """Build all parts; nothing runs yet."""
     settings = build_settings(ports)
@@ -90,8 +125,14 @@ def build(ports: BrokerPorts) -> BrokerParts:
     replicas = build_replicas(ports, settings, cluster.registration)
     manager = replicas.manager
     upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
+    authentication = build_authentication(ports)
     config_changes = build_config_changes(
-        ports, settings, cluster=cluster, replicas=manager, maintenance=upkeep.maintenance
+        ports,
+        settings,
+        cluster=cluster,
+        replicas=manager,
+        maintenance=upkeep.maintenance,
+        scram_users=authentication.scram_users,
     )
     requests = build_requests(
         ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
@@ -99,19 +140,25 @@ def build(ports: BrokerPorts) -> BrokerParts:
     coordinators = build_coordinators(
         ports, settings.config, cluster=cluster, replicas=replicas, scrubs=upkeep.scrubs
     )
-    produce = ProduceHandler(
-        replicas=manager,
-        producer_appends=replicas.producer_appends,
-        transactional_appends=coordinators.transactional_appends,
-        scheduler=ports.scheduler,
-    )
+    produce = _produce_handler(ports, replicas, coordinators)
+    access = build_access(ports)
     table = HandlerTable()
+    authentication.gate.add_apis(table)
     add_record_apis(
-        table, ports, produce=produce, cluster=cluster, replicas=replicas, requests=requests
+        table,
+        ports,
+        produce=produce,
+        cluster=cluster,
+        replicas=replicas,
+        requests=requests,
+        access=access,
     )
     add_transaction_apis(table, ports, cluster=cluster, replicas=manager, coordinators=coordinators)
     add_group_apis(table, ports, settings, cluster, replicas=manager, coordinators=coordinators)
-    add_administration_apis(table, ports, settings, cluster, replicas, config_changes)
+    add_administration_apis(
+        table, ports, settings, cluster, replicas, config_changes, access=access
+    )
+    add_access_apis(table, access)
     add_controller_apis(table, ports, settings, cluster)
     add_order_apis(
         table,
@@ -122,6 +169,8 @@ def build(ports: BrokerPorts) -> BrokerParts:
         coordinators=coordinators,
         orphaned_logs=upkeep.orphaned_logs,
     )
+    if access is not None:
+        guard_all(table, access, cluster_for_clients(ports, cluster, manager))
     return BrokerParts(
         ports=ports,
         settings=settings,
@@ -131,6 +180,8 @@ def build(ports: BrokerPorts) -> BrokerParts:
         upkeep=upkeep,
         requests=requests,
         coordinators=coordinators,
+        authentication=authentication,
+        access=access,
         dispatcher=Dispatcher(table, requests.long_work),
-        produce_runs=ProduceRuns(produce),
+        produce_runs=ProduceRuns(produce, None if access is None else access.may_write),
     )

@@ -11,12 +11,16 @@ from storage_engine.broker.handlers.administration import (
     log_dirs,
     reassignments,
 )
+from storage_engine.broker.handlers.administration.access_rules import AccessRuleHandlers
 from storage_engine.broker.handlers.administration.alter_configs import AlterConfigsHandlers
 from storage_engine.broker.handlers.administration.create_partitions import CreatePartitionsHandler
 from storage_engine.broker.handlers.administration.create_topics import CreateTopicsHandler
 from storage_engine.broker.handlers.administration.delete_topics import DeleteTopicsHandler
 from storage_engine.broker.handlers.administration.describe_configs import DescribeConfigsHandler
 from storage_engine.broker.handlers.administration.metadata import MetadataHandler
+from storage_engine.broker.handlers.administration.user_scram_credentials import (
+    ScramCredentialHandlers,
+)
 from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.handlers.controller import controlled_shutdown
@@ -51,6 +55,7 @@ from storage_engine.broker.handlers.transactions.batches import SinkBatchHandler
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs
+from storage_engine.broker.wiring.access import AccessParts
 from storage_engine.broker.wiring.cluster import ClusterParts
 from storage_engine.broker.wiring.coordinators import CoordinatorParts
 from storage_engine.broker.wiring.ports import BrokerPorts
@@ -65,20 +70,29 @@ from storage_engine.protocol.apis.alter_partition_reassignments import (
     API as ALTER_PARTITION_REASSIGNMENTS,
 )
 from storage_engine.protocol.apis.alter_replica_log_dirs import API as ALTER_REPLICA_LOG_DIRS
+from storage_engine.protocol.apis.alter_user_scram_credentials import (
+    API as ALTER_USER_SCRAM_CREDENTIALS,
+)
 from storage_engine.protocol.apis.batch_heartbeat import API as BATCH_HEARTBEAT
 from storage_engine.protocol.apis.commit_batch import API as COMMIT_BATCH
 from storage_engine.protocol.apis.controlled_shutdown import API as CONTROLLED_SHUTDOWN
+from storage_engine.protocol.apis.create_acls import API as CREATE_ACLS
 from storage_engine.protocol.apis.create_partitions import API as CREATE_PARTITIONS
 from storage_engine.protocol.apis.create_topics import API as CREATE_TOPICS
+from storage_engine.protocol.apis.delete_acls import API as DELETE_ACLS
 from storage_engine.protocol.apis.delete_groups import API as DELETE_GROUPS
 from storage_engine.protocol.apis.delete_records import API as DELETE_RECORDS
 from storage_engine.protocol.apis.delete_topics import API as DELETE_TOPICS
+from storage_engine.protocol.apis.describe_acls import API as DESCRIBE_ACLS
 from storage_engine.protocol.apis.describe_cluster import API as DESCRIBE_CLUSTER
 from storage_engine.protocol.apis.describe_configs import API as DESCRIBE_CONFIGS
 from storage_engine.protocol.apis.describe_groups import API as DESCRIBE_GROUPS
 from storage_engine.protocol.apis.describe_log_dirs import API as DESCRIBE_LOG_DIRS
 from storage_engine.protocol.apis.describe_producers import API as DESCRIBE_PRODUCERS
 from storage_engine.protocol.apis.describe_transactions import API as DESCRIBE_TRANSACTIONS
+from storage_engine.protocol.apis.describe_user_scram_credentials import (
+    API as DESCRIBE_USER_SCRAM_CREDENTIALS,
+)
 from storage_engine.protocol.apis.elect_leaders import API as ELECT_LEADERS
 from storage_engine.protocol.apis.end_txn import API as END_TXN
 from storage_engine.protocol.apis.fetch import API as FETCH
@@ -130,6 +144,7 @@ def add_record_apis(
     cluster: ClusterParts,
     replicas: ReplicaParts,
     requests: RequestParts,
+    access: AccessParts | None,
 ) -> None:
     """Registers the APIs that write, read and delete records."""
     fetch = FetchHandler(
@@ -138,6 +153,7 @@ def add_record_apis(
         cold_reads=requests.cold_reads,
         waits=requests.fetch_waits,
         metadata=cluster.metadata,
+        unreadable=None if access is None else access.unreadable,
     )
     delete_records = DeleteRecordsHandler(
         replicas=replicas.manager,
@@ -243,11 +259,16 @@ def add_administration_apis(
     cluster: ClusterParts,
     replicas: ReplicaParts,
     config_changes: ConfigChanges,
+    *,
+    access: AccessParts | None,
 ) -> None:
     """Registers the APIs that any broker answers: the cluster, settings, log directories."""
     for_clients = cluster_for_clients(ports, cluster, replicas.manager)
     metadata = MetadataHandler(
-        cluster=for_clients, topic_admin=cluster.topic_admin, config=settings.config
+        cluster=for_clients,
+        topic_admin=cluster.topic_admin,
+        config=settings.config,
+        may_create=None if access is None else access.may_create,
     )
     describe_configs = DescribeConfigsHandler(
         broker_id=ports.broker_id,
@@ -262,6 +283,11 @@ def add_administration_apis(
         config_changes=config_changes,
         metadata=cluster.metadata,
     )
+    scram_credentials = ScramCredentialHandlers(
+        metadata_store=ports.metadata_store,
+        config_store=settings.store,
+        config_changes=config_changes,
+    )
     describe_log_dirs = partial(log_dirs.handle, replicas.manager, ports.config.log_dirs)
     table.add(METADATA, metadata.handle)
     table.add(DESCRIBE_CLUSTER, partial(describe_cluster.handle, for_clients))
@@ -270,6 +296,18 @@ def add_administration_apis(
     table.add(INCREMENTAL_ALTER_CONFIGS, alter_configs.handle_incremental)
     table.add(ALTER_REPLICA_LOG_DIRS, partial(alter_replica_log_dirs.handle, replicas.moves))
     table.add(DESCRIBE_LOG_DIRS, describe_log_dirs)
+    table.add(DESCRIBE_USER_SCRAM_CREDENTIALS, scram_credentials.describe)
+    table.add(ALTER_USER_SCRAM_CREDENTIALS, scram_credentials.alter)
+
+
+def add_access_apis(table: HandlerTable, access: AccessParts | None) -> None:
+    """Registers the APIs of access rules; without an authorizer they say that there is none."""
+    handlers = AccessRuleHandlers()
+    if access is not None:
+        handlers = AccessRuleHandlers(authorizer=access.control.authorizer, changes=access.changes)
+    table.add(DESCRIBE_ACLS, handlers.describe)
+    table.add(CREATE_ACLS, handlers.create)
+    table.add(DELETE_ACLS, handlers.delete)
 
 
 def add_controller_apis(

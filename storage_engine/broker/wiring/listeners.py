@@ -8,7 +8,6 @@ from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.listener import Listener
 from storage_engine.broker.settings.tls_renewal import TlsRenewal
 from storage_engine.broker.wiring.build import BrokerParts
-from storage_engine.core.errors import ConfigError
 from storage_engine.net.connection import Connection
 from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.tls.profile import ListenerTls
@@ -36,7 +35,7 @@ def tls_to_others(config: BrokerConfig, tls: TlsByListener) -> Callable[[], ssl.
 
 
 def served_listeners(parts: BrokerParts, tls: TlsByListener) -> list[ServedListener]:
-    """What the settings name. ConfigError for a protocol that can't be served."""
+    """What the settings name."""
     listeners = parts.ports.config.listeners.listening
     return [_served(listener, parts, tls.get(listener.name)) for listener in listeners]
 
@@ -54,15 +53,18 @@ def look_after_tls(parts: BrokerParts, tls: TlsByListener) -> None:
 
 
 def _served(listener: Listener, parts: BrokerParts, tls: ListenerTls | None) -> ServedListener:
+    on_opened: Callable[[Connection], None] | None = None
     if listener.protocol.uses_sasl:
-        raise ConfigError(f"listeners={listener}: {listener.protocol.name} is not served yet")
+        on_opened = parts.authentication.gate.opened
+    elif tls is not None:
+        on_opened = partial(_identify, tls)
     return ServedListener(
         name=listener.name,
         host=listener.host,
         port=listener.port,
         handle=parts.dispatcher,
         handle_run=parts.produce_runs,
-        on_opened=None if tls is None else partial(_identify, tls),
+        on_opened=on_opened,
         tls=tls,
     )
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from storage_engine.broker.authentication.scram_users import ScramUsers
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.settings.config_store import ConfigStore
@@ -40,6 +41,7 @@ def build_config_changes(
     cluster: ClusterParts,
     replicas: ReplicaManager,
     maintenance: LogMaintenance,
+    scram_users: ScramUsers,
 ) -> ConfigChanges:
     """Settings are taken as they are changed, by those who work by them."""
     config = settings.config
@@ -49,6 +51,7 @@ def build_config_changes(
         topics=settings.topics,
         replicas=replicas,
         controller=cluster.controller,
+        scram_users=scram_users,
         on_broker_changed=lambda: maintenance.check_retention_every(
             config.integer("log.retention.check.interval.ms")
         ),
@@ -59,4 +62,5 @@ def build_config_changes(
         ports.clock,
         known=applier.known,
         take=applier.take,
+        with_users=ports.config.sasl.uses_scram,
     )

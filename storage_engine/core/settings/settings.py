@@ -4,6 +4,7 @@ Names, types and defaults are Kafka's; a row whose default differs says so in it
 settings without an effect are not in the table.
 """
 
+from storage_engine.core.settings.access_settings import ACCESS_SETTINGS
 from storage_engine.core.settings.group_settings import GROUP_SETTINGS
 from storage_engine.core.settings.listener_settings import LISTENER_SETTINGS
 from storage_engine.core.settings.sasl_settings import SASL_SETTINGS
@@ -480,6 +481,7 @@ SETTINGS: tuple[Setting, ...] = (
     + LISTENER_SETTINGS
     + TLS_SETTINGS
     + SASL_SETTINGS
+    + ACCESS_SETTINGS
     + GROUP_SETTINGS
     + TOPIC_SETTINGS
 )

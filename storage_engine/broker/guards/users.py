@@ -1,0 +1,37 @@
+"""What those who look after users have to ask for."""
+
+from typing import Any
+
+from storage_engine.broker.guards.shares import Building, briefly, of_cluster
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.security.acl_types import AclOperation
+from storage_engine.protocol.apis.alter_user_scram_credentials import (
+    AlterUserScramCredentialsResponse,
+)
+from storage_engine.protocol.apis.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsResponse,
+)
+
+_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+describe_scram = of_cluster(
+    AclOperation.DESCRIBE,
+    briefly(
+        lambda code: DescribeUserScramCredentialsResponse(
+            error_code=code, error_message=_DENIED.meaning, results=[]
+        )
+    ),
+)
+
+
+def _changes_refused(request: Any, code: int) -> Building:
+    row = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    names = dict.fromkeys(item.name for item in (*request.deletions, *request.upsertions))
+    rows = []
+    for name in names:
+        rows.append(row(user=name, error_code=code, error_message=_DENIED.meaning))
+        yield None
+    return AlterUserScramCredentialsResponse(results=rows)
+
+
+alter_scram = of_cluster(AclOperation.ALTER, _changes_refused)
