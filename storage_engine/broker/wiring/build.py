@@ -15,7 +15,6 @@ from storage_engine.broker.wiring.authentication import AuthenticationParts, bui
 from storage_engine.broker.wiring.cluster import ClusterParts, build_cluster
 from storage_engine.broker.wiring.coordinators import CoordinatorParts, build_coordinators
 from storage_engine.broker.wiring.handlers import (
-    add_access_apis,
     add_administration_apis,
     add_controller_apis,
     add_group_apis,
@@ -127,12 +126,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
     upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
     authentication = build_authentication(ports)
     config_changes = build_config_changes(
-        ports,
-        settings,
-        cluster=cluster,
-        replicas=manager,
-        maintenance=upkeep.maintenance,
-        scram_users=authentication.scram_users,
+        ports, settings, cluster=cluster, replicas=manager, upkeep=upkeep, users=authentication
     )
     requests = build_requests(
         ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
@@ -158,7 +152,6 @@ def build(ports: BrokerPorts) -> BrokerParts:
     add_administration_apis(
         table, ports, settings, cluster, replicas, config_changes, access=access
     )
-    add_access_apis(table, access)
     add_controller_apis(table, ports, settings, cluster)
     add_order_apis(
         table,
@@ -169,8 +162,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         coordinators=coordinators,
         orphaned_logs=upkeep.orphaned_logs,
     )
-    if access is not None:
-        guard_all(table, access, cluster_for_clients(ports, cluster, manager))
+    guard_all(table, access, cluster_for_clients(ports, cluster, manager))
     return BrokerParts(
         ports=ports,
         settings=settings,
