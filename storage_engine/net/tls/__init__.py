@@ -1,0 +1,1 @@
+"""TLS: certificates and keys as settings name them, and the contexts that are made of them."""
