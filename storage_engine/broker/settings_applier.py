@@ -8,8 +8,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
+from storage_engine.broker.settings.config_entity import OF_CLIENTS, ConfigEntity, EntityKind
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.topic_configs import TopicConfigs
 from storage_engine.core.ids import BrokerId
@@ -29,6 +30,7 @@ class SettingsApplier:
         topics: TopicConfigs,
         replicas: ReplicaManager,
         controller: ControllerRunner,
+        clients: ClientUsage,
         on_broker_changed: Callable[[], None],
     ) -> None:
         """`on_broker_changed`: settings of this broker, other than of its topics, may differ."""
@@ -40,6 +42,7 @@ class SettingsApplier:
         self._topics = topics
         self._replicas = replicas
         self._controller = controller
+        self._clients = clients
         self._on_broker_changed = on_broker_changed
 
     def known(self) -> Iterator[ConfigEntity]:
@@ -47,6 +50,7 @@ class SettingsApplier:
         yield from self._sources
         for topic in self._topics.known():
             yield ConfigEntity.topic(topic)
+        yield from self._clients.known()
 
     def take(self, entity: ConfigEntity, settings: Mapping[str, str]) -> None:
         """Applies the present settings of an entity."""
@@ -54,6 +58,8 @@ class SettingsApplier:
             self._take_topic(entity.name, settings)
         elif entity in self._sources:
             self._take_broker(entity, settings)
+        elif entity.kind in OF_CLIENTS:
+            self._clients.take(entity, settings)
 
     def _take_topic(self, topic: str, settings: Mapping[str, str]) -> None:
         if self._topics.update(topic, settings):

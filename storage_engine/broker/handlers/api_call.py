@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple
 
+from storage_engine.broker.quotas.call_quota import CallQuota
 from storage_engine.broker.requests.long_work import LongWork, Steps
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Req, Resp
@@ -19,6 +20,7 @@ class ApiCall(Generic[Resp]):
         "exchange",
         "is_long",
         "is_urgent",
+        "quota",
         "spec",
         "version",
         "work",
@@ -38,6 +40,8 @@ class ApiCall(Generic[Resp]):
         self.work = work
         self.is_long = False
         self.is_urgent = False
+        self.quota: CallQuota | None = None
+        """Of a client that has one."""
         self.spec = spec
         self.version = version
         self.correlation_id = correlation_id
@@ -46,6 +50,8 @@ class ApiCall(Generic[Resp]):
 
     def respond(self, message: Resp) -> None:
         """Answer; to be called once. A thread encodes an answer that may be long."""
+        if self.quota is not None:
+            message = self.quota.answered(message)
         if self.is_long and self.work is not None:
             self.hold()
             self.work.beside(
@@ -82,6 +88,10 @@ class ApiCall(Generic[Resp]):
     def failed(self, error: Exception) -> None:
         """Log the error and close the connection: the client learns that there is no answer."""
         self.connection.request_failed(error)
+
+    def worked(self, ns: int) -> None:
+        if self.quota is not None:
+            self.quota.worked(ns)
 
     @property
     def is_gone(self) -> bool:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from storage_engine.broker import unexpected
+from storage_engine.broker.settings.client_entities import ClientEntities
 from storage_engine.broker.settings.config_entity import ConfigEntity
 from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.broker.settings.gather import Gather
@@ -45,11 +46,13 @@ class ConfigChanges:
         known: Callable[[], Iterable[ConfigEntity]],
         take: Callable[[ConfigEntity, Mapping[str, str]], None],
     ) -> None:
-        """`known`: whose settings this broker uses. `take` gets them each time they were read."""
+        """`known`: whose settings this broker uses, beside those of all clients. `take` gets them
+        each time they were read."""
         self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._clock = clock
         self._store = ConfigStore(metadata_store)
+        self._clients = ClientEntities(metadata_store)
         self._known = known
         self._take = take
         self._on_ready: Callable[[], None] | None = None
@@ -67,6 +70,7 @@ class ConfigChanges:
 
     def close(self) -> None:
         self._closed = True
+        self._clients.close()
 
     def refresh(self, entity: ConfigEntity, done: Callable[[], None]) -> None:
         """Read and take the settings of one entity; `done` when that has succeeded."""
@@ -119,9 +123,19 @@ class ConfigChanges:
         self._seen = {child: self._seen.get(child, now_ms) for child in children}
         if self._read_everything:
             self._read_everything = False
-            self._refresh_all(self._known())
+            self._clients.read(self._on_clients)
         else:
             self._read_notifications(fresh)
+
+    def _on_clients(self, found: list[ConfigEntity] | None) -> None:
+        if self._closed:
+            return
+        if found is None:
+            self._read_everything = True
+            self._again(self._list)
+        else:
+            # Those that are known and were not found have no settings any more.
+            self._refresh_all({*self._known(), *found})
 
     def _read_notifications(self, children: Sequence[str]) -> None:
         named: set[ConfigEntity] = set()

@@ -1,7 +1,8 @@
-"""The kinds of entities that have settings in ZooKeeper: a topic, one broker, or all brokers.
+"""The kinds of entities that have settings in ZooKeeper: a topic, one broker, all brokers, or
+clients by user, client id or address.
 
-It has one name everywhere: `topics/<topic>`, `brokers/<id>`, `brokers/<default>`, as below /config
-and in notifications.
+It has one name everywhere: `topics/<topic>`, `brokers/<id>`, `brokers/<default>`,
+`users/<user>/clients/<client-id>`, as below /config and in notifications.
 """
 
 import enum
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import topic_name_problem
+from storage_engine.core.quotas.quota_entity import QuotaEntity
 from storage_engine.zookeeper.znode_json import BROKER_IDS, number_named
 from storage_engine.zookeeper.znodes import ConfigZNode
 
@@ -18,11 +20,17 @@ class EntityKind(enum.Enum):
 
     TOPIC = "topics"
     BROKER = "brokers"
+    USER = "users"
+    CLIENT = "clients"
+    IP = "ips"
+
+
+OF_CLIENTS = (EntityKind.USER, EntityKind.CLIENT, EntityKind.IP)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntity:
-    """A topic or broker; the name `<default>` stands for all brokers."""
+    """A topic, a broker or clients; the broker's name `<default>` stands for all brokers."""
 
     kind: EntityKind
     name: str
@@ -40,13 +48,20 @@ class ConfigEntity:
         return cls(EntityKind.BROKER, ConfigZNode.ALL_BROKERS)
 
     @classmethod
+    def of_quota(cls, entity: QuotaEntity) -> "ConfigEntity":
+        folder, _, name = entity.path.partition("/")
+        return cls(EntityKind(folder), name)
+
+    @classmethod
     def parse(cls, path: str) -> "ConfigEntity | None":
-        """The entity of `topics/<topic>`; None for kinds without settings here (users, clients)."""
+        """The entity of `topics/<topic>`; None for what is no entity."""
         folder, _, name = path.partition("/")
         kinds = {kind.value: kind for kind in EntityKind}
         kind = kinds.get(folder)
         if kind is EntityKind.TOPIC and topic_name_problem(name) is None:
             return cls(kind, name)
+        if kind in OF_CLIENTS:
+            return None if QuotaEntity.parse(path) is None else cls(kind, name)
         is_broker = name == ConfigZNode.ALL_BROKERS or number_named(name, BROKER_IDS) is not None
         return cls(kind, name) if kind is EntityKind.BROKER and is_broker else None
 
@@ -80,6 +95,8 @@ class ConfigEntity:
     def __str__(self) -> str:
         if self.kind is EntityKind.TOPIC:
             return f"topic '{self.name}'"
+        if self.kind in OF_CLIENTS:
+            return str(QuotaEntity.parse(self.path))
         if self.name == ConfigZNode.ALL_BROKERS:
             return "all brokers"
         return f"broker {self.name}"

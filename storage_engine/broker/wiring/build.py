@@ -8,6 +8,7 @@ from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.produce_runs import ProduceRuns
+from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.wiring.cluster import ClusterParts, build_cluster
 from storage_engine.broker.wiring.coordinators import CoordinatorParts, build_coordinators
@@ -131,6 +132,8 @@ def build(ports: BrokerPorts) -> BrokerParts:
         upkeep=upkeep,
         requests=requests,
         coordinators=coordinators,
-        dispatcher=Dispatcher(table, requests.long_work),
-        produce_runs=ProduceRuns(produce),
+        dispatcher=Dispatcher(
+            table, requests.long_work, RequestQuotas(settings.clients, ports.scheduler)
+        ),
+        produce_runs=ProduceRuns(produce, settings.clients),
     )

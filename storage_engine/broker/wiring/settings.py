@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.settings.config_store import ConfigStore
@@ -20,6 +21,8 @@ class SettingsParts:
     config: DynamicConfig
     store: ConfigStore
     topics: TopicConfigs
+    clients: ClientUsage
+    """The quotas of clients, and what they use."""
 
 
 def build_settings(ports: BrokerPorts) -> SettingsParts:
@@ -30,6 +33,7 @@ def build_settings(ports: BrokerPorts) -> SettingsParts:
         config=config,
         store=store,
         topics=TopicConfigs(config, store=store, scheduler=ports.scheduler),
+        clients=ClientUsage(ports.clock),
     )
 
 
@@ -49,6 +53,7 @@ def build_config_changes(
         topics=settings.topics,
         replicas=replicas,
         controller=cluster.controller,
+        clients=settings.clients,
         on_broker_changed=lambda: maintenance.check_retention_every(
             config.integer("log.retention.check.interval.ms")
         ),

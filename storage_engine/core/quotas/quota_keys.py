@@ -62,6 +62,11 @@ def _problem(key: QuotaKey, value: float) -> str | None:
     return None
 
 
+def setting_of(key: QuotaKey, value: float) -> str:
+    """As Kafka writes it."""
+    return str(int(value)) if key in _WHOLE else repr(value)
+
+
 def quotas_in(settings: Mapping[str, str]) -> tuple[dict[QuotaKey, float], list[str]]:
     """The quotas among the settings of an entity in ZooKeeper, where other things may stand, such
     as a user's credentials; and a line for each that can't be read."""
