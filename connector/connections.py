@@ -4,6 +4,7 @@ Spark reuses its Python workers, so connections and metadata outlive a task.
 """
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from connector.options.connection_options import ConnectionOptions
@@ -15,7 +16,9 @@ MAX_CLUSTERS = 16
 """Pools per process; one more closes the pool that was unused for longest. Most processes use one
 or two clusters."""
 
-_clusters: dict[ConnectionOptions, "Cluster"] = {}
+_clusters: dict[tuple[ConnectionOptions, int], "Cluster"] = {}
+"""By the options, and the time of their file: a secret that was changed there counts from the next
+task on."""
 _owner_pid = os.getpid()
 
 
@@ -28,18 +31,30 @@ def cluster_for(options: ConnectionOptions) -> "Cluster":
         # These sockets are the parent's, which still uses them.
         _clusters.clear()
         _owner_pid = os.getpid()
-    cluster = _clusters.pop(options, None)
+    key = options, _changed_at(options.config_file)
+    cluster = _clusters.pop(key, None)
     if cluster is None:
         cluster = Cluster(
             options.bootstrap_servers,
             client_id=options.client_id,
             request_timeout_ms=options.request_timeout_ms,
             bootstrap_timeout_ms=options.request_timeout_ms,
+            security=options.client_security(),
         )
         if len(_clusters) >= MAX_CLUSTERS:
             _clusters.pop(next(iter(_clusters))).close()
-    _clusters[options] = cluster
+    _clusters[key] = cluster
     return cluster
+
+
+def _changed_at(config_file: str | None) -> int:
+    """0 where there is no file: whoever reads it says so."""
+    if config_file is None:
+        return 0
+    try:
+        return Path(config_file).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def close_all() -> None:

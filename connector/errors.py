@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-from storage_engine.core.errors import DeadlineExceededError, HeadraceError, KafkaError
+from storage_engine.core.errors import (
+    AuthenticationError,
+    DeadlineExceededError,
+    HeadraceError,
+    KafkaError,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,6 +52,8 @@ def in_one_line() -> Iterator[None]:
         raise
     except DeadlineExceededError as error:
         raise ConnectorError("TIMED_OUT", _one_line(error)) from None
+    except AuthenticationError as error:
+        raise ConnectorError("AUTHENTICATION_FAILED", _one_line(error)) from None
     except KafkaError as error:
         raise ConnectorError(error.code.name, _one_line(error)) from None
     except HeadraceError as error:

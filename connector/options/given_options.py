@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from connector.errors import OptionError
 from connector.options.option_table import Side, Status, lookup
+from storage_engine.client.security.security_rows import SECRET_KEYS
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -33,13 +34,18 @@ class GivenOptions:
             if entry.status is Status.NO_EFFECT:
                 notes.append(f"the option '{entry.name}' has no effect here: {entry.why}")
                 continue
+            if entry.name in SECRET_KEYS:
+                notes.append(
+                    f"the option '{entry.name}' is a secret, and Spark stores and shows options: "
+                    "put it into a file that each worker has, and name that with client.config.file"
+                )
             if self._texts.setdefault(entry.name, text) != text:
                 raise OptionError(
                     "BAD_OPTION",
                     f"'{entry.name}' is given with and without 'kafka.', with different "
                     "values; leave one of them out",
                 )
-        self.notes = tuple(notes)
+        self.notes = tuple(dict.fromkeys(notes))
 
     def text(self, name: str) -> str | None:
         """The value as text. None where the option is not given, as in all of these methods."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from connector.errors import OptionError
+from storage_engine.client.security.security_rows import JAVA_ONLY, KERBEROS, SECURITY_KEYS
 
 Side = Literal["source", "sink"]
 
@@ -102,25 +103,16 @@ _ENTRIES: list[OptionEntry] = [
         "the sink manages transactions itself",
         "transactional.id",
     ),
+    # The settings of security, whether inline or in a file.
+    *_works(_BOTH, *sorted(SECURITY_KEYS), client=True),
+    *_works(_BOTH, "client.config.file"),
     *_client(
-        Status.REFUSED,
-        "connections with TLS or SASL are not possible yet",
-        "sasl.mechanism",
-        "sasl.jaas.config",
-        "sasl.kerberos.service.name",
-        "sasl.login.callback.handler.class",
-        "sasl.client.callback.handler.class",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.key.password",
-        "ssl.protocol",
-        "ssl.endpoint.identification.algorithm",
+        Status.NO_EFFECT,
+        "it chooses among Java's implementations",
+        *sorted(JAVA_ONLY - KERBEROS),
     ),
-    *_works(_BOTH, "security.protocol", client=True),
+    *_client(Status.REFUSED, "Kerberos is not supported; use SCRAM-SHA-512", *sorted(KERBEROS)),
+    *_client(Status.REFUSED, "it is a class of Java", "sasl.client.callback.handler.class"),
     *_client(
         Status.NO_EFFECT,
         "the client of this format tunes itself",

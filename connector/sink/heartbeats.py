@@ -56,6 +56,7 @@ class Heartbeats:
             connection.bootstrap_servers,
             client_id=connection.client_id,
             request_timeout_ms=connection.request_timeout_ms,
+            security=connection.client_security(),
         ) as cluster:
             batches = MicroBatches(cluster, batch.sink, batch.query, deadline_ms=self._interval_ms)
             while True:

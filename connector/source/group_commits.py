@@ -68,6 +68,7 @@ class GroupOffsetCommits:
             connection.bootstrap_servers,
             client_id=connection.client_id,
             request_timeout_ms=connection.request_timeout_ms,
+            security=connection.client_security(),
         ) as cluster:
             offsets: OffsetCommitter | None = None
             while (wanted := self._next()) is not None:

@@ -45,8 +45,12 @@ class ZooKeeperBrokers:
 
     remedy = "check zookeeper.connect, and that the brokers are up"
 
-    def __init__(self, connect: ConnectString, *, timeout_ms: int) -> None:
-        """`timeout_ms`: for one look."""
+    def __init__(
+        self, connect: ConnectString, *, timeout_ms: int, protocol: str = "PLAINTEXT"
+    ) -> None:
+        """`timeout_ms`: for one look. `protocol`: the client's `security.protocol`, which says by
+        which listener brokers are talked to."""
+        self._protocol = protocol
         self._connect = connect
         self._timeout_ms = timeout_ms
         self._known: Sequence[Address] = ()
@@ -58,8 +62,11 @@ class ZooKeeperBrokers:
             from storage_engine.zookeeper.live_brokers import live_addresses
 
             left_ms = deadline.no_later_than(self._timeout_ms).left_ms
-            self._known = live_addresses(self._connect, max(1, left_ms))
+            self._known = live_addresses(self._connect, max(1, left_ms), self._protocol)
             self._due_at_ms = monotonic_ms() + LOOK_AGAIN_MS
         if not self._known:
-            raise HeadraceError(f"no broker is registered in ZooKeeper at {self._connect}")
+            raise HeadraceError(
+                f"no broker is registered in ZooKeeper at {self._connect} with a listener for "
+                f"{self._protocol}"
+            )
         return self._known

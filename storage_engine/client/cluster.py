@@ -15,6 +15,7 @@ from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.metadata import ClusterMetadata, Leader, TopicMetadata, view_of
 from storage_engine.client.pool import ConnectionPool
 from storage_engine.client.retry import Retry, pause_ms
+from storage_engine.client.security.client_security import NO_SECURITY, ClientSecurity
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
@@ -66,16 +67,18 @@ class Cluster(Closing):
         bootstrap_timeout_ms: int = BOOTSTRAP_TIMEOUT_MS,
         unknown_topic_wait_ms: int = UNKNOWN_TOPIC_WAIT_MS,
         source: BrokerSource | None = None,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
         """`deadline_ms` bounds every operation with its retries, `request_timeout_ms` a single
-        request. `source`: finds brokers; `bootstrap_servers` then only says what it is."""
+        request. `source`: finds brokers; `bootstrap_servers` then only says what it is. `security`:
+        how connections are encrypted and log in."""
         self.bootstrap_servers = bootstrap_servers
         self.client_id = client_id
         self.request_timeout_ms = request_timeout_ms
         self.deadline_ms = deadline_ms
         self.unknown_topic_wait_ms = min(unknown_topic_wait_ms, deadline_ms)
         self._bootstrap_timeout_ms = min(bootstrap_timeout_ms, deadline_ms)
-        self._pool = ConnectionPool(source or GivenBrokers(bootstrap_servers), client_id)
+        self._pool = ConnectionPool(source or GivenBrokers(bootstrap_servers), client_id, security)
         self._view = ClusterMetadata()
         # When each topic of the view was learnt, in monotonic ms; all topics: under None.
         self._learnt_at_ms: dict[str | None, int] = {}

@@ -11,6 +11,8 @@ from typing import Any
 
 from storage_engine import __version__
 from storage_engine.client.addresses import Address
+from storage_engine.client.security.client_security import NO_SECURITY, ClientSasl
+from storage_engine.client.security.client_sockets import ClientSockets
 from storage_engine.core.errors import (
     ErrorCode,
     HeadraceError,
@@ -19,7 +21,7 @@ from storage_engine.core.errors import (
 )
 from storage_engine.net.blocking import BlockingConnection
 from storage_engine.net.buffers import BufferPool
-from storage_engine.net.deadline import Deadline
+from storage_engine.net.deadline import Deadline, monotonic_ms
 from storage_engine.protocol.apis.api_versions import API as API_VERSIONS
 from storage_engine.protocol.apis.api_versions import ApiVersionsRequest
 from storage_engine.protocol.apis.spec import AnyApi, VersionRange, newest_common_version
@@ -31,6 +33,9 @@ from storage_engine.protocol.framing import (
 
 _SOFTWARE = "headrace"
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
+
+
+_PLAIN_SOCKETS = ClientSockets(NO_SECURITY)
 
 
 class NotServedError(UnsupportedVersionError):
@@ -45,14 +50,25 @@ class BrokerConnection:
         "_client_id",
         "_correlation_id",
         "_in_flight",
+        "_log_in_at_ms",
+        "_sasl",
         "_socket",
         "address",
         "name",
         "versions",
     )
 
-    def __init__(self, sock: BlockingConnection, address: Address, client_id: str) -> None:
+    def __init__(
+        self,
+        sock: BlockingConnection,
+        address: Address,
+        client_id: str,
+        sasl: ClientSasl | None = None,
+    ) -> None:
         self._socket = sock
+        self._sasl = sasl
+        # The time at which the log-in is renewed, in monotonic ms; None: never.
+        self._log_in_at_ms: int | None = None
         self.address = address
         self._client_id = client_id
         self._correlation_id = 0
@@ -62,17 +78,30 @@ class BrokerConnection:
 
     @classmethod
     def open(
-        cls, address: Address, client_id: str, deadline: Deadline, pool: BufferPool
+        cls,
+        address: Address,
+        client_id: str,
+        deadline: Deadline,
+        pool: BufferPool,
+        sockets: ClientSockets = _PLAIN_SOCKETS,
     ) -> "BrokerConnection":
-        """Connect and ask what the broker speaks."""
-        sock = BlockingConnection.open(*address, deadline, pool)
-        connection = cls(sock, address, client_id)
+        """Connect, ask what the broker speaks, and log in where `sockets` says so.
+        AuthenticationError when either side is not accepted by the other."""
+        sock = sockets.open(address, deadline, pool)
+        connection = cls(sock, address, client_id, sockets.sasl)
         try:
             connection._agree_on_versions(deadline)
+            connection._log_in(deadline)
         except HeadraceError:
             connection.close()
             raise
         return connection
+
+    def _log_in(self, deadline: Deadline) -> None:
+        if self._sasl is not None:
+            from storage_engine.client.security.log_in import log_in
+
+            self._log_in_at_ms = log_in(self, self._sasl, deadline)
 
     def _agree_on_versions(self, deadline: Deadline) -> None:
         request = ApiVersionsRequest(
@@ -120,7 +149,39 @@ class BrokerConnection:
         version: int | None = None,
         answered: bool = True,
     ) -> None:
-        """Send; `answered` False for a request without an answer (acks=0)."""
+        """Send; `answered` False for a request without an answer (acks=0). Logs in again before it
+        where the session is about to end."""
+        if self._log_in_at_ms is not None and monotonic_ms() >= self._log_in_at_ms:
+            try:
+                self._log_in(deadline)
+            except HeadraceError:
+                self.close()
+                raise
+        self._send(spec, message, deadline, version, answered=answered)
+
+    def exchange_now(
+        self, spec: AnyApi, message: Any, deadline: Deadline, *, version: int | None = None
+    ) -> Any:
+        """Like `exchange`, also while requests are in flight: their answers, which come first, are
+        kept for `receive`."""
+        earlier = len(self._in_flight) - self._socket.put_back
+        version = self._send(spec, message, deadline, version, answered=False)
+        for _ in range(earlier):
+            self._socket.receive_later(self._socket.receive_unread(deadline))
+        return self._parsed(
+            self._socket.receive_unread(deadline), self._correlation_id, spec, version
+        )
+
+    def _send(
+        self,
+        spec: AnyApi,
+        message: Any,
+        deadline: Deadline,
+        version: int | None,
+        *,
+        answered: bool,
+    ) -> int:
+        """Returns the version that was sent."""
         if version is None:
             version = self.version_for(spec)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -128,6 +189,7 @@ class BrokerConnection:
         if answered:
             self._in_flight.append((self._correlation_id, spec, version))
         self._socket.send(frame, deadline)
+        return version
 
     def receive(self, deadline: Deadline) -> Any:
         """The answer to the oldest request in flight."""
@@ -139,7 +201,9 @@ class BrokerConnection:
         return None if frame is None else self._decoded(frame)
 
     def _decoded(self, frame: memoryview) -> Any:
-        correlation_id, spec, version = self._in_flight.popleft()
+        return self._parsed(frame, *self._in_flight.popleft())
+
+    def _parsed(self, frame: memoryview, correlation_id: int, spec: AnyApi, version: int) -> Any:
         try:
             if read_correlation_id(frame) != correlation_id:
                 raise KafkaError(

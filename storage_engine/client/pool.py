@@ -10,7 +10,15 @@ from collections.abc import Iterator, Sequence
 from storage_engine.client.addresses import Address, address_text
 from storage_engine.client.broker_discovery import BrokerSource
 from storage_engine.client.connection import BrokerConnection
-from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
+from storage_engine.client.security.client_security import NO_SECURITY, ClientSecurity
+from storage_engine.client.security.client_sockets import ClientSockets
+from storage_engine.core.errors import (
+    AuthenticationError,
+    ConfigError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
 from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline, sleep_ms
 
@@ -28,8 +36,11 @@ _ROUND_PAUSE_MS = 100
 class ConnectionPool:
     """Opens, keeps and closes connections."""
 
-    def __init__(self, source: BrokerSource, client_id: str) -> None:
+    def __init__(
+        self, source: BrokerSource, client_id: str, security: ClientSecurity = NO_SECURITY
+    ) -> None:
         self._source = source
+        self._sockets = ClientSockets(security)
         self._client_id = client_id
         self._memory = BufferPool()
         self._idle: dict[Address, list[BrokerConnection]] = {}
@@ -39,15 +50,16 @@ class ConnectionPool:
         connection = self._take_idle(address)
         if connection is not None:
             return connection
+        self._sockets.prepare(deadline)
         limit = deadline.no_later_than(CONNECT_TIMEOUT_MS)
-        return BrokerConnection.open(address, self._client_id, limit, self._memory)
+        return BrokerConnection.open(address, self._client_id, limit, self._memory, self._sockets)
 
     def take_any(self, known: Sequence[Address], deadline: Deadline) -> BrokerConnection:
         """A connection to some broker: known ones first, then those of the source, each from a
         random start.
 
         KafkaError(BROKER_NOT_AVAILABLE) that names every address when none answers until the
-        deadline.
+        deadline. AuthenticationError at once: each further attempt would look like an attack.
         """
         for address in known:
             if (connection := self._take_idle(address)) is not None:
@@ -57,6 +69,8 @@ class ConnectionPool:
             for address in self._candidates(known, deadline, failures):
                 try:
                     return self.take_at(address, deadline)
+                except (AuthenticationError, ConfigError):
+                    raise
                 except HeadraceError as error:
                     failures.append(_reason(address, error))
             if deadline.left_ms <= _ROUND_PAUSE_MS:

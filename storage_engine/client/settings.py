@@ -5,10 +5,21 @@ may be Python's, or text as in a file.
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from storage_engine.client.cluster import ISOLATION_LEVELS, Cluster
+from storage_engine.client.security.client_security import ClientSecurity
+from storage_engine.client.security.security_rows import (
+    JAVA_ONLY,
+    SECRET_KEYS,
+    SECURITY_KEYS,
+    SECURITY_SETTINGS,
+)
+from storage_engine.client.security.security_settings import security_of
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.security.secret import HIDDEN
+from storage_engine.core.settings.properties import parse_properties
 from storage_engine.core.settings.setting import (
     INT_MAX,
     Setting,
@@ -101,8 +112,8 @@ def isolation_level(default: str) -> Setting:
 
 
 def by_key(*settings: Setting) -> Mapping[str, Setting]:
-    """A client's table."""
-    return {setting.name: setting for setting in settings}
+    """A client's table: these settings, and those of security, which every client has."""
+    return {setting.name: setting for setting in (*settings, *SECURITY_SETTINGS)}
 
 
 def parse_settings(
@@ -118,6 +129,41 @@ def parse_settings(
     return values
 
 
+def pop_security(values: dict[str, Any]) -> ClientSecurity:
+    """Takes the settings of security out of parsed ones. ConfigError where they do not fit
+    together."""
+    return security_of({key: values.pop(key) for key in SECURITY_KEYS if key in values})
+
+
+def client_security(config: Mapping[str, Any], *, client: str) -> ClientSecurity:
+    """The security that `config` asks for, which has no other settings. ConfigError."""
+    return pop_security(parse_settings(config, by_key(), client=client))
+
+
+MAX_FILE_BYTES = 1 << 20
+
+
+def read_settings_file(path: Path) -> dict[str, str]:
+    """The settings of a Java properties file, as command-line tools of Kafka take one. ConfigError
+    for a file that can't be read, and for a name of security that is not known; what only Java's
+    clients have a use for is left out."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a text file in UTF-8") from None
+    if len(text) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")
+    settings = parse_properties(text, source=str(path))
+    for key in settings:
+        is_known = key in SECURITY_KEYS or key in JAVA_ONLY
+        if key.startswith(("ssl.", "sasl.", "security.")) and not is_known:
+            raise ConfigError(f"{path}: '{key}' is not known{_hint(key, SECURITY_KEYS)}")
+    return {key: value for key, value in settings.items() if key not in JAVA_ONLY}
+
+
 def _hint(key: str, known: Iterable[str]) -> str:
     near = nearest_key(key, known)
     return f"; did you mean '{near}'?" if near else ""
@@ -127,13 +173,16 @@ def _parsed(setting: Setting, value: Any) -> SettingValue:
     text = _text(setting, value)
     parsed = None if text is None else setting.value_of(text)
     if parsed is None:
-        raise ConfigError(f"{setting.name} is {value!r}; it must be {setting.allowed}")
+        shown = HIDDEN if setting.name in SECRET_KEYS else repr(value)
+        raise ConfigError(f"{setting.name} is {shown}; it must be {setting.allowed}")
     return parsed
 
 
 def _text(setting: Setting, value: Any) -> str | None:
     """A value as it stands in a file; None where it can't stand there."""
     if setting is BOOTSTRAP_SERVERS and isinstance(value, list | tuple):
+        return ",".join(str(each) for each in value)
+    if setting.type is SettingType.LIST and isinstance(value, list | tuple):
         return ",".join(str(each) for each in value)
     if isinstance(value, bool):
         return str(value).lower() if setting.type is SettingType.BOOLEAN else None
@@ -142,7 +191,7 @@ def _text(setting: Setting, value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def cluster_of(values: Mapping[str, Any]) -> Cluster:
+def cluster_of(values: dict[str, Any]) -> Cluster:
     """Return the cluster that parsed settings name; ConfigError when they name none."""
     if values["bootstrap.servers"] is None:
         raise ConfigError("bootstrap.servers is missing; give host:port of a broker or more")
@@ -151,4 +200,5 @@ def cluster_of(values: Mapping[str, Any]) -> Cluster:
         client_id=values["client.id"],
         request_timeout_ms=values["request.timeout.ms"],
         deadline_ms=values["default.api.timeout.ms"],
+        security=pop_security(values),
     )

@@ -47,18 +47,17 @@ class MirroredGroups:
         self,
         mirror: Mirror,
         pattern: re.Pattern[str],
-        target: str,
-        sources: Mapping[str, str],
+        target: Cluster,
+        sources: Mapping[str, Cluster],
         report: Tell,
     ) -> None:
-        """`target` and `sources`, these by name: bootstrap servers."""
+        """`target` and `sources`, these by name: connections of this object's own, which it
+        closes. Their calls should end within DEADLINE_MS."""
         self._mirror = mirror
         self._pattern = pattern
         self._report = report
-        self._target = Cluster(target, deadline_ms=DEADLINE_MS)
-        self._sources = {
-            name: Cluster(servers, deadline_ms=DEADLINE_MS) for name, servers in sources.items()
-        }
+        self._target = target
+        self._sources = sources
         # What each was moved to the last time, and until when that need not be asked for again.
         self._known: dict[tuple[str, str], tuple[dict[TopicPartition, int], int]] = {}
 

@@ -7,6 +7,7 @@ reports itself unusable, so that two processes never share one byte stream.
 import os
 import select
 import socket
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
@@ -26,7 +27,7 @@ class BlockingConnection:
     """A connection over one socket. Errors are KafkaError(NETWORK_EXCEPTION), or
     DeadlineExceededError; close the connection after either."""
 
-    __slots__ = ("_end", "_pid", "_pool", "_scratch", "_socket", "_start", "name")
+    __slots__ = ("_early", "_end", "_pid", "_pool", "_scratch", "_socket", "_start", "name")
 
     def __init__(self, sock: socket.socket, name: str, pool: BufferPool) -> None:
         self._socket: socket.socket | None = sock
@@ -36,6 +37,8 @@ class BlockingConnection:
         # What was received and not taken yet: scratch[start:end].
         self._start = 0
         self._end = 0
+        # Frames that were received before their turn.
+        self._early: deque[memoryview] = deque()
         self.name = name
 
     @classmethod
@@ -45,18 +48,7 @@ class BlockingConnection:
         """Connects. Raises KafkaError(NETWORK_EXCEPTION) when nobody answers before the
         deadline."""
         name = f"{host}:{port}"
-        try:
-            timeout_s = max(1, deadline.left_ms) / 1000
-            sock = socket.create_connection((host, port), timeout=timeout_s)
-        except TimeoutError:
-            raise _network_error(name, f"no connection within {deadline.timeout_ms} ms") from None
-        except OSError as error:
-            raise _network_error(name, error.strerror or str(error)) from None
-        except UnicodeError:
-            raise _network_error(name, "that is no host name") from None
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setblocking(False)
-        return cls(sock, name, pool or BufferPool())
+        return cls(connected_socket(host, port, name, deadline), name, pool or BufferPool())
 
     @property
     def usable(self) -> bool:
@@ -73,10 +65,10 @@ class BlockingConnection:
 
     def _opened(self) -> socket.socket:
         if self._socket is None:
-            raise _network_error(self.name, "the connection is closed")
+            raise network_error(self.name, "the connection is closed")
         if self._pid != os.getpid():
             self.close()
-            raise _network_error(self.name, "the connection belongs to the parent process")
+            raise network_error(self.name, "the connection belongs to the parent process")
         return self._socket
 
     def send(self, pieces: Sequence[Piece], deadline: Deadline) -> None:
@@ -91,7 +83,7 @@ class BlockingConnection:
                 continue
             except OSError as error:
                 self.close()
-                raise _network_error(self.name, error.strerror or str(error)) from None
+                raise network_error(self.name, error.strerror or str(error)) from None
             views = _drop_sent(views, sent)
 
     def receive(self, deadline: Deadline) -> memoryview:
@@ -102,6 +94,19 @@ class BlockingConnection:
                 return self._receive_large(size, deadline)
             self._fill(deadline)
         return frame
+
+    @property
+    def put_back(self) -> int:
+        """How many frames were put back and not received again."""
+        return len(self._early)
+
+    def receive_unread(self, deadline: Deadline) -> memoryview:
+        """Like `receive`, but passes over the frames that were put back."""
+        early, self._early = self._early, deque()
+        try:
+            return self.receive(deadline)
+        finally:
+            self._early = early
 
     def receive_nowait(self) -> memoryview | None:
         """The next frame if its beginning is there, else None; the rest of a frame begun is waited
@@ -115,12 +120,19 @@ class BlockingConnection:
         """Whether there are bytes of a frame, or the end of the stream."""
         return self.has_buffered or _poll(self.fileno(), select.POLLIN, 0)
 
+    def receive_later(self, frame: memoryview) -> None:
+        """Puts a frame back that was received before its turn: behind those that were put back
+        before, and before all others."""
+        self._early.append(frame)
+
     @property
     def has_buffered(self) -> bool:
         """Whether bytes were received that the caller has not taken."""
-        return self._end > self._start
+        return self._end > self._start or bool(self._early)
 
     def _taken(self) -> memoryview | None:
+        if self._early:
+            return self._early.popleft()
         size = self._next_size()
         if size is None or self._end - self._start < LENGTH_BYTES + size:
             return None
@@ -137,9 +149,7 @@ class BlockingConnection:
         (size,) = LENGTH.unpack_from(self._scratch, self._start)
         if size > RESPONSE_MAX_BYTES:
             self.close()
-            raise _network_error(
-                self.name, "it sends something that is not the Kafka protocol; is the port right?"
-            )
+            raise network_error(self.name, _not_kafka(size))
         return int(size)
 
     def _fill(self, deadline: Deadline) -> None:
@@ -170,10 +180,10 @@ class BlockingConnection:
                 continue
             except OSError as error:
                 self.close()
-                raise _network_error(self.name, error.strerror or str(error)) from None
+                raise network_error(self.name, error.strerror or str(error)) from None
             if not received:
                 self.close()
-                raise _network_error(self.name, "the broker closed the connection")
+                raise network_error(self.name, "the broker closed the connection")
             return received
 
     def _wait(self, event: int, deadline: Deadline, what: str) -> None:
@@ -221,6 +231,16 @@ def _poll(descriptor: int, event: int, timeout_ms: int) -> bool:
     return bool(poller.poll(timeout_ms))
 
 
+_TLS_ALERT = 0x15
+"""The first byte of what a TLS server says to who does not speak TLS."""
+
+
+def _not_kafka(size: int) -> str:
+    if size >> 24 == _TLS_ALERT and size >> 16 & 0xFF == 3:
+        return "it speaks TLS; set security.protocol to SSL or SASL_SSL"
+    return "it sends something that is not the Kafka protocol; is the port right?"
+
+
 def _drop_sent(views: list[memoryview], sent: int) -> list[memoryview]:
     for index, view in enumerate(views):
         if sent < len(view):
@@ -229,5 +249,22 @@ def _drop_sent(views: list[memoryview], sent: int) -> list[memoryview]:
     return []
 
 
-def _network_error(name: str, reason: str) -> KafkaError:
+def connected_socket(host: str, port: int, name: str, deadline: Deadline) -> socket.socket:
+    """A socket that does not block, to the first address of `host` that answers."""
+    try:
+        timeout_s = max(1, deadline.left_ms) / 1000
+        sock = socket.create_connection((host, port), timeout=timeout_s)
+    except TimeoutError:
+        raise network_error(name, f"no connection within {deadline.timeout_ms} ms") from None
+    except OSError as error:
+        raise network_error(name, error.strerror or str(error)) from None
+    except UnicodeError:
+        raise network_error(name, "that is no host name") from None
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setblocking(False)
+    return sock
+
+
+def network_error(name: str, reason: str) -> KafkaError:
+    """The error of a connection that is lost, or was never there."""
     return KafkaError(f"{name}: {reason}", ErrorCode.NETWORK_EXCEPTION)

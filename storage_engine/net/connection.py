@@ -23,6 +23,7 @@ import itertools
 import logging
 import socket
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -111,17 +112,13 @@ class Connection(FrameProtocol):
         "memo",
         "name",
         "number",
+        "on_lost",
         "peer_host",
         "principal",
     )
 
     def __init__(self, server: "Server", listener: "ServedListener") -> None:
-        super().__init__(
-            server.memory,
-            server.limits.request_max_bytes,
-            partial(listener.handle, self),
-            None if listener.handle_run is None else partial(listener.handle_run, self),
-        )
+        super().__init__(server.memory, server.limits.request_max_bytes, _ignore)
         self._server = server
         self.listener = listener
         """That by which the client came."""
@@ -153,7 +150,10 @@ class Connection(FrameProtocol):
         self.peer_host = "?"
         self.principal = ANONYMOUS
         """Who the client is, as far as it has shown it."""
+        self.on_lost: Callable[[], None] | None = None
+        """Called once when the connection is gone."""
         self.fd = -1
+        self.deliver_to_listener()
 
     # What the handler uses.
 
@@ -189,6 +189,21 @@ class Connection(FrameProtocol):
         if len(exchanges) > self._budget or self._server.turn_is_over:
             self._halted = True
         return exchange
+
+    def divert(self, deliver: Callable[[memoryview], None], frame_max_bytes: int) -> None:
+        """From the next frame on `deliver` gets them, until `deliver_to_listener`."""
+        if self._life is not _Life.CLOSED:
+            self._deliver, self._deliver_run = deliver, None
+            self._frame_max_bytes = frame_max_bytes
+            # A run that has begun would go on with whoever got the frames before.
+            self._halted = self._halted or self._running
+
+    def deliver_to_listener(self) -> None:
+        """From the next frame on the listener's handlers get them."""
+        listener = self.listener
+        self.divert(partial(listener.handle, self), self._server.limits.request_max_bytes)
+        if listener.handle_run is not None and self._life is not _Life.CLOSED:
+            self._deliver_run = partial(listener.handle_run, self)
 
     def hold(self) -> None:
         """Takes no request after the present one until `release` was called as often as this."""
@@ -248,6 +263,9 @@ class Connection(FrameProtocol):
         self._deliver_run = None
         self.memo = None
         self._server.lost(self)
+        if self.on_lost is not None:
+            self.on_lost()
+            self.on_lost = None
 
     def eof_received(self) -> bool:
         """The client is gone, as far as a server can know: what waits for an answer waits in
@@ -418,9 +436,9 @@ class Connection(FrameProtocol):
     def _frame_too_large(self, size: int) -> None:
         if size >= 1 << 31:
             size -= 1 << 32
-        self.close(
-            f"a request announces {size} bytes, socket.request.max.bytes={self._frame_max_bytes}"
-        )
+        is_usual = self._frame_max_bytes == self._server.limits.request_max_bytes
+        limit = "socket.request.max.bytes" if is_usual else "the limit before the log-in"
+        self.close(f"a request announces {size} bytes, {limit}={self._frame_max_bytes}")
 
     # Responses out.
 

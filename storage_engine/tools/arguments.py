@@ -16,6 +16,12 @@ BOOTSTRAP_HELP = (
 )
 
 
+CONFIG_HELP = (
+    "properties file with the settings of the connection, such as security.protocol, "
+    "sasl.mechanism, sasl.username, sasl.password and ssl.truststore.location"
+)
+
+
 def add_directory(parser: argparse.ArgumentParser) -> None:
     """`--dir DIR`: the directory of a local cluster."""
     parser.add_argument(
@@ -31,9 +37,15 @@ def add_broker_id(parser: argparse.ArgumentParser) -> None:
 
 
 def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
-    """`--bootstrap-server HOST:PORT`."""
+    """`--bootstrap-server HOST:PORT`, and `--command-config FILE`."""
     parser.add_argument(
         "--bootstrap-server", required=True, metavar="HOST:PORT", help=BOOTSTRAP_HELP
+    )
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help=f"{CONFIG_HELP} (default: connections are not encrypted, and nobody logs in)",
     )
 
 

@@ -15,7 +15,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from storage_engine.core.errors import DeadlineExceededError
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes import PLAIN_PROTOCOL, BrokerIdZNode
 
 MOST_BROKERS = 1000
 """The most brokers that are read: one that answers is enough."""
@@ -23,13 +23,16 @@ MOST_BROKERS = 1000
 log = logging.getLogger(__name__)
 
 
-def live_addresses(connect: ConnectString, timeout_ms: int) -> list[tuple[str, int]]:
-    """Return host and port of each broker that is registered; empty where none is.
-    DeadlineExceededError of one line when ZooKeeper does not answer."""
+def live_addresses(
+    connect: ConnectString, timeout_ms: int, protocol: str = PLAIN_PROTOCOL
+) -> list[tuple[str, int]]:
+    """Return host and port of each broker that is registered, those of its listener with that
+    security protocol; empty where none is. DeadlineExceededError of one line when ZooKeeper does
+    not answer."""
     client = KazooClient(hosts=str(connect), timeout=timeout_ms / 1000)
     try:
         client.start(timeout=timeout_ms / 1000)
-        return _read(client)
+        return _read(client, protocol)
     except (KazooException, KazooTimeoutError) as error:
         reason = str(error) or type(error).__name__
         raise DeadlineExceededError(f"ZooKeeper at {connect} does not answer: {reason}") from None
@@ -39,7 +42,7 @@ def live_addresses(connect: ConnectString, timeout_ms: int) -> list[tuple[str, i
         client.close()
 
 
-def _read(client: KazooClient) -> list[tuple[str, int]]:
+def _read(client: KazooClient, protocol: str) -> list[tuple[str, int]]:
     try:
         names = client.get_children(BrokerIdZNode.PARENT)
     except NoNodeError:
@@ -50,21 +53,21 @@ def _read(client: KazooClient) -> list[tuple[str, int]]:
         with contextlib.suppress(NoNodeError):
             data, _ = client.get(f"{BrokerIdZNode.PARENT}/{name}")
             try:
-                found.append(_address(name, data))
+                found.append(_address(name, data, protocol))
             except ZnodeFormatError as problem:
                 log.warning("ignored what is no broker: %s", problem)
     return found
 
 
-def _address(name: str, data: bytes) -> tuple[str, int]:
+def _address(name: str, data: bytes, protocol: str) -> tuple[str, int]:
     path = f"{BrokerIdZNode.PARENT}/{name!r}"
     if not (name.isascii() and name.isdigit() and len(name) <= 10):
         raise ZnodeFormatError(f"znode {path}: its name is no broker id")
     broker = BrokerIdZNode.decode(int(name), data)
-    if broker.host is None:
-        raise ZnodeFormatError(f"znode {path}: the broker has no PLAINTEXT listener")
-    if not broker.host or not 0 < broker.port < 65536:
-        raise ZnodeFormatError(
-            f"znode {path}: {broker.host!r} port {broker.port} is nowhere to connect to"
-        )
-    return broker.host, broker.port
+    address = broker.address_for(protocol)
+    if address is None:
+        raise ZnodeFormatError(f"znode {path}: the broker has no {protocol} listener")
+    host, port = address
+    if not host or not 0 < port < 65536:
+        raise ZnodeFormatError(f"znode {path}: {host!r} port {port} is nowhere to connect to")
+    return address

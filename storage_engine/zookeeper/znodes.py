@@ -80,6 +80,10 @@ def _is_host(host: str) -> bool:
     return not percent or _ZONE.fullmatch(zone) is not None
 
 
+PLAIN_PROTOCOL = "PLAINTEXT"
+"""The security protocol of the one address that older registrations have."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdZNode:
     """/brokers/ids/<id>, ephemeral: a live broker and its addresses."""
@@ -168,6 +172,16 @@ class BrokerIdZNode:
         for endpoint in self.listeners:
             if self.protocols.get(endpoint.listener, endpoint.listener) == protocol:
                 return endpoint
+        return None
+
+    def address_for(self, protocol: str) -> tuple[str, int] | None:
+        """Host and port for clients that speak a security protocol; None where they can't talk to
+        this broker."""
+        endpoint = self.endpoint_for(protocol)
+        if endpoint is not None:
+            return endpoint.host, endpoint.port
+        if protocol == PLAIN_PROTOCOL and self.host is not None:
+            return self.host, self.port
         return None
 
 

@@ -4,7 +4,7 @@ A broker starts only with settings that are known and possible; each mistake is 
 is `core.settings`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,9 +12,10 @@ from typing import Protocol
 
 from storage_engine.broker.settings.connection_overrides import KEY as OVERRIDES_KEY
 from storage_engine.broker.settings.connection_overrides import parse_overrides
+from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
 from storage_engine.broker.settings.listener_map import ListenerMap
-from storage_engine.broker.settings.properties import parse_properties
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.properties import parse_properties
 from storage_engine.core.settings.setting import (
     Setting,
     SettingType,
@@ -26,7 +27,7 @@ from storage_engine.zookeeper.connect_string import ConnectString
 
 __all__ = ["BrokerConfig", "check_broker_setting", "check_relations", "parse_properties"]
 
-_EMPTY_IS_ABSENT = frozenset({SettingType.STRING, SettingType.LIST})
+_EMPTY_IS_ABSENT = frozenset({SettingType.STRING, SettingType.LIST, SettingType.PASSWORD})
 
 
 class BrokerConfig:
@@ -34,6 +35,7 @@ class BrokerConfig:
 
     __slots__ = (
         "_given",
+        "_of_listeners",
         "_values",
         "broker_id",
         "listeners",
@@ -53,6 +55,7 @@ class BrokerConfig:
         rack = self._values["broker.rack"]
         self.rack: str | None = rack if isinstance(rack, str) else None
         self.listeners = ListenerMap.of(self)
+        self._of_listeners = _of_listeners(given, self.listeners.names)
         self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
@@ -71,7 +74,7 @@ class BrokerConfig:
         for key, value in (overrides or {}).items():
             check_broker_setting(key, value)
             # Also an override of the same thing by its other name must win.
-            for other in _names(key):
+            for other in _names(key, given):
                 given.pop(other, None)
             given[key] = value
         try:
@@ -116,6 +119,15 @@ class BrokerConfig:
         assert value is None or isinstance(value, tuple), key
         return value or ()
 
+    def of_listener(self, listener: str, key: str, mechanism: str = "") -> SettingValue:
+        """The value for a listener, and for one of its SASL mechanisms; the broker's where they
+        have none of their own."""
+        for which in (mechanism, ""):
+            own = ListenerKey(listener=listener, mechanism=which, key=key)
+            if own in self._of_listeners:
+                return self._of_listeners[own]
+        return self._values[key]
+
     def is_given(self, key: str) -> bool:
         """Whether the file or an override has it, rather than its default counting."""
         return key in self._given
@@ -139,6 +151,8 @@ class BrokerConfig:
 
 def check_broker_setting(key: str, text: str) -> SettingValue:
     """The value of one setting of `server.properties`; ConfigError when it is not possible."""
+    if is_listener_key(key):
+        return ListenerKey.parse(key).setting.parse(text, key=key)
     if key in ALIASES:
         setting, alias = ALIASES[key]
         value = replace(setting, unit=alias.unit).parse(text, key=key)
@@ -150,9 +164,25 @@ def check_broker_setting(key: str, text: str) -> SettingValue:
 
 def _values(given: Mapping[str, str]) -> dict[str, SettingValue]:
     for key in given:
-        if key not in BY_BROKER_KEY and key not in ALIASES:
+        if key not in BY_BROKER_KEY and key not in ALIASES and not is_listener_key(key):
             raise unknown_key_error(key, (*BY_BROKER_KEY, *ALIASES), what="setting")
     return {key: _value(setting, given) for key, setting in BY_BROKER_KEY.items()}
+
+
+def _of_listeners(
+    given: Mapping[str, str], names: Sequence[str]
+) -> Mapping[ListenerKey, SettingValue]:
+    found: dict[ListenerKey, SettingValue] = {}
+    for key in filter(is_listener_key, given):
+        parsed = ListenerKey.parse(key)
+        if parsed.listener not in names:
+            raise ConfigError(
+                f"'{key}': listeners has no {parsed.listener}, but {', '.join(names)}"
+            )
+        if parsed in found:
+            raise ConfigError(f"'{key}' is set twice, in upper and in lower case")
+        found[parsed] = parsed.setting.parse(given[key], key=key)
+    return found
 
 
 def _value(setting: Setting, given: Mapping[str, str]) -> SettingValue:
@@ -173,8 +203,13 @@ def _aliased(setting: Setting, value: SettingValue, factor: int) -> SettingValue
     return value
 
 
-def _names(key: str) -> tuple[str, ...]:
-    """All names of the setting that has this name."""
+def _names(key: str, given: Iterable[str] = ()) -> tuple[str, ...]:
+    """All names of the setting that has this name; of a listener's setting those in `given`."""
+    if is_listener_key(key):
+        same = ListenerKey.parse(key)
+        return tuple(
+            each for each in given if is_listener_key(each) and ListenerKey.parse(each) == same
+        )
     setting = ALIASES[key][0] if key in ALIASES else BY_BROKER_KEY.get(key)
     if setting is None:
         return ()

@@ -74,6 +74,7 @@ class Consumer(Closing):
             client_id=self._config.client_id,
             request_timeout_ms=self._config.request_timeout_ms,
             deadline_ms=self._config.default_api_timeout_ms,
+            security=self._config.security,
         )
         self._positions = Positions(self._config)
         self._group: ConsumerCoordinator | None = None

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from storage_engine.client.security.client_security import ClientSecurity
+from storage_engine.client.security.security_rows import SECURITY_KEYS
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID,
@@ -21,6 +23,7 @@ from storage_engine.client.settings import (
     milliseconds,
     one_of,
     parse_settings,
+    pop_security,
     text,
 )
 from storage_engine.core.errors import ConfigError
@@ -67,12 +70,13 @@ SETTINGS = by_key(
     DEFAULT_API_TIMEOUT_MS,
 )
 
-_BY_FIELD = {key: key.replace(".", "_") for key in SETTINGS}
+_BY_FIELD = {key: key.replace(".", "_") for key in SETTINGS if key not in SECURITY_KEYS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """`SETTINGS`, with _ for the dots. Times are milliseconds, sizes bytes."""
+    """`SETTINGS`, with _ for the dots; those of security are one value. Times are milliseconds,
+    sizes bytes."""
 
     bootstrap_servers: str
     client_id: str
@@ -91,11 +95,13 @@ class ConsumerConfig:
     metadata_max_age_ms: int
     request_timeout_ms: int
     default_api_timeout_ms: int
+    security: ClientSecurity
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "ConsumerConfig":
         """ConfigError of one line for a wrong key or value."""
         values = parse_settings(config, SETTINGS, client="consumer")
+        security = pop_security(values)
         if values["bootstrap.servers"] is None:
             raise ConfigError("bootstrap.servers is missing; give host:port of a broker or more")
         for key in ("group.instance.id", "enable.auto.commit"):
@@ -109,4 +115,5 @@ class ConsumerConfig:
                 f"heartbeat.interval.ms is {heartbeat_ms}; it must be less than "
                 f"session.timeout.ms ({session_ms}), a third of it at most"
             )
-        return cls(**{_BY_FIELD[key]: value for key, value in values.items()})
+        fields = {_BY_FIELD[key]: value for key, value in values.items()}
+        return cls(**fields, security=security)

@@ -119,6 +119,7 @@ class ConsumerCoordinator:
             client_id=config.client_id,
             request_timeout_ms=config.request_timeout_ms,
             deadline_ms=config.default_api_timeout_ms,
+            security=config.security,
         )
         self._calls = CoordinatorCalls(self._cluster, config.group_id)
         self._topics = TopicCounts(self._cluster, max_age_ms=config.metadata_max_age_ms)

@@ -56,6 +56,7 @@ class Positions:
             client_id=config.client_id,
             request_timeout_ms=config.request_timeout_ms,
             deadline_ms=_FIND_MS,
+            security=config.security,
         )
         self._fetches = Cluster(
             config.bootstrap_servers,
@@ -63,6 +64,7 @@ class Positions:
             request_timeout_ms=config.request_timeout_ms,
             deadline_ms=config.default_api_timeout_ms,
             unknown_topic_wait_ms=config.default_api_timeout_ms,
+            security=config.security,
         )
         self._reader = BatchFetcher(
             self._fetches,

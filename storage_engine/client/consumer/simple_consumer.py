@@ -12,7 +12,7 @@ Source: R-CLI2.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import DEADLINE_MS, EARLIEST, LATEST, Cluster
@@ -23,7 +23,7 @@ from storage_engine.client.fetching.fetch import (
     BatchFetcher,
     FetchedBatches,
 )
-from storage_engine.client.settings import FETCH_BYTES
+from storage_engine.client.settings import FETCH_BYTES, client_security
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
@@ -54,9 +54,16 @@ class SimpleConsumer(Closing):
         client_id: str = "headrace",
         isolation: str = "read_uncommitted",
         deadline_ms: int = DEADLINE_MS,
+        security: Mapping[str, Any] | None = None,
     ) -> None:
-        """Opens nothing before the first call. `deadline_ms`: for a leader to be found."""
-        self._cluster = Cluster(bootstrap_servers, client_id=client_id, deadline_ms=deadline_ms)
+        """Opens nothing before the first call. `deadline_ms`: for a leader to be found. `security`:
+        the settings of security, by Kafka's names."""
+        self._cluster = Cluster(
+            bootstrap_servers,
+            client_id=client_id,
+            deadline_ms=deadline_ms,
+            security=client_security(security or {}, client="simple consumer"),
+        )
         self._isolation = isolation
 
     def fetch(

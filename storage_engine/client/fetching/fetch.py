@@ -17,6 +17,7 @@ from storage_engine.client.fetching.fetch_cursor import Cursor
 from storage_engine.client.fetching.fetch_versions import named_by_id
 from storage_engine.client.settings import FETCH_BYTES
 from storage_engine.core.errors import (
+    AuthenticationError,
     ConfigError,
     DeadlineExceededError,
     ErrorCode,
@@ -308,6 +309,8 @@ class BatchFetcher:
         self._on_failed(cursor.tp, cursor.position, error)
 
     def _all_failed(self, cursors: Mapping[TopicPartition, Cursor], error: HeadraceError) -> None:
+        if isinstance(error, AuthenticationError):
+            raise error
         if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
             raise error
         for cursor in cursors.values():

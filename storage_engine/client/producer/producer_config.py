@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from storage_engine.client.security.client_security import ClientSecurity
+from storage_engine.client.security.security_rows import SECURITY_KEYS
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID,
@@ -20,6 +22,7 @@ from storage_engine.client.settings import (
     milliseconds,
     one_of,
     parse_settings,
+    pop_security,
     text,
 )
 from storage_engine.core.errors import ConfigError
@@ -109,12 +112,13 @@ SETTINGS = by_key(
 ZOOKEEPER_TIMEOUT_MS = 6_000
 """The default of `zookeeper.connection.timeout.ms`."""
 
-_BY_FIELD = {key: key.replace(".", "_") for key in SETTINGS}
+_BY_FIELD = {key: key.replace(".", "_") for key in SETTINGS if key not in SECURITY_KEYS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """`SETTINGS`, with _ for the dots. Times are milliseconds, sizes bytes."""
+    """`SETTINGS`, with _ for the dots; those of security are one value. Times are milliseconds,
+    sizes bytes."""
 
     bootstrap_servers: str
     """Empty with `zookeeper_connect`."""
@@ -136,6 +140,7 @@ class ProducerConfig:
     metadata_max_age_ms: int
     transactional_id: str | None
     transaction_timeout_ms: int
+    security: ClientSecurity
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "ProducerConfig":
@@ -143,6 +148,7 @@ class ProducerConfig:
         if "acks" in config and not isinstance(config["acks"], bool):
             config = {**config, "acks": str(config["acks"]).lower()}
         values = parse_settings(config, SETTINGS, client="producer")
+        security = pop_security(values)
         _check_discovery(values)
         acks = values["acks"] = _ACKS[values["acks"]]
         if values["enable.idempotence"] is None:
@@ -166,7 +172,8 @@ class ProducerConfig:
                 "max.in.flight.requests.per.connection must be at most 5 with enable.idempotence, "
                 "because a leader remembers 5 batches of a producer"
             )
-        return cls(**{_BY_FIELD[key]: value for key, value in values.items()})
+        fields = {_BY_FIELD[key]: value for key, value in values.items()}
+        return cls(**fields, security=security)
 
 
 def _check_discovery(values: dict[str, Any]) -> None:

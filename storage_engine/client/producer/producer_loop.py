@@ -385,7 +385,9 @@ def _cluster_of(config: ProducerConfig) -> Cluster:
     if config.zookeeper_connect is not None:
         where = f"the cluster of ZooKeeper at {config.zookeeper_connect}"
         source = ZooKeeperBrokers(
-            config.zookeeper_connect, timeout_ms=config.zookeeper_connection_timeout_ms
+            config.zookeeper_connect,
+            timeout_ms=config.zookeeper_connection_timeout_ms,
+            protocol=config.security.protocol.name,
         )
     return Cluster(
         where,
@@ -393,4 +395,5 @@ def _cluster_of(config: ProducerConfig) -> Cluster:
         request_timeout_ms=config.request_timeout_ms,
         deadline_ms=config.delivery_timeout_ms,
         source=source,
+        security=config.security,
     )

@@ -25,7 +25,9 @@ Decoded = TypeVar("Decoded")
 class ClusterView:
     """The group's znodes, read with watches; the owner computes its part again when one fires."""
 
-    def __init__(self, nodes: NodeView, paths: ConsumerGroupPaths) -> None:
+    def __init__(self, nodes: NodeView, paths: ConsumerGroupPaths, protocol: str) -> None:
+        """`protocol`: the security protocol by which brokers are read from."""
+        self._protocol = protocol
         self._nodes = nodes
         self._paths = paths
         self._decoded: dict[str, tuple[Seen, Any]] = {}
@@ -39,7 +41,8 @@ class ClusterView:
         return tuple(name for name in seen.children if topic_name_problem(name) is None)
 
     def addresses(self) -> str | None:
-        """`host:port,…` of the live brokers; empty where there is none."""
+        """`host:port,…` of the live brokers that have a listener for the security protocol; empty
+        where there is none."""
         listed = self._nodes.children(BrokerIdZNode.PARENT)
         if listed is None:
             return None
@@ -52,9 +55,10 @@ class ClusterView:
             return None
         return ",".join(
             sorted(
-                address_text(node.host, node.port)
+                address_text(*address)
                 for path, (_, node) in nodes.items()
-                if node is not None and node.host is not None and self._is_held(path)
+                if node is not None and self._is_held(path)
+                if (address := node.address_for(self._protocol)) is not None
             )
         )
 

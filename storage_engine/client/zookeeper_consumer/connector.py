@@ -123,6 +123,7 @@ class ConsumerConnector(Closing):
             group=self._config.group_id,
             consumer=self.consumer_id,
             streams=wanted,
+            protocol=self._config.streams.security.protocol.name,
         )
         self._member = member
         self._loop.start()

@@ -10,6 +10,7 @@ from typing import Any
 
 from storage_engine.client.consumer import consumer_config
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
+from storage_engine.client.security.security_rows import SECURITY_KEYS
 from storage_engine.client.settings import boolean, by_key, milliseconds, parse_settings, text
 from storage_engine.core.errors import ConfigError
 from storage_engine.zookeeper.connect_string import ConnectString
@@ -72,6 +73,7 @@ class ConnectorConfig:
             raise ConfigError(f"group.id: {problem}")
         ConnectString.parse(values["zookeeper.connect"])
         streams = {key: values[key] for key in _OF_STREAMS}
+        security = {key: values[key] for key in SECURITY_KEYS if values[key] is not None}
         return cls(
             zookeeper_connect=values["zookeeper.connect"],
             session_timeout_ms=values["zookeeper.session.timeout.ms"],
@@ -80,6 +82,11 @@ class ConnectorConfig:
             enable_auto_commit=values["enable.auto.commit"],
             auto_commit_interval_ms=values["auto.commit.interval.ms"],
             streams=ConsumerConfig.of(
-                {**streams, "bootstrap.servers": _NOBODY, "group.id": values["group.id"]}
+                {
+                    **streams,
+                    **security,
+                    "bootstrap.servers": _NOBODY,
+                    "group.id": values["group.id"],
+                }
             ),
         )

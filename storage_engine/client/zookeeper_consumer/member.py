@@ -41,6 +41,7 @@ from storage_engine.zookeeper.consumer_znodes import (
     OffsetZNode,
 )
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import PLAIN_PROTOCOL
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,9 @@ class ZooKeeperGroupMember:
         group: str,
         consumer: str,
         streams: StreamCounts,
+        protocol: str = PLAIN_PROTOCOL,
     ) -> None:
+        """`protocol`: the security protocol by which brokers are read from."""
         self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._reader = reader
@@ -138,7 +141,7 @@ class ZooKeeperGroupMember:
         self._streams = streams
         self._paths = ConsumerGroupPaths(group)
         self._nodes = NodeView(metadata_store, scheduler, self._step_soon)
-        self._cluster = ClusterView(self._nodes, self._paths)
+        self._cluster = ClusterView(self._nodes, self._paths, protocol)
         self._addresses = ""
         self._planned: dict[TopicPartition, int] | None = None
         self._planned_at = 0

@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.security.secret import HIDDEN, Secret
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 """Kafka's value for "never" and "unlimited"."""
 
-SettingValue = bool | int | float | str | tuple[str, ...] | None
+SettingValue = bool | int | float | str | Secret | tuple[str, ...] | None
 """A list is a tuple of strings; None is "not set"."""
 
 
@@ -28,6 +29,8 @@ class SettingType(enum.Enum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
+    """A text that nobody is shown: a `Secret`."""
 
 
 class Scope(enum.Enum):
@@ -82,6 +85,10 @@ class Setting:
     live: bool = False
     """True when a running broker takes a new value, for settings of brokers only. See
     `changes_live`."""
+    per_listener: bool = False
+    """Whether a listener may have a value of its own."""
+    per_mechanism: bool = False
+    """Whether each SASL mechanism of a listener may have a value of its own."""
 
     @property
     def broker_key(self) -> str:
@@ -114,6 +121,8 @@ class Setting:
                 return f"a number{self._range()}{unit}"
             case SettingType.STRING:
                 return self.form or self._string_form()
+            case SettingType.PASSWORD:
+                return "a text that is not empty"
             case SettingType.LIST:
                 items = ", ".join(self.choices) or self.form
                 return f"a comma-separated list of: {items}" if items else "a comma-separated list"
@@ -129,7 +138,8 @@ class Setting:
         """Return the value of `text`; `key` is the name for the error."""
         value = self.value_of(text)
         if value is None:
-            raise ConfigError(f"{key or self.name}={text}: must be {self.allowed}")
+            shown = HIDDEN if self.type is SettingType.PASSWORD else text
+            raise ConfigError(f"{key or self.name}={shown}: must be {self.allowed}")
         return value
 
     def value_of(self, text: str) -> SettingValue:
@@ -138,9 +148,9 @@ class Setting:
         return value if value is not None and self._in_range(value) else None
 
     def format(self, value: SettingValue) -> str | None:
-        """Format a value as `parse` reads it; None stays None."""
+        """Format a value as `parse` reads it; None stays None, and a secret becomes None."""
         match value:
-            case None:
+            case None | Secret():
                 return None
             case bool():
                 return "true" if value else "false"
@@ -160,6 +170,8 @@ class Setting:
             case SettingType.STRING:
                 is_allowed = text in self.choices if self.choices else text or self.may_be_empty
                 return text if is_allowed else None
+            case SettingType.PASSWORD:
+                return Secret(text) if text else None
             case SettingType.LIST:
                 items = tuple(item.strip() for item in text.split(",")) if text else ()
                 return items if all(map(self._is_item, items)) else None

@@ -31,6 +31,7 @@ from storage_engine.tools.arguments import (
     natural_number,
     positive_integer,
 )
+from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.line_records import join_lines
 from storage_engine.tools.record_text import documents
@@ -89,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `headrace consume`."""
     try:
-        with Cluster(args.bootstrap_server) as cluster:
+        with connect(args.bootstrap_server, args.command_config) as cluster:
             _consume(cluster, args)
     except KeyboardInterrupt:
         return 0

@@ -14,10 +14,10 @@ import argparse
 from pathlib import Path
 
 from storage_engine.client.admin.reassignment import elect_leaders
-from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.arguments import add_bootstrap_server, add_json
+from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.reassign_plan import read_partitions
 from storage_engine.tools.table import print_json, print_table, write_line
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `headrace elect-preferred`."""
     partitions = None if args.json_file is None else read_partitions(args.json_file)
-    with Cluster(args.bootstrap_server) as cluster:
+    with connect(args.bootstrap_server, args.command_config) as cluster:
         outcomes = elect_leaders(cluster, partitions)
     _report(outcomes, as_json=args.json)
     failed = [str(tp) for tp, code in sorted(outcomes.items()) if code not in _FINE]

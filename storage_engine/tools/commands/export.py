@@ -26,6 +26,7 @@ from storage_engine.tools.arguments import (
     positive_integer,
     time_ms,
 )
+from storage_engine.tools.client_settings import file_settings
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.export_folder import ExportFolder, ExportRequest
 from storage_engine.tools.local.directory_lock import directory_lock
@@ -99,7 +100,11 @@ def run(args: argparse.Namespace) -> int:
         until_ms=args.until,
         isolation=args.isolation,
     )
-    config = {"bootstrap.servers": args.bootstrap_server, "isolation.level": args.isolation}
+    config = {
+        **file_settings(args.command_config),
+        "bootstrap.servers": args.bootstrap_server,
+        "isolation.level": args.isolation,
+    }
     with BulkReader(config) as reader:
         args.dir.mkdir(parents=True, exist_ok=True)
         with directory_lock(args.dir, timeout_s=0):

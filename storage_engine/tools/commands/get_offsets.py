@@ -7,9 +7,10 @@ examples:
 
 import argparse
 
-from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.cluster import EARLIEST, LATEST
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.arguments import TIME_HELP, add_bootstrap_server, add_json, time_ms
+from storage_engine.tools.client_settings import connect
 from storage_engine.tools.table import print_json, print_table
 
 _ENDS = {"earliest": EARLIEST, "latest": LATEST}
@@ -42,7 +43,7 @@ def _at(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace get-offsets`."""
-    with Cluster(args.bootstrap_server) as cluster:
+    with connect(args.bootstrap_server, args.command_config) as cluster:
         asked = {
             TopicPartition(topic, number): args.time
             for topic in args.topic

@@ -26,6 +26,7 @@ from storage_engine.tools.arguments import (
     natural_number,
     time_ms,
 )
+from storage_engine.tools.client_settings import connect
 from storage_engine.tools.table import print_json, print_table, write_line
 
 
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace groups`."""
-    with Cluster(args.bootstrap_server) as cluster:
+    with connect(args.bootstrap_server, args.command_config) as cluster:
         args.act(cluster, args)
     return 0
 

@@ -25,21 +25,24 @@ import argparse
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 from storage_engine.client.admin.topics import BROKER_DEFAULT
-from storage_engine.client.cluster import Cluster
+from storage_engine.mirror.groups import DEADLINE_MS as GROUPS_DEADLINE_MS
 from storage_engine.mirror.groups import MirroredGroups, SyncedGroup
 from storage_engine.mirror.mirror import REFRESH_MS, Mirror, MirrorConfig, TopicLag
 from storage_engine.mirror.plan import SAME_NAME, TopicSelection
 from storage_engine.mirror.source import DEADLINE_MS
 from storage_engine.tools.arguments import (
     BOOTSTRAP_HELP,
+    CONFIG_HELP,
     add_json,
     positive_integer,
     positive_seconds,
 )
+from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.local.signals import signals_interrupt
 from storage_engine.tools.table import print_table, report_line, write_line
@@ -77,6 +80,20 @@ def _add_clusters(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="HOST:PORT",
         help="cluster to copy into: brokers, in the form that --source has",
+    )
+    parser.add_argument(
+        "--source-config",
+        action="append",
+        default=[],
+        type=source_config,
+        metavar="[NAME=]FILE",
+        help=f"{CONFIG_HELP}, for the source of that NAME, or for all sources; repeatable",
+    )
+    parser.add_argument(
+        "--target-config",
+        type=Path,
+        metavar="FILE",
+        help="the same for the target (default: connections are not encrypted, and nobody logs in)",
     )
     parser.add_argument(
         "--name",
@@ -155,6 +172,28 @@ def source(text: str) -> tuple[str, str]:
     return found[1] or "source", found[2]
 
 
+def source_config(text: str) -> tuple[str | None, Path]:
+    """Name and file; no name: for all sources."""
+    name, equals, path = text.rpartition("=")
+    if equals and re.fullmatch(r"[A-Za-z0-9_.-]+", name) and path:
+        return name, Path(path)
+    return None, Path(text)
+
+
+def configs_of(
+    sources: Mapping[str, str], given: Sequence[tuple[str | None, Path]]
+) -> dict[str, Path | None]:
+    """The file of each source; UsageError for a name that no source has, and for one twice."""
+    named: dict[str | None, Path] = {}
+    for name, path in given:
+        if name is not None and name not in sources:
+            raise UsageError(f"--source-config {name}=…: no source has the name '{name}'")
+        if name in named:
+            raise UsageError(f"--source-config is given twice for {name or 'all sources'}")
+        named[name] = path
+    return {name: named.get(name, named.get(None)) for name in sources}
+
+
 def regex(text: str) -> re.Pattern[str]:
     """A regular expression."""
     try:
@@ -172,6 +211,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"--commit-interval is {args.commit_interval:g}; it must be at most {_MOST_S} s"
         )
+    configs = configs_of(sources, args.source_config)
     config = MirrorConfig(
         name=args.name,
         selection=TopicSelection(
@@ -182,15 +222,24 @@ def run(args: argparse.Namespace) -> int:
     )
     with ExitStack() as stack:
         stack.enter_context(signals_interrupt())
-        target = stack.enter_context(Cluster(args.target))
+        target = stack.enter_context(connect(args.target, args.target_config))
         clusters = {
-            name: stack.enter_context(Cluster(servers, deadline_ms=DEADLINE_MS))
+            name: stack.enter_context(connect(servers, configs[name], deadline_ms=DEADLINE_MS))
             for name, servers in sources.items()
         }
         mirror = stack.enter_context(Mirror(target, clusters, config, report_line))
         groups = None
         if args.groups is not None:
-            groups = MirroredGroups(mirror, args.groups, args.target, sources, report_line)
+            groups = MirroredGroups(
+                mirror,
+                args.groups,
+                connect(args.target, args.target_config, deadline_ms=GROUPS_DEADLINE_MS),
+                {
+                    name: connect(servers, configs[name], deadline_ms=GROUPS_DEADLINE_MS)
+                    for name, servers in sources.items()
+                },
+                report_line,
+            )
             stack.callback(groups.close)
         try:
             mirror.start()

@@ -23,12 +23,12 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.client.admin.topics import describe_topic_configs
-from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.client.producer.produce import DELIVERY_TIMEOUT_MS, BatchWriter
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.records import DEFAULT_BATCH_BYTES, encode_batches
 from storage_engine.tools.arguments import add_bootstrap_server, positive_integer
+from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.line_records import LineSplitter, split_keys
 
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     if separator == b"":
         raise CommandError("the key separator is empty; give for example --key-separator :")
     acks = _ACKS[args.acks]
-    with Cluster(args.bootstrap_server) as cluster:
+    with connect(args.bootstrap_server, args.command_config) as cluster:
         partition_count = len(cluster.topic(args.topic).partitions)
         limit = describe_topic_configs(cluster, args.topic).get("max.message.bytes")
         largest = int(limit.value) if limit is not None and limit.value else DEFAULT_BATCH_BYTES

@@ -40,6 +40,7 @@ from storage_engine.core.assignment import assign_replicas
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.tools.arguments import add_bootstrap_server, add_json, positive_integer
+from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.reassign_log_dirs import begin_log_dir_moves, log_dir_progress
 from storage_engine.tools.reassign_plan import (
@@ -116,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace reassign`."""
-    with Cluster(args.bootstrap_server) as cluster:
+    with connect(args.bootstrap_server, args.command_config) as cluster:
         args.act(cluster, args)
     return 0
 

@@ -17,7 +17,6 @@ import argparse
 import sys
 import time
 
-from storage_engine.client.cluster import Cluster
 from storage_engine.letter_replay.replay import LetterReplay
 from storage_engine.letter_replay.selection import LetterSelection, Survey
 from storage_engine.tools.arguments import (
@@ -27,6 +26,7 @@ from storage_engine.tools.arguments import (
     positive_integer,
     time_ms,
 )
+from storage_engine.tools.client_settings import connect
 from storage_engine.tools.table import print_json, print_table, write_line
 
 PROGRESS_S = 1.0
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         until_ms=args.until,
         reason=args.reason,
     )
-    with Cluster(args.bootstrap_server) as cluster:
+    with connect(args.bootstrap_server, args.command_config) as cluster:
         replay = LetterReplay(cluster, args.letters, selection, limit=args.limit)
         survey = replay.survey()
         sent = 0 if args.dry_run else replay.run(survey, _Progress(survey.selected))

@@ -36,6 +36,7 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.metadata import MetadataPartition
 from storage_engine.tools.arguments import add_bootstrap_server, add_json, add_timeout
+from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.inspection.replica_comparison import Comparison, compare
 from storage_engine.tools.table import print_json, print_table
@@ -115,7 +116,9 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace verify-replicas`."""
     pattern = _pattern(args.topics)
     timeout_ms = round(1000 * args.timeout)
-    with Cluster(args.bootstrap_server, request_timeout_ms=timeout_ms) as cluster:
+    with connect(
+        args.bootstrap_server, args.command_config, request_timeout_ms=timeout_ms
+    ) as cluster:
         verification = Verification(cluster, timeout_ms=timeout_ms)
         reports = verification.verify(pattern)
     if args.json:

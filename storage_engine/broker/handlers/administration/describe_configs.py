@@ -24,7 +24,7 @@ from storage_engine.broker.settings.topic_configs import possible_overrides
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.settings.config_source import ConfigSource
-from storage_engine.core.settings.setting import Setting
+from storage_engine.core.settings.setting import Setting, SettingType
 from storage_engine.core.settings.settings import BY_BROKER_KEY, BY_TOPIC_KEY
 from storage_engine.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
@@ -161,7 +161,7 @@ def _entry(
         value=chain[0].value,
         read_only=read_only,
         config_source=int(chain[0].source),
-        is_sensitive=False,
+        is_sensitive=setting.type is SettingType.PASSWORD,
         synonyms=[
             _Entry.DescribeConfigsSynonym(name=s.name, value=s.value, source=int(s.source))
             for s in synonyms

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.broker.settings.properties import parse_properties
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.properties import parse_properties
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.local.broker_settings import (
     check_cluster_settings,

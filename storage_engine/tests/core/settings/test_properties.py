@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.broker.settings.properties import parse_properties
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.properties import parse_properties
 
 
 def parse(text: str) -> dict[str, str]:

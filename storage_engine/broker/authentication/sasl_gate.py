@@ -1,0 +1,145 @@
+"""Stands before the dispatcher on listeners whose clients log in by SASL.
+
+Each new connection there is diverted to a `SaslLogIn` of its own. Those that have not logged in yet
+are counted: a crowd of them takes no place from clients that have. Source: KIP-43, KIP-368.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from storage_engine.broker.authentication.sasl_log_in import LogInLimits, LogInParts, SaslLogIn
+from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ports import Clock, Scheduler
+from storage_engine.core.security.sasl_exchange import OfferedMechanism, SaslExchange
+from storage_engine.net.connection import Connection
+from storage_engine.net.limits import LOG_AGAIN_MS
+from storage_engine.protocol.apis import sasl_authenticate, sasl_handshake
+from storage_engine.protocol.apis.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from storage_engine.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+log = logging.getLogger(__name__)
+
+OfferedByListener = Mapping[str, Mapping[str, OfferedMechanism]]
+"""Listener -> mechanism -> how it is done; only listeners that ask for a log-in."""
+
+IN_PROGRESS_MAX = 1000
+"""Connections that have not logged in yet. A client needs some milliseconds, so this many come and
+go in a second after a failover; each costs some kilobytes, and what it sends."""
+
+GRACE_MS = 2000
+"""Nobody is sent away before this time for the sake of newer ones."""
+
+
+class SaslGate:
+    """The log-ins of all connections of a broker."""
+
+    def __init__(
+        self,
+        serve: Callable[[Connection, memoryview], None],
+        *,
+        scheduler: Scheduler,
+        clock: Clock,
+        offered: OfferedByListener,
+        limits: LogInLimits | None = None,
+    ) -> None:
+        """`serve` answers ApiVersions, which clients ask for before they log in."""
+        self._scheduler = scheduler
+        self._clock = clock
+        self._offered = offered
+        self._parts = LogInParts(
+            serve=serve,
+            scheduler=scheduler,
+            clock=clock,
+            limits=limits or LogInLimits(),
+            on_done=self._done,
+        )
+        self._log_ins: dict[Connection, SaslLogIn] = {}
+        self._in_progress: dict[SaslLogIn, None] = {}
+        """First log-ins, in the order in which they began."""
+        self._refused = 0
+        """Connections closed for want of room that are not logged yet."""
+
+    def opened(self, connection: Connection) -> None:
+        """The `on_opened` of a server: asks for a log-in where the listener does."""
+        offered = self._offered.get(connection.listener_name)
+        if offered is None:
+            return
+        if len(self._in_progress) >= IN_PROGRESS_MAX and not self._made_room():
+            self._note_refused()
+            connection.shut()
+            return
+        log_in = SaslLogIn(connection, SaslExchange(offered), self._parts)
+        self._log_ins[connection] = log_in
+        self._in_progress[log_in] = None
+        connection.on_lost = partial(self._lost, connection)
+
+    def add_apis(self, table: HandlerTable) -> None:
+        """What clients send over a connection that serves requests: a re-authentication begins
+        with SaslHandshake."""
+        table.add(sasl_handshake.API, self._handshake)
+        table.add(sasl_authenticate.API, _authenticate)
+
+    def _handshake(
+        self, call: ApiCall[SaslHandshakeResponse], request: SaslHandshakeRequest
+    ) -> None:
+        log_in = self._log_ins.get(call.connection)
+        if log_in is None:
+            # By a listener that asks for no log-in.
+            call.respond(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+        else:
+            log_in.handshake(call, request)
+
+    def _done(self, log_in: SaslLogIn) -> None:
+        self._in_progress.pop(log_in, None)
+
+    def _lost(self, connection: Connection) -> None:
+        log_in = self._log_ins.pop(connection)
+        self._in_progress.pop(log_in, None)
+        log_in.lost()
+
+    def _made_room(self) -> bool:
+        """Whether the oldest of those that have not logged in had time enough and is closed."""
+        oldest = next(iter(self._in_progress))
+        if self._clock.monotonic_ms() - oldest.started_ms < GRACE_MS:
+            return False
+        self._in_progress.pop(oldest)
+        self._note_refused()
+        oldest.connection.abort()
+        return True
+
+    def _note_refused(self) -> None:
+        self._refused += 1
+        if self._refused == 1:
+            log.warning(
+                "connection closed reason=%d others have not logged in yet; the number of further"
+                " ones follows every %d s",
+                IN_PROGRESS_MAX,
+                LOG_AGAIN_MS // 1000,
+            )
+            self._scheduler.call_later(LOG_AGAIN_MS, self._log_refused)
+
+    def _log_refused(self) -> None:
+        more, self._refused = self._refused - 1, 0
+        if more:
+            log.warning(
+                "connections closed count=%d reason=%d others have not logged in yet",
+                more,
+                IN_PROGRESS_MAX,
+            )
+
+
+def _authenticate(
+    call: ApiCall[SaslAuthenticateResponse], _request: SaslAuthenticateRequest
+) -> None:
+    """Tokens come to the log-in itself; here they come without a handshake before them."""
+    call.respond(
+        SaslAuthenticateResponse(
+            error_code=ErrorCode.ILLEGAL_SASL_STATE,
+            error_message="SaslAuthenticate came without SaslHandshake before it",
+        )
+    )

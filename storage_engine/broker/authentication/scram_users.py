@@ -1,0 +1,85 @@
+"""The users that log in by SCRAM, as far as this broker has read them from ZooKeeper.
+
+They stand in the settings of users, so the notifications of changed settings bring them. Source:
+KIP-84.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from storage_engine.core.printable import printable
+from storage_engine.core.security.sasl_server_scram import FoundCredential, ScramDecoys
+from storage_engine.core.security.scram_credential import (
+    ITERATIONS_MIN,
+    ScramCredential,
+    ScramCredentialError,
+    ScramMechanism,
+)
+
+log = logging.getLogger(__name__)
+
+_USUAL_SALT_BYTES = 26
+"""What Kafka's tools make."""
+
+
+class ScramUsers:
+    """Credentials by mechanism and user."""
+
+    def __init__(self, decoys: ScramDecoys) -> None:
+        """`decoys` answer in the name of users that do not exist."""
+        self._decoys = decoys
+        self._credentials: dict[ScramMechanism, dict[str, ScramCredential]] = {
+            mechanism: {} for mechanism in ScramMechanism
+        }
+        self._forms: dict[ScramMechanism, Counter[tuple[int, int]]] = {
+            mechanism: Counter() for mechanism in ScramMechanism
+        }
+        """Iterations and length of salt -> how many users have such ones."""
+
+    def __iter__(self) -> Iterator[str]:
+        """All users, once each."""
+        return iter({user for users in self._credentials.values() for user in users})
+
+    def update(self, user: str, settings: Mapping[str, str]) -> None:
+        """Takes the settings that the user has now; none when it is gone."""
+        for mechanism, users in self._credentials.items():
+            before = users.pop(user, None)
+            if before is not None:
+                self._forms[mechanism][_form(before)] -= 1
+            text = settings.get(mechanism.value)
+            if text is None:
+                continue
+            try:
+                credential = ScramCredential.parse(mechanism, text)
+            except ScramCredentialError as failure:
+                log.error(
+                    "the %s credential of user '%s' is ignored: %s; make it anew",
+                    mechanism.value,
+                    printable(user),
+                    failure,
+                )
+                continue
+            users[user] = credential
+            self._forms[mechanism][_form(credential)] += 1
+
+    def find(self, mechanism: ScramMechanism, user: str) -> FoundCredential:
+        """The credential of the user, or a decoy that looks like those of most users."""
+        (iterations, salt_bytes), count = max(
+            self._forms[mechanism].items(), key=lambda item: item[1], default=(_USUAL, 0)
+        )
+        if not count:
+            iterations, salt_bytes = _USUAL
+        # Also for users that there are, so that it takes as long.
+        decoy = self._decoys.credential(
+            mechanism, user, iterations=iterations, salt_bytes=salt_bytes
+        )
+        found = self._credentials[mechanism].get(user)
+        return FoundCredential(found or decoy, found is not None)
+
+
+_USUAL = ITERATIONS_MIN, _USUAL_SALT_BYTES
+
+
+def _form(credential: ScramCredential) -> tuple[int, int]:
+    return credential.iterations, len(credential.salt)

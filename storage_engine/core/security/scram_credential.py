@@ -1,0 +1,149 @@
+"""What a broker keeps of a SCRAM user: never the password.
+
+In ZooKeeper it stands in the settings of /config/users/<user>, under the mechanism's name, as Kafka
+writes it: `salt=<base64>,stored_key=<base64>,server_key=<base64>,iterations=<number>`. Source: RFC
+5802, KIP-84, KIP-554.
+"""
+
+import enum
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from storage_engine.core.errors import HeadraceError
+
+ITERATIONS_MIN = 4096
+ITERATIONS_MAX = 16384
+"""Kafka's bounds for new credentials: each log-in costs the client that many hashes."""
+
+SALT_BYTES_MIN = 12
+"""What scramp takes; Kafka's own tools make 26 and more."""
+SALT_BYTES_MAX = 256
+
+USER_BYTES_MAX = 255
+"""The longest name of a user: longer ones cost a log-in more to prepare than it costs to ask."""
+
+
+class ScramMechanism(enum.Enum):
+    """The mechanisms, with Kafka's numbers of them in requests."""
+
+    code: int
+
+    def __new__(cls, value: str, code: int) -> "ScramMechanism":
+        member = object.__new__(cls)
+        member._value_ = value
+        member.code = code
+        return member
+
+    SHA_256 = ("SCRAM-SHA-256", 1)
+    SHA_512 = ("SCRAM-SHA-512", 2)
+
+    @classmethod
+    def of_code(cls, code: int) -> "ScramMechanism | None":
+        return next((each for each in cls if each.code == code), None)
+
+    @property
+    def hash(self) -> Callable[[bytes], Any]:
+        return hashlib.sha256 if self is ScramMechanism.SHA_256 else hashlib.sha512
+
+    @property
+    def key_bytes(self) -> int:
+        """The length of its keys."""
+        return int(self.hash(b"").digest_size)
+
+
+class ScramCredentialError(HeadraceError):
+    """A stored credential is not of the form, or one is asked for that can't be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramCredential:
+    """With these a broker recognizes who knows the password, and shows that it knows the user."""
+
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+    @classmethod
+    def of_password(
+        cls, mechanism: ScramMechanism, password: str, *, salt: bytes, iterations: int
+    ) -> "ScramCredential":
+        """ScramCredentialError for a password that SASL can't carry. Takes milliseconds."""
+        import scramp
+
+        maker = scramp.ScramMechanism(mechanism.value)
+        try:
+            _, stored_key, server_key, _ = maker.make_auth_info(
+                password, iteration_count=iterations, salt=salt
+            )
+        except scramp.ScramException:
+            raise ScramCredentialError(
+                "the password has characters that SASL does not allow (control characters, "
+                "private ones or mixed directions): choose another"
+            ) from None
+        return cls(salt=salt, stored_key=stored_key, server_key=server_key, iterations=iterations)
+
+    @classmethod
+    def of_salted_password(
+        cls, mechanism: ScramMechanism, salted_password: bytes, *, salt: bytes, iterations: int
+    ) -> "ScramCredential":
+        """As AlterUserScramCredentials brings it, where the client has salted the password."""
+        name = mechanism.hash(b"").name
+        client_key = hmac.digest(salted_password, b"Client Key", name)
+        return cls(
+            salt=salt,
+            stored_key=mechanism.hash(client_key).digest(),
+            server_key=hmac.digest(salted_password, b"Server Key", name),
+            iterations=iterations,
+        )
+
+    def format(self) -> str:
+        """Its text in ZooKeeper."""
+        return (
+            f"salt={_text(self.salt)},stored_key={_text(self.stored_key)},"
+            f"server_key={_text(self.server_key)},iterations={self.iterations}"
+        )
+
+    @classmethod
+    def parse(cls, mechanism: ScramMechanism, text: str) -> "ScramCredential":
+        """ScramCredentialError, which repeats nothing of the text, when it is not of the form."""
+        fields: dict[str, str] = {}
+        for part in text.split(","):
+            key, equals, value = part.partition("=")
+            if not equals or key in fields:
+                raise ScramCredentialError("it must be salt=,stored_key=,server_key=,iterations=")
+            fields[key] = value
+        if set(fields) != {"salt", "stored_key", "server_key", "iterations"}:
+            raise ScramCredentialError("it must be salt=,stored_key=,server_key=,iterations=")
+        keys = _bytes(fields, "stored_key"), _bytes(fields, "server_key")
+        if {len(key) for key in keys} != {mechanism.key_bytes}:
+            raise ScramCredentialError(
+                f"its keys must have the {mechanism.key_bytes} bytes of {mechanism.value}"
+            )
+        salt = _bytes(fields, "salt")
+        if not SALT_BYTES_MIN <= len(salt) <= SALT_BYTES_MAX:
+            raise ScramCredentialError(
+                f"its salt must have {SALT_BYTES_MIN} to {SALT_BYTES_MAX} bytes, not {len(salt)}"
+            )
+        count = fields["iterations"]
+        # Others than Kafka's tools may have written more: they cost clients time, not brokers.
+        if not (count.isascii() and count.isdigit() and len(count) <= 7):
+            raise ScramCredentialError("its iterations must be a whole number below 10,000,000")
+        if int(count) < ITERATIONS_MIN:
+            raise ScramCredentialError(f"its iterations must be {ITERATIONS_MIN} or more")
+        return cls(salt=salt, stored_key=keys[0], server_key=keys[1], iterations=int(count))
+
+
+def _text(value: bytes) -> str:
+    return b64encode(value).decode()
+
+
+def _bytes(fields: dict[str, str], key: str) -> bytes:
+    try:
+        return b64decode(fields[key], validate=True)
+    except ValueError:
+        raise ScramCredentialError(f"its {key} must be base64") from None
