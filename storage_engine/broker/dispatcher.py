@@ -101,7 +101,7 @@ class Dispatcher:
         is_follower = isinstance(request, FetchRequest) and request.replica_id >= 0
         quota = None
         if not is_follower:
-            quota = quotas.of(call.connection, call.client_id, call.spec, size)
+            quota = quotas.of(call.connection, call.client_id, call.spec, call.version, size)
         call.quota = quota
         if quota is not None and isinstance(request, FetchRequest):
             request = quota.within(request)
@@ -138,7 +138,9 @@ class Dispatcher:
             )
             return
         if self._quotas.usage.bounds_requests and not call.is_urgent:
-            call.quota = self._quotas.of(call.connection, call.client_id, call.spec, len(body))
+            call.quota = self._quotas.of(
+                call.connection, call.client_id, call.spec, call.version, len(body)
+            )
         steps = handler(call, request)
         if steps is not None:
             yield from steps

@@ -65,6 +65,11 @@ class ApiCall(Generic[Resp]):
         assert self.work is not None
         self.work.run(self, steps)
 
+    def mutate(self, partitions: int) -> None:
+        """Partitions are to be created or deleted. KafkaError where a quota does not allow it."""
+        if self.quota is not None:
+            self.quota.mutate(partitions)
+
     def _encoded(self, message: Resp) -> list[Buffer]:
         return encode_response_frame(self.spec, self.version, self.correlation_id, message)
 

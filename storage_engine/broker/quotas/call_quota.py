@@ -8,6 +8,7 @@ wait for it.
 from typing import TypeVar
 
 from storage_engine.broker.quotas.client_usage import BURST_S, ClientUsage
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.quotas.client_quotas import Limit
 from storage_engine.core.quotas.quota_keys import QuotaKey
@@ -21,13 +22,26 @@ from storage_engine.protocol.apis.throttle_time import with_throttle_time
 
 Message = TypeVar("Message")
 
+CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
+
+FIRST_STRICT_VERSION = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
+"""From these on clients know THROTTLING_QUOTA_EXCEEDED."""
+
 PERCENT_PER_NS = 100 / 1_000_000_000
 
 
 class CallQuota:
     """One request of a client that has a quota."""
 
-    __slots__ = ("_connection", "_consumed", "_parts", "_requests", "wait_ms")
+    __slots__ = (
+        "_connection",
+        "_consumed",
+        "_is_strict",
+        "_mutations",
+        "_parts",
+        "_requests",
+        "wait_ms",
+    )
 
     def __init__(
         self,
@@ -36,11 +50,16 @@ class CallQuota:
         *,
         consumed: Limit | None,
         requests: Limit | None,
+        mutations: Limit | None,
+        is_strict: bool,
     ) -> None:
+        """`is_strict`: the client knows that changes of topics may be refused for a quota."""
         self._parts = parts
         self._connection = connection
         self._consumed = consumed
         self._requests = requests
+        self._mutations = mutations
+        self._is_strict = is_strict
         self.wait_ms = 0
         """How long the client has to wait, as far as it is known by now."""
 
@@ -52,7 +71,9 @@ class CallQuota:
         return request if request.max_bytes <= most else request._replace(max_bytes=most)
 
     def use(self, key: QuotaKey, limit: Limit, amount: float) -> None:
-        wait_ms = self._parts.usage.use(key, limit, amount)
+        self._wait(self._parts.usage.use(key, limit, amount))
+
+    def _wait(self, wait_ms: int) -> None:
         if wait_ms > self.wait_ms:
             self.wait_ms = wait_ms
             self._connection.hold()
@@ -62,6 +83,21 @@ class CallQuota:
         """The broker has worked for this request."""
         if self._requests is not None:
             self.use(QuotaKey.REQUESTS, self._requests, ns * PERCENT_PER_NS)
+
+    def mutate(self, partitions: int) -> None:
+        """Counts partitions that are to be created or deleted. KafkaError where there is no credit
+        and the client knows this error; else it waits (KIP-599)."""
+        if self._mutations is None:
+            return
+        wait_ms = self._parts.usage.use(QuotaKey.MUTATIONS, self._mutations, 0)
+        if wait_ms and self._is_strict:
+            self._wait(wait_ms)
+            raise KafkaError(
+                f"the quota {QuotaKey.MUTATIONS.value}={self._mutations.bound:g} is used up for"
+                f" {wait_ms} ms",
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            )
+        self.use(QuotaKey.MUTATIONS, self._mutations, partitions)
 
     def answered(self, message: Message) -> Message:
         """The answer as it is to be sent."""
@@ -79,19 +115,28 @@ class RequestQuotas:
         self.scheduler = scheduler
 
     def of(
-        self, connection: Connection, client_id: str, spec: AnyApi, size: int
+        self, connection: Connection, client_id: str, spec: AnyApi, version: int, size: int
     ) -> CallQuota | None:
         """None where nothing bounds the client. `size`: of the request."""
         if spec.key in INTERNAL_RANGES:
             return None
+        first_strict = FIRST_STRICT_VERSION.get(spec.key)
         limit = self.usage.limit
         user = connection.principal.name
         requests = limit(QuotaKey.REQUESTS, user, client_id)
         produced = limit(QuotaKey.PRODUCED, user, client_id) if spec is PRODUCE else None
         consumed = limit(QuotaKey.CONSUMED, user, client_id) if spec is FETCH else None
-        if requests is None and produced is None and consumed is None:
+        mutations = None if first_strict is None else limit(QuotaKey.MUTATIONS, user, client_id)
+        if requests is None and produced is None and consumed is None and mutations is None:
             return None
-        quota = CallQuota(self, connection, consumed=consumed, requests=requests)
+        quota = CallQuota(
+            self,
+            connection,
+            consumed=consumed,
+            requests=requests,
+            mutations=mutations,
+            is_strict=first_strict is not None and version >= first_strict,
+        )
         if produced is not None:
             quota.use(QuotaKey.PRODUCED, produced, size)
         return quota

@@ -24,8 +24,8 @@ BURST_S: Mapping[QuotaKey, float] = {
     QuotaKey.CONNECTIONS: 1.0,
 }
 
-OF_REQUESTS = frozenset({QuotaKey.PRODUCED, QuotaKey.CONSUMED, QuotaKey.REQUESTS})
-"""What every request is looked at for."""
+OF_REQUESTS = frozenset(QuotaKey) - {QuotaKey.CONNECTIONS}
+"""What requests are looked at for."""
 
 
 class ClientUsage:
@@ -77,9 +77,14 @@ class ClientUsage:
         """Counts `amount` for those who share the limit; how long they have to wait, in ms."""
         return self._used[key].take(limit.sharing, limit.bound, amount, self._clock.monotonic_ms())
 
-    def connected(self, ip: str) -> int:
-        """Counts a connection; how long its address has to wait, in ms."""
+    def connect(self, ip: str) -> int:
+        """Counts a new connection; 0. Where its address has no credit, it is not counted, and the
+        result is how long that lasts, in ms."""
         bound = self._quotas.limit_of_ip(ip)
         if bound is None:
             return 0
-        return self.use(QuotaKey.CONNECTIONS, Limit(bound, Sharing(ip, "")), 1)
+        limit = Limit(bound, Sharing(ip, ""))
+        wait_ms = self.use(QuotaKey.CONNECTIONS, limit, 0)
+        if not wait_ms:
+            self.use(QuotaKey.CONNECTIONS, limit, 1)
+        return wait_ms
