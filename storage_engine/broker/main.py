@@ -17,7 +17,13 @@ from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.connection_overrides import by_address
 from storage_engine.broker.settings.topic_config import log_config_for
 from storage_engine.broker.wiring.build import BrokerParts, build
-from storage_engine.broker.wiring.listeners import served_listeners
+from storage_engine.broker.wiring.listeners import (
+    TlsByListener,
+    load_tls,
+    look_after_tls,
+    served_listeners,
+    tls_to_others,
+)
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
@@ -70,11 +76,12 @@ class Broker:
         the broker can't start."""
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(signum, self._stop.set)
+        tls = load_tls(self._config)
         clock = SystemClock()
         background = ThreadBackground(self._loop)
         logs = self._logs(clock, background)
         session = self._session(clock, logs)
-        transport = PeerTransport(self._loop)
+        transport = PeerTransport(self._loop, tls_to_others(self._config, tls))
         try:
             cluster_id = await self._start_session(session)
             logs.dirs.set_cluster_id(cluster_id)
@@ -94,7 +101,7 @@ class Broker:
                     lease_valid=lambda: clock.monotonic_ms() < session.lease_end_monotonic_ms,
                 )
             )
-            await self._serve(parts, transport)
+            await self._serve(parts, transport, tls)
         finally:
             transport.close()
             session.close()
@@ -138,13 +145,16 @@ class Broker:
         agree_on_cluster_id(session, on_known=known.set_result, on_failed=known.set_exception)
         return await known
 
-    async def _serve(self, parts: BrokerParts, transport: PeerTransport) -> None:
+    async def _serve(
+        self, parts: BrokerParts, transport: PeerTransport, tls: TlsByListener
+    ) -> None:
         """Listen, join the cluster, and stop in order after a signal or a refusal."""
-        server = Server(self._loop, served_listeners(parts), _limits(self._config))
+        server = Server(self._loop, served_listeners(parts, tls), _limits(self._config))
         await server.start()
         collect_seldom()
         sys.setswitchinterval(SWITCH_S)
         try:
+            look_after_tls(parts, tls)
             parts.join_cluster(self._on_refused)
             for listener in self._config.listeners.listening:
                 where = f"{listener.host or '*'}:{server.ports[listener.name]}"

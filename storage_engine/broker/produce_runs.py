@@ -7,6 +7,7 @@ A request in a run gets the same answer as by itself, only sooner. A request tha
 connection's present pattern goes through the dispatcher. Source: R-NET1, R-LOG12.
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from storage_engine.broker.handlers.api_call import ApiCall
@@ -40,6 +41,9 @@ _API_KEY_AT = SIZE_BYTES + 1
 """The low byte of the api key; no key needs the high one."""
 
 
+MayWrite = Callable[[Connection, str], bool]
+
+
 class _LearnedPattern:
     """The pattern of a connection's produce requests, and how useful it was."""
 
@@ -62,9 +66,13 @@ class _LearnedPattern:
 class ProduceRuns:
     """The `handle_run` of a broker's server."""
 
-    def __init__(self, produce: ProduceHandler, clients: ClientUsage) -> None:
+    def __init__(
+        self, produce: ProduceHandler, clients: ClientUsage, may_write: MayWrite | None = None
+    ) -> None:
+        """`may_write` None: everybody may write to all topics."""
         self._clients = clients
         self._produce = produce
+        self._may_write = may_write
         self._replicas = produce.replicas
         self._producer_appends = produce.producer_appends
 
@@ -131,6 +139,9 @@ class ProduceRuns:
         are."""
         pattern, columns = run.pattern, run.columns
         tp = pattern.partition
+        if self._may_write is not None and not self._may_write(connection, tp.topic):
+            # The general way refuses each.
+            return False
         outcome = self._producer_appends.append_columns(tp, columns, acks=pattern.acks)
         if outcome is None:
             return False

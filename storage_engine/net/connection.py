@@ -31,9 +31,11 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.core.security.principal import ANONYMOUS
 from storage_engine.net.frames import FrameProtocol
 from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS
-from storage_engine.net.pieces import ResponseBuffers, ResponseWriter
+from storage_engine.net.pieces import EncryptedWriter, ResponseBuffers, ResponseWriter
 
 if TYPE_CHECKING:
+    import ssl
+
     from storage_engine.net.served_listener import ServedListener
     from storage_engine.net.server import Server
 
@@ -167,6 +169,12 @@ class Connection(FrameProtocol):
         return self.listener.name
 
     @property
+    def tls(self) -> "ssl.SSLObject | None":
+        """The TLS of the connection; None when it is not encrypted."""
+        found: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
+        return found
+
+    @property
     def frame_max_bytes(self) -> int:
         """`socket.request.max.bytes`."""
         return self._frame_max_bytes
@@ -239,7 +247,8 @@ class Connection(FrameProtocol):
             self.name = f"{self.peer_host}:{peer[1]}"
         sock = cast(socket.socket, transport.get_extra_info("socket"))
         self.fd = sock.fileno()
-        self._writer = ResponseWriter(self._transport, self.fd)
+        writer = ResponseWriter if self.listener.tls is None else EncryptedWriter
+        self._writer = writer(self._transport, self.fd)
         self._set_socket_buffers(sock)
         self._server.opened(self)
 
@@ -271,7 +280,8 @@ class Connection(FrameProtocol):
         """The client is gone, as far as a server can know: what waits for an answer waits in
         vain."""
         self.shut()
-        return not self.idle
+        # With TLS the other direction is closed in any case.
+        return not self.idle and self.listener.tls is None
 
     def drain(self) -> None:
         """Takes no more requests, and closes the connection when all requests are answered."""

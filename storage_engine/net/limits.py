@@ -49,6 +49,19 @@ RECONNECT_BACKOFF_MAX_MS = 1000
 CONNECT_TIMEOUT_MS = 5000
 """An address that swallows packets; a dead process refuses at once."""
 
+HANDSHAKE_TIMEOUT_MS = 10_000
+"""How long a TLS client may take for its first message, and again for the rest of its handshake:
+some round trips over any distance."""
+
+HALF_OPEN_PART = 2
+"""One in so many of `max.connections` may be in the middle of a handshake."""
+
+TLS_SHUTDOWN_TIMEOUT_MS = 1000
+"""How long a TLS connection that is closed waits for the other side to say so, too."""
+
+TLS_WRITE_BYTES = 256 * 1024
+"""Bytes of an answer that are copied and encrypted in one go, in some 0.2 ms."""
+
 TURN_NS = 5_000_000
 """Requests of all connections that one turn of the event loop takes up: the rest has its turn after
 what else is due, such as answers, timers and the session with ZooKeeper."""

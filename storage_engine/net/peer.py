@@ -14,7 +14,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
@@ -24,6 +24,7 @@ from storage_engine.net.limits import (
     RECONNECT_BACKOFF_MAX_MS,
     RECONNECT_BACKOFF_MS,
     RESPONSE_MAX_BYTES,
+    TLS_SHUTDOWN_TIMEOUT_MS,
 )
 from storage_engine.net.pieces import Piece, joined
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Req, Resp
@@ -32,6 +33,10 @@ from storage_engine.protocol.framing import (
     parse_response,
     read_correlation_id,
 )
+
+if TYPE_CHECKING:
+    # Only a broker with TLS loads the library.
+    import ssl
 
 log = logging.getLogger("storage_engine.net")
 
@@ -43,8 +48,14 @@ OnReply = Callable[[Any], None]
 class PeerTransport:
     """Connections to the other brokers of the cluster, opened when first needed."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        tls: Callable[[], "ssl.SSLContext"] | None = None,
+    ) -> None:
+        """`tls`: what to encrypt the next connection with; None: no connection is."""
         self.loop = loop
+        self.tls = tls
         self.memory = ReceiveMemory()
         self._channels: dict[tuple[Endpoint, str], _Channel] = {}
 
@@ -158,17 +169,29 @@ class _Channel:
                     lambda: _PeerConnection(self, self._parent.memory),
                     self.endpoint.host,
                     self.endpoint.port,
+                    **self._tls_arguments(),
                 )
         except TimeoutError:
             self._connecting = None
             self._failed(f"no connection within {CONNECT_TIMEOUT_MS} ms")
         except OSError as error:
             self._connecting = None
-            self._failed(os.strerror(error.errno) if error.errno else str(error))
+            self._failed(_connect_problem(error))
         except UnicodeError:
             # Of a name whose parts are empty or too long to ask for.
             self._connecting = None
             self._failed("that is no host name")
+
+    def _tls_arguments(self) -> dict[str, Any]:
+        make = self._parent.tls
+        if make is None:
+            return {}
+        return {
+            "ssl": make(),
+            "server_hostname": self.endpoint.host.rstrip("."),
+            "ssl_handshake_timeout": CONNECT_TIMEOUT_MS / 1000,
+            "ssl_shutdown_timeout": TLS_SHUTDOWN_TIMEOUT_MS / 1000,
+        }
 
     def connected(self, connection: "_PeerConnection") -> None:
         """Send what has waited."""
@@ -254,6 +277,17 @@ class _Channel:
             request.on_reply(answer)
         except Exception:
             log.exception("answer not processed peer=%s request=%s", self.name, request.spec.name)
+
+
+def _connect_problem(error: OSError) -> str:
+    """The reason in words. Errors of TLS have numbers of their own."""
+    message = getattr(error, "verify_message", "")
+    if message:
+        return f"its certificate is not accepted: {message}"
+    reason = getattr(error, "reason", None)
+    if reason:
+        return f"TLS failed: {reason}"
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 class _PeerConnection(FrameProtocol):

@@ -14,6 +14,7 @@ from storage_engine.core.ports import LogSlice
 from storage_engine.net.limits import (
     IOV_BUFFERS,
     SMALL_WRITE_BYTES,
+    TLS_WRITE_BYTES,
     WRITE_HIGH_WATER_BYTES,
     WRITE_PIECE_BYTES,
 )
@@ -69,6 +70,13 @@ class PieceRest:
 
     def view(self) -> memoryview:
         return memoryview(as_buffer(self._piece))[self._skip :]
+
+    def copy(self, size: int) -> Buffer:
+        """A copy of the first `size` bytes that are unsent."""
+        read: Callable[[int, int], bytes] | None = getattr(self._piece, "read_part", None)
+        if read is not None:
+            return read(self._skip, size)
+        return self.view()[:size]
 
 
 def gather(pieces: list[Piece]) -> tuple[list[Buffer], int, list[Piece]]:
@@ -153,3 +161,27 @@ class ResponseWriter:
             views = after(views, written)
         for view in views:
             self._transport.write(view)
+
+
+class EncryptedWriter(ResponseWriter):
+    """The writer of a TLS connection. Bytes of a log are copied from its file, not read where it is
+    mapped: the library would end the process at a page that the disk can't give, where a system
+    call returns an error."""
+
+    __slots__ = ()
+
+    def _write_some(self) -> None:
+        """Encrypt up to TLS_WRITE_BYTES, and give them to the transport."""
+        chunk: list[Buffer] = []
+        room = TLS_WRITE_BYTES
+        pieces = self.pieces
+        while pieces and room:
+            rest = PieceRest.of(pieces[0], 0)
+            taken = min(room, len(rest))
+            chunk.append(rest.copy(taken))
+            room -= taken
+            if taken < len(rest):
+                pieces[0] = PieceRest.of(rest, taken)
+            else:
+                del pieces[0]
+        self._transport.write(b"".join(chunk))

@@ -8,6 +8,7 @@ from storage_engine.core.security.security_protocol import SecurityProtocol
 
 if TYPE_CHECKING:
     from storage_engine.net.connection import Connection
+    from storage_engine.net.tls.profile import ListenerTls
 
 FrameHandler = Callable[["Connection", memoryview], None]
 """Called with each frame without its length; the view is valid during the call. To answer, it calls
@@ -33,3 +34,5 @@ class ServedListener:
     handle_run: RunHandler | None = None
     on_opened: Callable[["Connection"], None] | None = None
     """Gets each connection that is admitted, before its first frame."""
+    tls: "ListenerTls | None" = None
+    """None: nothing is encrypted."""

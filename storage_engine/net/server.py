@@ -13,6 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.net.acceptor import Acceptor
@@ -20,6 +21,9 @@ from storage_engine.net.connection import Connection
 from storage_engine.net.frames import ReceiveMemory
 from storage_engine.net.limits import LOG_AGAIN_MS, TURN_NS, ServerLimits
 from storage_engine.net.served_listener import ServedListener
+
+if TYPE_CHECKING:
+    from storage_engine.net.tls.handshakes import Handshakes
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +63,9 @@ class Server:
         self._acceptors: list[Acceptor] = []
         self._joining: set[asyncio.Task[None]] = set()
         """Connections that the loop is making a transport for."""
+        self._handshakes: Handshakes | None = None
+        if any(listener.tls is not None for listener in listeners):
+            self._handshakes = self._make_handshakes()
         self._refused = 0
         """Connections above `max.connections` that are not logged yet."""
         self._released: list[Connection] = []
@@ -70,6 +77,17 @@ class Server:
         # Halted connections that may go on, in the order in which they have stopped.
         self._going_on: deque[Connection] = deque()
         self._is_going_on = False
+
+    def _make_handshakes(self) -> "Handshakes":
+        # Only a server with TLS loads the library.
+        from storage_engine.net.tls.handshakes import Handshakes
+
+        return Handshakes(
+            self.loop,
+            self.limits,
+            open_from=lambda host: self._per_host[host],
+            protocol=partial(Connection, self),
+        )
 
     async def start(self) -> None:
         """Listen. HeadraceError when an address can't be had."""
@@ -108,6 +126,8 @@ class Server:
         """Listen no more; give answers that are under way `grace_ms`, then close every
         connection."""
         self._stop_listening()
+        if self._handshakes is not None:
+            self._handshakes.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         for task in self._joining:
@@ -127,7 +147,8 @@ class Server:
     # Connections that come.
 
     def _accepted(self, listener: ServedListener, sock: socket.socket) -> None:
-        if len(self.connections) + len(self._joining) >= self.limits.max_connections:
+        count = len(self.connections) + len(self._joining) + len(self._handshakes or ())
+        if count >= self.limits.max_connections:
             # Before anything is made for it: a crowd must cost no more than this.
             sock.close()
             self._refused += 1
@@ -139,6 +160,10 @@ class Server:
                     LOG_AGAIN_MS // 1000,
                 )
                 self.loop.call_later(LOG_AGAIN_MS / 1000, self._log_refused)
+            return
+        if listener.tls is not None:
+            assert self._handshakes is not None
+            self._handshakes.begin(listener, sock)
             return
         task = self.loop.create_task(self._join(listener, sock))
         self._joining.add(task)

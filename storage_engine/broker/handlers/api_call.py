@@ -1,6 +1,6 @@
 """A request that a handler is to answer, and the table of handlers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Generic, NamedTuple
 
 from storage_engine.broker.quotas.call_quota import CallQuota
@@ -9,11 +9,15 @@ from storage_engine.net.connection import Connection, Exchange
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Req, Resp
 from storage_engine.protocol.framing import encode_response_frame
 
+Amend = Callable[[Resp], Generator[None, Any, Resp]]
+"""Changes an answer, in steps."""
+
 
 class ApiCall(Generic[Resp]):
     """A request of a connection. It is answered exactly once."""
 
     __slots__ = (
+        "amend",
         "client_id",
         "connection",
         "correlation_id",
@@ -47,9 +51,15 @@ class ApiCall(Generic[Resp]):
         self.correlation_id = correlation_id
         self.connection = connection
         self.exchange = exchange
+        self.amend: Amend[Resp] | None = None
+        """What is done to the answer before it is sent, by those who changed the request."""
 
     def respond(self, message: Resp) -> None:
         """Answer; to be called once. A thread encodes an answer that may be long."""
+        if self.amend is not None:
+            amend, self.amend = self.amend, None
+            self.run(self._amended(amend, message))
+            return
         if self.quota is not None:
             message = self.quota.answered(message)
         if self.is_long and self.work is not None:
@@ -59,6 +69,10 @@ class ApiCall(Generic[Resp]):
             )
         else:
             self.exchange.respond(self._encoded(message))
+
+    def _amended(self, amend: "Amend[Resp]", message: Resp) -> Steps:
+        message = yield from amend(message)
+        self.respond(message)
 
     def run(self, steps: Steps) -> None:
         """Do work that may be long, of a handler or of a callback of its own."""
@@ -133,3 +147,10 @@ class HandlerTable:
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._served)
+
+    def wrap(self, wrapped: Callable[[AnyApi, AnyHandler], AnyHandler]) -> None:
+        """Puts something before each handler."""
+        self._served = {
+            key: ServedApi(spec, wrapped(spec, handler))
+            for key, (spec, handler) in self._served.items()
+        }

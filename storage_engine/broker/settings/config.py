@@ -15,6 +15,13 @@ from storage_engine.broker.settings.connection_overrides import parse_overrides
 from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
 from storage_engine.broker.settings.listener_map import ListenerMap
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.security.authorizer import super_users_of
+from storage_engine.core.security.secret import Secret
+from storage_engine.core.settings.access_settings import (
+    ALLOW_IF_NO_RULE,
+    AUTHORIZER,
+    SUPER_USERS,
+)
 from storage_engine.core.settings.properties import parse_properties
 from storage_engine.core.settings.setting import (
     Setting,
@@ -59,6 +66,7 @@ class BrokerConfig:
         self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
+        check_access(self)
         check_relations(self)
 
     @classmethod
@@ -87,7 +95,11 @@ class BrokerConfig:
         return cls(given)
 
     def get(self, key: str) -> SettingValue:
-        """The value, given or default; KeyError for a key that is in no table."""
+        """The value, given or default; KeyError for a key that is in no table. With the name of a
+        listener before it: what counts for that one."""
+        if is_listener_key(key):
+            parsed = ListenerKey.parse(key)
+            return self.of_listener(parsed.listener, parsed.key, parsed.mechanism)
         return self._values[key]
 
     def integer(self, key: str) -> int:
@@ -109,15 +121,25 @@ class BrokerConfig:
         return value
 
     def text(self, key: str) -> str:
-        value = self._values[key]
+        value = self.get(key)
         assert isinstance(value, str), key
         return value
 
     def items(self, key: str) -> tuple[str, ...]:
         """The items of a list; none when it is not set."""
-        value = self._values[key]
+        value = self.get(key)
         assert value is None or isinstance(value, tuple), key
         return value or ()
+
+    def secret(self, key: str) -> Secret | None:
+        value = self.get(key)
+        assert value is None or isinstance(value, Secret), key
+        return value
+
+    @property
+    def listener_keys(self) -> list[str]:
+        """The settings that listeners have of their own."""
+        return [str(key) for key in self._of_listeners]
 
     def of_listener(self, listener: str, key: str, mechanism: str = "") -> SettingValue:
         """The value for a listener, and for one of its SASL mechanisms; the broker's where they
@@ -130,6 +152,8 @@ class BrokerConfig:
 
     def is_given(self, key: str) -> bool:
         """Whether the file or an override has it, rather than its default counting."""
+        if is_listener_key(key):
+            return ListenerKey.parse(key) in self._of_listeners
         return key in self._given
 
     @property
@@ -188,6 +212,8 @@ def _of_listeners(
 def _value(setting: Setting, given: Mapping[str, str]) -> SettingValue:
     # An empty text or list is "not set", and so is what has no default; else it is a mistake.
     may_be_empty = setting.type in _EMPTY_IS_ABSENT or setting.default is None
+    # Where a choice is empty, that is a value.
+    may_be_empty = may_be_empty and "" not in setting.choices
     for key in _names(setting.broker_key):
         if key in given and (given[key].strip() or not may_be_empty):
             return check_broker_setting(key, given[key])
@@ -218,6 +244,18 @@ def _names(key: str, given: Iterable[str] = ()) -> tuple[str, ...]:
 
 def _missing(key: str) -> ConfigError:
     return ConfigError(f"the setting '{key}' is missing: {BY_BROKER_KEY[key].doc}")
+
+
+def check_access(config: BrokerConfig) -> None:
+    """ConfigError for super users that are none, or without an authorizer that knows them."""
+    users = config.get(SUPER_USERS)
+    if isinstance(users, str):
+        super_users_of(users, key=SUPER_USERS)
+    if config.get(AUTHORIZER) is not None:
+        return
+    for key in (SUPER_USERS, ALLOW_IF_NO_RULE):
+        if config.is_given(key) and config.get(key):
+            raise ConfigError(f"{key} has no effect without {AUTHORIZER}=AclAuthorizer: set both")
 
 
 class Integers(Protocol):

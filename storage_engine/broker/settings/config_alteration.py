@@ -74,7 +74,7 @@ class BrokerRules:
         self._is_own = is_own
 
     def setting(self, name: str) -> Setting:
-        return live_setting(name)
+        return live_setting(name, self._source)
 
     def underneath(self, setting: Setting) -> SettingValue:
         return next(

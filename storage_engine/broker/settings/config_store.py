@@ -47,11 +47,23 @@ class ConfigStore:
         self._metadata_store.get(entity.znode_path, on_reply)
 
     def change(
-        self, entity: ConfigEntity, compute: Compute, done: OnOutcome, *, validate_only: bool
+        self,
+        entity: ConfigEntity,
+        compute: Compute,
+        done: OnOutcome,
+        *,
+        validate_only: bool,
+        is_told_anyway: bool = False,
     ) -> None:
-        """Replace the settings by what `compute` makes of them."""
+        """Replace the settings by what `compute` makes of them. `is_told_anyway`: brokers are told
+        also when that is what they were: a file that they name may be another."""
         _Alteration(
-            self._metadata_store, entity, compute, done, validate_only=validate_only
+            self._metadata_store,
+            entity,
+            compute,
+            done,
+            validate_only=validate_only,
+            is_told_anyway=is_told_anyway,
         ).begin()
 
 
@@ -66,12 +78,14 @@ class _Alteration:
         done: OnOutcome,
         *,
         validate_only: bool,
+        is_told_anyway: bool,
     ) -> None:
         self._metadata_store = metadata_store
         self._entity = entity
         self._compute = compute
         self._done = done
         self._validate_only = validate_only
+        self._is_told_anyway = is_told_anyway
         self._tries = 0
 
     def begin(self) -> None:
@@ -102,7 +116,7 @@ class _Alteration:
         except KafkaError as failure:
             self._done(failure.as_outcome())
             return
-        if self._validate_only or wanted == present:
+        if self._validate_only or (wanted == present and not self._is_told_anyway):
             self._done(None)
             return
         if reply.stat is not None:

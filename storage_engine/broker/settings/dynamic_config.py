@@ -2,17 +2,25 @@
 brokers, overridden by those for this broker.
 
 Only settings that a running broker can change are overridden (`Setting.changes_live`); an invalid
-stored value is logged and counts as absent. Source: KIP-226.
+stored value is logged and counts as absent. What one listener has (`listener_key`) is changed for
+one broker only, and is no password: whoever reads ZooKeeper would read it. Source: KIP-226.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from storage_engine.broker.settings.config import BrokerConfig, check_relations
+from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.security.secret import Secret
 from storage_engine.core.settings.config_source import ConfigSource
-from storage_engine.core.settings.setting import Setting, SettingValue, unknown_key_error
+from storage_engine.core.settings.setting import (
+    Setting,
+    SettingType,
+    SettingValue,
+    unknown_key_error,
+)
 from storage_engine.core.settings.settings import ALIASES, BY_BROKER_KEY
 
 log = logging.getLogger(__name__)
@@ -35,9 +43,14 @@ class DynamicConfig:
             ConfigSource.ALL_BROKERS: {},
         }
         """The layers of settings in their order of precedence."""
+        self.checks: list[Callable[[DynamicConfig], None]] = []
+        """Each raises ConfigError for settings that would not work, before they are stored."""
+        self.on_read: list[Callable[[], None]] = []
+        """Each is called when settings were read, also when they are what they were."""
 
     def get(self, key: str) -> SettingValue:
-        """KeyError for a key that is in no table."""
+        """KeyError for a key that is in no table. With a listener's prefix: what counts for that
+        one."""
         return self.chain(key)[0].value
 
     def integer(self, key: str) -> int:
@@ -50,6 +63,22 @@ class DynamicConfig:
         assert isinstance(value, bool), key
         return value
 
+    def text(self, key: str) -> str:
+        value = self.get(key)
+        assert isinstance(value, str), key
+        return value
+
+    def items(self, key: str) -> tuple[str, ...]:
+        """The items of a list; none when it is not set."""
+        value = self.get(key)
+        assert value is None or isinstance(value, tuple), key
+        return value or ()
+
+    def secret(self, key: str) -> Secret | None:
+        value = self.get(key)
+        assert value is None or isinstance(value, Secret), key
+        return value
+
     def chain(self, key: str) -> list[SourcedValue]:
         """All values of a setting, in their order of precedence."""
         values = [
@@ -59,10 +88,17 @@ class DynamicConfig:
         ]
         if self.static.is_given(key):
             values.append(SourcedValue(self.static.get(key), ConfigSource.FILE))
+        if is_listener_key(key):
+            return values + self.chain(ListenerKey.parse(key).key)
         default = BY_BROKER_KEY[key].default
         if default is not None or not values:
             values.append(SourcedValue(default, ConfigSource.DEFAULT))
         return values
+
+    def listener_keys(self) -> list[str]:
+        """The settings that listeners have for themselves, by their names with the prefix."""
+        layers = (self.static.listener_keys, *self._layers.values())
+        return sorted({key for layer in layers for key in layer if is_listener_key(key)})
 
     def layer(self, source: ConfigSource) -> Mapping[str, SettingValue]:
         """The settings that stand for this broker, or for all."""
@@ -74,7 +110,7 @@ class DynamicConfig:
         values: dict[str, SettingValue] = {}
         for key, text in stored.items():
             try:
-                values[key] = live_setting(key).parse(text, key=key)
+                values[key] = live_setting(key, source).parse(text, key=key)
             except ConfigError as failure:
                 log.error("setting of %s ignored: %s", source.name.lower(), failure)
         self._layers[source] = values
@@ -83,18 +119,26 @@ class DynamicConfig:
         except ConfigError as failure:
             log.error("settings of %s not applied: %s", source.name.lower(), failure)
             self._layers[source] = before
+        for act in self.on_read:
+            act()
 
     def check_layer(self, source: ConfigSource, values: Mapping[str, str]) -> None:
         """ConfigError when these would not go together with the other settings."""
         trial = DynamicConfig(self.static)
         trial._layers.update(self._layers)
-        trial._layers[source] = {key: live_setting(key).parse(values[key]) for key in values}
+        trial._layers[source] = {
+            key: live_setting(key, source).parse(values[key]) for key in values
+        }
         check_relations(trial)
+        for check in self.checks:
+            check(trial)
 
 
-def live_setting(key: str) -> Setting:
-    """The broker's setting of that name. ConfigError when there is none that changes at run
-    time."""
+def live_setting(key: str, source: ConfigSource = ConfigSource.BROKER) -> Setting:
+    """The broker's setting of that name, to be set for one broker or for all. ConfigError when
+    there is none that changes at run time."""
+    if is_listener_key(key):
+        return _live_of_listener(key, source)
     if key in ALIASES:
         own = ALIASES[key][0]
         raise ConfigError(f"'{key}' is another name of '{own.broker_key}': set that one")
@@ -102,8 +146,33 @@ def live_setting(key: str) -> Setting:
     if setting is None:
         known = [row.broker_key for row in BY_BROKER_KEY.values() if row.changes_live]
         raise unknown_key_error(key, known, what="setting")
+    if setting.live_per_listener:
+        raise ConfigError(
+            f"'{key}' can't be changed at run time for all listeners: set"
+            f" listener.name.<name in lower case>.{key}"
+        )
     if not setting.changes_live:
         raise ConfigError(
             f"'{key}' can't be changed at run time: change it in the broker's file and restart it"
         )
+    return setting
+
+
+def _live_of_listener(key: str, source: ConfigSource) -> Setting:
+    parsed = ListenerKey.parse(key)
+    setting = parsed.setting
+    if str(parsed) != key:
+        raise ConfigError(f"'{key}' is written {parsed} here")
+    if setting.type is SettingType.PASSWORD:
+        raise ConfigError(
+            f"'{key}' can't be set at run time, since it would stand in ZooKeeper for all to read:"
+            " change it in the broker's file; a key store whose password stays is read again when"
+            " ssl.keystore.location is set"
+        )
+    if not setting.live_per_listener:
+        raise ConfigError(
+            f"'{key}' can't be changed at run time: change it in the broker's file and restart it"
+        )
+    if source is not ConfigSource.BROKER:
+        raise ConfigError(f"'{key}' can be set for one broker at a time only")
     return setting

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from storage_engine.broker.cluster.registration import BrokerIdInUseError
 from storage_engine.broker.dispatcher import Dispatcher
@@ -10,15 +11,18 @@ from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.settings.config_changes import ConfigChanges
+from storage_engine.broker.wiring.access import AccessParts, build_access, guard_all
 from storage_engine.broker.wiring.cluster import ClusterParts, build_cluster
 from storage_engine.broker.wiring.coordinators import CoordinatorParts, build_coordinators
 from storage_engine.broker.wiring.handlers import (
+    add_access_apis,
     add_administration_apis,
     add_controller_apis,
     add_group_apis,
     add_order_apis,
     add_record_apis,
     add_transaction_apis,
+    cluster_for_clients,
 )
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.broker.wiring.replicas import ReplicaParts, build_replicas
@@ -44,6 +48,8 @@ class BrokerParts:
     upkeep: UpkeepParts
     requests: RequestParts
     coordinators: CoordinatorParts
+    access: AccessParts | None
+    """None where everybody may do everything."""
     dispatcher: Dispatcher
     produce_runs: ProduceRuns
 
@@ -68,12 +74,19 @@ class BrokerParts:
         self.replicas.moves.start()
         self.coordinators.transactions.start()
         self.coordinators.groups.start()
-        # The settings of this broker count before it gets its first order.
-        self.config_changes.start(register)
+        # The settings of this broker count before it gets its first order, and the access rules
+        # before its first client.
+        start = partial(self.config_changes.start, register)
+        if self.access is None:
+            start()
+        else:
+            self.access.watch.start(start)
 
     def close(self) -> None:
         """Stop following and leading; answer the requests that wait."""
         self.cluster.registration.close()
+        if self.access is not None:
+            self.access.close()
         self.config_changes.close()
         self.cluster.controller.close()
         self.upkeep.maintenance.close()
@@ -82,6 +95,17 @@ class BrokerParts:
         self.coordinators.transactions.close()
         self.coordinators.groups.close()
         self.replicas.manager.close()
+
+
+def _produce_handler(
+    ports: BrokerPorts, replicas: ReplicaParts, coordinators: CoordinatorParts
+) -> ProduceHandler:
+    return ProduceHandler(
+        replicas=replicas.manager,
+        producer_appends=replicas.producer_appends,
+        transactional_appends=coordinators.transactional_appends,
+        scheduler=ports.scheduler,
+    )
 
 
 def build(ports: BrokerPorts) -> BrokerParts:
@@ -100,19 +124,24 @@ def build(ports: BrokerPorts) -> BrokerParts:
     coordinators = build_coordinators(
         ports, settings.config, cluster=cluster, replicas=replicas, scrubs=upkeep.scrubs
     )
-    produce = ProduceHandler(
-        replicas=manager,
-        producer_appends=replicas.producer_appends,
-        transactional_appends=coordinators.transactional_appends,
-        scheduler=ports.scheduler,
-    )
+    produce = _produce_handler(ports, replicas, coordinators)
+    access = build_access(ports)
     table = HandlerTable()
     add_record_apis(
-        table, ports, produce=produce, cluster=cluster, replicas=replicas, requests=requests
+        table,
+        ports,
+        produce=produce,
+        cluster=cluster,
+        replicas=replicas,
+        requests=requests,
+        access=access,
     )
     add_transaction_apis(table, ports, cluster=cluster, replicas=manager, coordinators=coordinators)
     add_group_apis(table, ports, settings, cluster, replicas=manager, coordinators=coordinators)
-    add_administration_apis(table, ports, settings, cluster, replicas, config_changes)
+    add_administration_apis(
+        table, ports, settings, cluster, replicas, config_changes, access=access
+    )
+    add_access_apis(table, access)
     add_controller_apis(table, ports, settings, cluster)
     add_order_apis(
         table,
@@ -123,6 +152,8 @@ def build(ports: BrokerPorts) -> BrokerParts:
         coordinators=coordinators,
         orphaned_logs=upkeep.orphaned_logs,
     )
+    if access is not None:
+        guard_all(table, access, cluster_for_clients(ports, cluster, manager))
     return BrokerParts(
         ports=ports,
         settings=settings,
@@ -132,8 +163,11 @@ def build(ports: BrokerPorts) -> BrokerParts:
         upkeep=upkeep,
         requests=requests,
         coordinators=coordinators,
+        access=access,
         dispatcher=Dispatcher(
             table, requests.long_work, RequestQuotas(settings.clients, ports.scheduler)
         ),
-        produce_runs=ProduceRuns(produce, settings.clients),
+        produce_runs=ProduceRuns(
+            produce, settings.clients, None if access is None else access.may_write
+        ),
     )

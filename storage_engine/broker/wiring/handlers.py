@@ -11,6 +11,7 @@ from storage_engine.broker.handlers.administration import (
     log_dirs,
     reassignments,
 )
+from storage_engine.broker.handlers.administration.access_rules import AccessRuleHandlers
 from storage_engine.broker.handlers.administration.alter_configs import AlterConfigsHandlers
 from storage_engine.broker.handlers.administration.client_quotas import ClientQuotasHandlers
 from storage_engine.broker.handlers.administration.create_partitions import CreatePartitionsHandler
@@ -52,6 +53,7 @@ from storage_engine.broker.handlers.transactions.batches import SinkBatchHandler
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs
+from storage_engine.broker.wiring.access import AccessParts
 from storage_engine.broker.wiring.cluster import ClusterParts
 from storage_engine.broker.wiring.coordinators import CoordinatorParts
 from storage_engine.broker.wiring.ports import BrokerPorts
@@ -70,11 +72,14 @@ from storage_engine.protocol.apis.alter_replica_log_dirs import API as ALTER_REP
 from storage_engine.protocol.apis.batch_heartbeat import API as BATCH_HEARTBEAT
 from storage_engine.protocol.apis.commit_batch import API as COMMIT_BATCH
 from storage_engine.protocol.apis.controlled_shutdown import API as CONTROLLED_SHUTDOWN
+from storage_engine.protocol.apis.create_acls import API as CREATE_ACLS
 from storage_engine.protocol.apis.create_partitions import API as CREATE_PARTITIONS
 from storage_engine.protocol.apis.create_topics import API as CREATE_TOPICS
+from storage_engine.protocol.apis.delete_acls import API as DELETE_ACLS
 from storage_engine.protocol.apis.delete_groups import API as DELETE_GROUPS
 from storage_engine.protocol.apis.delete_records import API as DELETE_RECORDS
 from storage_engine.protocol.apis.delete_topics import API as DELETE_TOPICS
+from storage_engine.protocol.apis.describe_acls import API as DESCRIBE_ACLS
 from storage_engine.protocol.apis.describe_client_quotas import API as DESCRIBE_CLIENT_QUOTAS
 from storage_engine.protocol.apis.describe_cluster import API as DESCRIBE_CLUSTER
 from storage_engine.protocol.apis.describe_configs import API as DESCRIBE_CONFIGS
@@ -133,6 +138,7 @@ def add_record_apis(
     cluster: ClusterParts,
     replicas: ReplicaParts,
     requests: RequestParts,
+    access: AccessParts | None,
 ) -> None:
     """Registers the APIs that write, read and delete records."""
     fetch = FetchHandler(
@@ -141,6 +147,7 @@ def add_record_apis(
         cold_reads=requests.cold_reads,
         waits=requests.fetch_waits,
         metadata=cluster.metadata,
+        unreadable=None if access is None else access.unreadable,
     )
     delete_records = DeleteRecordsHandler(
         replicas=replicas.manager,
@@ -246,11 +253,16 @@ def add_administration_apis(
     cluster: ClusterParts,
     replicas: ReplicaParts,
     config_changes: ConfigChanges,
+    *,
+    access: AccessParts | None,
 ) -> None:
     """Registers the APIs that any broker answers: the cluster, settings, log directories."""
     for_clients = cluster_for_clients(ports, cluster, replicas.manager)
     metadata = MetadataHandler(
-        cluster=for_clients, topic_admin=cluster.topic_admin, config=settings.config
+        cluster=for_clients,
+        topic_admin=cluster.topic_admin,
+        config=settings.config,
+        may_create=None if access is None else access.may_create,
     )
     describe_configs = DescribeConfigsHandler(
         broker_id=ports.broker_id,
@@ -278,6 +290,16 @@ def add_administration_apis(
     table.add(ALTER_CLIENT_QUOTAS, client_quotas.alter)
     table.add(ALTER_REPLICA_LOG_DIRS, partial(alter_replica_log_dirs.handle, replicas.moves))
     table.add(DESCRIBE_LOG_DIRS, describe_log_dirs)
+
+
+def add_access_apis(table: HandlerTable, access: AccessParts | None) -> None:
+    """Registers the APIs of access rules; without an authorizer they say that there is none."""
+    handlers = AccessRuleHandlers()
+    if access is not None:
+        handlers = AccessRuleHandlers(authorizer=access.control.authorizer, changes=access.changes)
+    table.add(DESCRIBE_ACLS, handlers.describe)
+    table.add(CREATE_ACLS, handlers.create)
+    table.add(DELETE_ACLS, handlers.delete)
 
 
 def add_controller_apis(

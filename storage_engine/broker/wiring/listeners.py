@@ -1,36 +1,77 @@
-"""The listeners of a broker as its server serves them, all over one dispatcher."""
+"""The listeners of a broker as its server serves them, all over one dispatcher, and their TLS."""
 
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Mapping
+from functools import partial
 
+from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.listener import Listener
+from storage_engine.broker.settings.tls_renewal import TlsRenewal
 from storage_engine.broker.wiring.build import BrokerParts
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.security_protocol import SecurityProtocol
+from storage_engine.net.connection import Connection
 from storage_engine.net.served_listener import ServedListener
+from storage_engine.net.tls.profile import ListenerTls
+
+TlsByListener = Mapping[str, ListenerTls]
+"""The TLS of each listener that has it, by its name."""
 
 
-def served_listeners(parts: BrokerParts) -> list[ServedListener]:
+def load_tls(config: BrokerConfig) -> TlsByListener:
+    """Reads all key stores and trust stores. ConfigError of one line for what is wrong with one."""
+    found = {}
+    for listener in config.listeners.listening:
+        if listener.protocol.uses_tls:
+            # Only these load the libraries.
+            from storage_engine.broker.settings.listener_tls import load_profile
+
+            found[listener.name] = ListenerTls(listener.name, load_profile(config, listener.name))
+    return found
+
+
+def tls_to_others(config: BrokerConfig, tls: TlsByListener) -> Callable[[], ssl.SSLContext] | None:
+    """What connections to other brokers are encrypted with; None where they are not."""
+    own = tls.get(config.listeners.inter_broker.name)
+    return None if own is None else lambda: own.client
+
+
+def served_listeners(parts: BrokerParts, tls: TlsByListener) -> list[ServedListener]:
     """What the settings name. ConfigError for a protocol that can't be served."""
-    return [_MAKERS[each.protocol](each, parts) for each in parts.ports.config.listeners.listening]
+    listeners = parts.ports.config.listeners.listening
+    return [_served(listener, parts, tls.get(listener.name)) for listener in listeners]
 
 
-def _plaintext(listener: Listener, parts: BrokerParts) -> ServedListener:
+def look_after_tls(parts: BrokerParts, tls: TlsByListener) -> None:
+    """Renew the certificates while the broker runs, and tell their ends."""
+    if tls:
+        TlsRenewal(
+            tls,
+            parts.settings.config,
+            background=parts.ports.background,
+            scheduler=parts.ports.scheduler,
+            clock=parts.ports.clock,
+        ).start()
+
+
+def _served(listener: Listener, parts: BrokerParts, tls: ListenerTls | None) -> ServedListener:
+    if listener.protocol.uses_sasl:
+        raise ConfigError(f"listeners={listener}: {listener.protocol.name} is not served yet")
     return ServedListener(
         name=listener.name,
         host=listener.host,
         port=listener.port,
         handle=parts.dispatcher,
         handle_run=parts.produce_runs,
+        on_opened=None if tls is None else partial(_identify, tls),
+        tls=tls,
     )
 
 
-def _not_served(listener: Listener, _parts: BrokerParts) -> ServedListener:
-    raise ConfigError(f"listeners={listener}: {listener.protocol.name} is not served yet")
-
-
-_MAKERS: dict[SecurityProtocol, Callable[[Listener, BrokerParts], ServedListener]] = {
-    SecurityProtocol.PLAINTEXT: _plaintext,
-    SecurityProtocol.SSL: _not_served,
-    SecurityProtocol.SASL_PLAINTEXT: _not_served,
-    SecurityProtocol.SASL_SSL: _not_served,
-}
+def _identify(tls: ListenerTls, connection: Connection) -> None:
+    """The client is whom its certificate names."""
+    assert connection.tls is not None
+    principal = tls.principal_of(connection.tls)
+    if principal is None:
+        connection.close("no rule of ssl.principal.mapping.rules fits its certificate's subject")
+    else:
+        connection.principal = principal

@@ -89,6 +89,8 @@ class Setting:
     """Whether a listener may have a value of its own."""
     per_mechanism: bool = False
     """Whether each SASL mechanism of a listener may have a value of its own."""
+    live_per_listener: bool = False
+    """True when a running broker takes a new value for one of its listeners."""
 
     @property
     def broker_key(self) -> str:

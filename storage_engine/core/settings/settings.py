@@ -4,10 +4,12 @@ Names, types and defaults are Kafka's; a row whose default differs says so in it
 settings without an effect are not in the table.
 """
 
+from storage_engine.core.settings.access_settings import ACCESS_SETTINGS
 from storage_engine.core.settings.group_settings import GROUP_SETTINGS
 from storage_engine.core.settings.listener_settings import LISTENER_SETTINGS
 from storage_engine.core.settings.sasl_settings import SASL_SETTINGS
 from storage_engine.core.settings.setting import LONG_MAX, Alias, Setting, SettingType
+from storage_engine.core.settings.tls_settings import TLS_SETTINGS
 from storage_engine.core.settings.topic_settings import TOPIC_SETTINGS
 
 LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
@@ -475,7 +477,13 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
 )
 
 SETTINGS: tuple[Setting, ...] = (
-    BROKER_ONLY_SETTINGS + LISTENER_SETTINGS + SASL_SETTINGS + GROUP_SETTINGS + TOPIC_SETTINGS
+    BROKER_ONLY_SETTINGS
+    + LISTENER_SETTINGS
+    + TLS_SETTINGS
+    + SASL_SETTINGS
+    + ACCESS_SETTINGS
+    + GROUP_SETTINGS
+    + TOPIC_SETTINGS
 )
 
 BY_TOPIC_KEY: dict[str, Setting] = {row.name: row for row in SETTINGS if row.for_topics}

@@ -85,6 +85,13 @@ class SegmentSlice:
         self._check()
         return self._source.read_bytes(self._position, self._size)
 
+    def read_part(self, start: int, size: int) -> bytes:
+        """Return a copy of `size` bytes from the `start`-th on."""
+        self._check()
+        if self._copy is not None:
+            return bytes(memoryview(self._copy)[start : start + size])
+        return self._source.read_bytes(self._position + start, size)
+
     def _check(self) -> None:
         if self._source.cuts != self._cuts:
             raise LogStorageError("the log was truncated since these batches were looked up")

@@ -80,6 +80,8 @@ class KeyStore:
     valid_from: datetime.datetime
     valid_until: datetime.datetime
     """Both in UTC."""
+    handshakes_per_turn: int
+    """How many times the key signs in one turn of the event loop: a few milliseconds' worth."""
 
     def days_left(self, now: datetime.datetime) -> int:
         """Whole days until it expires; below 0 when it has."""
@@ -292,6 +294,7 @@ def _key_store(
         names=_alternative_names(own),
         valid_from=own.not_valid_before_utc,
         valid_until=own.not_valid_after_utc,
+        handshakes_per_turn=_handshakes_per_turn(key),
     )
 
 
@@ -299,6 +302,15 @@ def _bytes_of(key: "PublicKeyTypes | CertificatePublicKeyTypes") -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _handshakes_per_turn(key: "PrivateKeyTypes") -> int:
+    """A key of 2048 bits signs in 1 ms, one of 4096 in 6; on a curve it takes a tenth."""
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+    if not isinstance(key, RSAPrivateKey):
+        return 16
+    return 4 if key.key_size <= 2048 else 1
 
 
 def _alternative_names(certificate: "Certificate") -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 Everything happens in `loop`; a caller that waits runs it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
+from storage_engine.core.security.principal import Principal
 from storage_engine.log.files.disk import REAL_DISK, Disk
 from storage_engine.protocol.apis import (
     alter_partition_reassignments,
@@ -50,13 +51,15 @@ class SimulatedCluster:
         disk: Callable[[int], Disk] = lambda _broker: REAL_DISK,
         folders: int = 1,
         racks: Sequence[str] = (),
+        principals: Mapping[int, Principal] | None = None,
         **settings: str,
     ) -> None:
-        """`racks` has one for each broker, or none; `settings` are those of all brokers, with
-        underscores for dots."""
+        """`racks` has one for each broker, or none; `principals` says who brokers and the client
+        are to the brokers; `settings` are those of all brokers, with underscores for dots."""
         self.loop = SimulatedLoop()
         self.zookeeper = SimulatedZooKeeper(self.loop)
         self.network = SimulatedNetwork(self.loop)
+        self.network.principals.update(principals or {})
         self._brokers: dict[int, SimulatedBroker] = {}
         given = {key.replace("_", "."): value for key, value in settings.items()}
         for b in range(1, count + 1):

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from storage_engine.core.control.cluster_state import ONLY_LISTENER
 from storage_engine.core.ports import Endpoint, TransportError
-from storage_engine.core.security.principal import ANONYMOUS
+from storage_engine.core.security.principal import ANONYMOUS, Principal
 from storage_engine.protocol.framing import (
     encode_request_frame,
     parse_response,
@@ -170,7 +170,7 @@ class SimulatedConnection:
         """The receiver's life that the connection belongs to, from its first frame on."""
         self.peer_host = f"simulated-{sender}"
         self.listener_name = ONLY_LISTENER
-        self.principal = ANONYMOUS
+        self.principal = network.principals.get(sender, ANONYMOUS)
         self.is_open = True
         """True while the sender uses it."""
         self.closed = False
@@ -325,6 +325,8 @@ class SimulatedNetwork:
         """The directions (from, to) in which nothing gets through for now."""
         self.late_ms: dict[tuple[int, str], int] = {}
         """The earliest arrival of what is sent, by (sender, channel)."""
+        self.principals: dict[int, Principal] = {}
+        """Who senders are to the broker that they open a connection to; the others are nobody."""
         self.given_up_ms = -1
         """When a broker has last given a connection up: what it sent may arrive late."""
         self.waiting: list[_Pipe] = []

@@ -26,6 +26,7 @@ from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
 from storage_engine.broker.settings.config_store import Compute, ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.listener_key import is_listener_key
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.settings.config_source import ConfigSource
@@ -121,6 +122,8 @@ class AlterConfigsHandlers:
                 compute(resource, rules),
                 partial(settle, index),
                 validate_only=request.validate_only,
+                # A key store or trust store, which is read again when its path is set again.
+                is_told_anyway=any(is_listener_key(config.name) for config in resource.configs),
             )
 
     def _rules(self, entity: ConfigEntity) -> Rules:
@@ -144,6 +147,7 @@ class AlterConfigsHandlers:
         done: Callable[[Outcome], None],
         *,
         validate_only: bool,
+        is_told_anyway: bool,
     ) -> None:
         def on_outcome(failure: Outcome) -> None:
             if failure is not None or validate_only:
@@ -152,7 +156,13 @@ class AlterConfigsHandlers:
                 # So that the next request to this broker gets the new settings.
                 self.config_changes.refresh(entity, lambda: done(None))
 
-        self.config_store.change(entity, compute, on_outcome, validate_only=validate_only)
+        self.config_store.change(
+            entity,
+            compute,
+            on_outcome,
+            validate_only=validate_only,
+            is_told_anyway=is_told_anyway,
+        )
 
 
 def _rows(

@@ -20,6 +20,7 @@ from storage_engine.broker.settings.config_entity import (
 )
 from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.listener_key import ListenerKey
 from storage_engine.broker.settings.topic_configs import possible_overrides
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
@@ -128,7 +129,17 @@ class DescribeConfigsHandler:
             )
             for name, setting in BY_BROKER_KEY.items()
         ]
+        entries += [self._of_listener(request, name) for name in self.config.listener_keys()]
         return _described(resource, entries)
+
+    def _of_listener(self, request: DescribeConfigsRequest, name: str) -> Any:
+        """A setting that a listener has of its own."""
+        setting = ListenerKey.parse(name).setting
+        chain = [
+            _Synonym(name, setting.format(value), source)
+            for value, source in self.config.chain(name)
+        ]
+        return _entry(request, name, setting, chain, read_only=not setting.live_per_listener)
 
     def _all_brokers(self, request: DescribeConfigsRequest) -> list[Any]:
         """The settings that stand for all brokers; each broker may have others of its own."""

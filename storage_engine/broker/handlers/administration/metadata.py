@@ -6,7 +6,7 @@ Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 """
 
 import logging
-from collections.abc import Container, Generator
+from collections.abc import Callable, Container, Generator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -38,6 +38,8 @@ class MetadataHandler:
     cluster: ClusterForClients
     topic_admin: TopicAdmin
     config: DynamicConfig
+    may_create: Callable[[ApiCall[MetadataResponse], str], bool] | None = None
+    """Whether the client may create a topic by asking for it; None where everybody may."""
 
     def handle(self, call: ApiCall[MetadataResponse], request: MetadataRequest) -> None:
         self.cluster.when_known(lambda: call.run(self._respond(call, request)))
@@ -59,7 +61,8 @@ class MetadataHandler:
             )
             # Each once: a topic may have many partitions.
             for topic in dict.fromkeys(request.topics):
-                topics.append((yield from self._by_name(topic, live, create=create)))
+                found = yield from self._by_name(call, topic, live, create=create)
+                topics.append(found)
                 yield None
             for topic_id in dict.fromkeys(request.topic_ids):
                 topics.append((yield from self._by_id(topic_id, live)))
@@ -77,7 +80,7 @@ class MetadataHandler:
         )
 
     def _by_name(
-        self, topic: str, live: Container[int], *, create: bool
+        self, call: ApiCall[MetadataResponse], topic: str, live: Container[int], *, create: bool
     ) -> Generator[None, Any, MetadataTopic]:
         if topic in self.cluster.metadata:
             return (yield from self._topic(topic, live))
@@ -87,6 +90,8 @@ class MetadataHandler:
         if topic_name_problem(topic) is not None:
             return _missing(topic, ErrorCode.INVALID_TOPIC_EXCEPTION)
         if create:
+            if self.may_create is not None and not self.may_create(call, topic):
+                return _missing(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             return _missing(topic, self._create(topic))
         return _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 

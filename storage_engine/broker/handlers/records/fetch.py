@@ -9,7 +9,7 @@ turns of the event loop: each answer is true at the time of its own read. Source
 KIP-227, KIP-516.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
@@ -18,13 +18,14 @@ from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD, ColdReads,
 from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, FetchWaits, must_answer
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions, SessionFetch
-from storage_engine.broker.requests.fetched_topics import nodes_of, with_ids, with_names
+from storage_engine.broker.requests.fetched_topics import UNKNOWN, nodes_of, with_ids, with_names
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.fetch import (
     FIRST_WITH_NODES,
     FIRST_WITH_TOPIC_IDS,
     FetchPartition,
+    FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
 )
@@ -40,6 +41,8 @@ class FetchHandler:
     cold_reads: ColdReads
     waits: FetchWaits
     metadata: MetadataCache
+    unreadable: Callable[[ApiCall[FetchResponse], Iterable[str]], Collection[str]] | None = None
+    """Those of the topics that a consumer may not read; None where everybody may read all."""
 
     def handle(self, call: ApiCall[FetchResponse], request: FetchRequest) -> Steps | None:
         if request.replica_id >= 0 and ends_long_poll(request):
@@ -102,12 +105,16 @@ class _Answering:
     fetch: SessionFetch
     request: FetchRequest
     """Names all partitions, by the names of their topics."""
+    asked_for: list[str | None] | None = None
+    """By place the name of the topic, whose right is asked for again at the answer, or None where
+    it was missing at the start; None as a whole where everybody may read all."""
 
     def read_few(self) -> None:
         """The first look at all partitions at once."""
         named = self._by_names(self.fetch.request)
         if named is None:
             return
+        named = self._readable(named)
         self.request = named
         self.handler.reader.note_progress(named)
         self.wait_or_answer(self.handler.reader.read(named))
@@ -120,6 +127,7 @@ class _Answering:
             named = self._by_names(asked._replace(partitions=some))
             if named is None:
                 return
+            named = self._readable(named)
             self.handler.reader.note_progress(named)
             partitions += named.partitions
             yield None
@@ -137,6 +145,43 @@ class _Answering:
         except ValueError:
             self.call.respond(FetchResponse((), int(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)))
             return None
+
+    def _readable(self, named: FetchRequest) -> FetchRequest:
+        """The request with an unknown topic in place of each that the consumer may not read: that
+        is answered at once, whatever there is."""
+        unreadable = self.handler.unreadable
+        if unreadable is None or named.replica_id >= 0:
+            return named
+        topics = [item.topic for item in named.partitions]
+        refused = unreadable(self.call, {topic for topic in topics if topic != UNKNOWN})
+        if self.asked_for is None:
+            self.asked_for = []
+        self.asked_for += [None if topic in refused else topic for topic in topics]
+        if not refused:
+            return named
+        partitions = [
+            item._replace(topic=UNKNOWN) if item.topic in refused else item
+            for item in named.partitions
+        ]
+        return named._replace(partitions=partitions)
+
+    def _permitted(
+        self, answers: Sequence[FetchPartitionResponse]
+    ) -> Sequence[FetchPartitionResponse]:
+        """The answers without what may not, or no longer, be read."""
+        unreadable = self.handler.unreadable
+        if unreadable is None or self.asked_for is None:
+            return answers
+        refused = unreadable(self.call, {topic for topic in self.asked_for if topic})
+        code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return [
+            FetchPartitionResponse(wanted.topic, wanted.partition, code)
+            if topic is None or topic in refused
+            else answer
+            for topic, wanted, answer in zip(
+                self.asked_for, self.fetch.request.partitions, answers, strict=True
+            )
+        ]
 
     def wait_or_answer(self, read: FetchRead) -> None:
         if must_answer(self.request, read) or not self.handler.waits.wait(
@@ -207,7 +252,7 @@ class _Answering:
         self.handler.reader.note_sent(self.request, read.partitions)
         by_id = self.call.version >= FIRST_WITH_TOPIC_IDS
         answers = with_ids(self.fetch.request, read.partitions) if by_id else read.partitions
-        response = self.fetch.response(answers)
+        response = self.fetch.response(self._permitted(answers))
         if self.call.version >= FIRST_WITH_NODES and read.failed:
             listener = self.call.connection.listener_name
             nodes = nodes_of(self.handler.metadata, listener, response.partitions)

@@ -1,0 +1,1 @@
+"""The access rules of the cluster: read, watched and changed in ZooKeeper; who was refused."""

@@ -1,0 +1,215 @@
+"""Keeps the authorizer's rules those of ZooKeeper: reads all of them at the start, and again those
+that a notice names.
+
+    a watch fires, or a session is lost -> list both folders of notices, with a watch
+                                        -> read the notices that are new -> read what they name
+
+The watch is set before anything is read, and after a lost session everything is read again. So a
+broker that was away, or that was notified twice, has the rules that ZooKeeper has. Answers of
+ZooKeeper come in the order of the questions: what is put last is what was read last. Every broker
+removes notices that it has known for long enough, by its own clock, as with settings.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from storage_engine.broker.access.rule_znodes import rules_in
+from storage_engine.core.ports import Clock, MetadataStore, Scheduler, SessionState, ZkReply
+from storage_engine.core.security.acl_rules import ResourcePattern
+from storage_engine.core.security.acl_types import PatternType, ResourceType
+from storage_engine.core.security.authorizer import Authorizer
+from storage_engine.zookeeper.acl_znodes import AclChangeZNode, AclZNode, acl_paths
+from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 200
+"""Shorter than the second in which a change is in force everywhere."""
+
+READ_TOGETHER = 500
+"""Nodes that are asked for at once: others' requests to ZooKeeper wait behind them."""
+
+KEEP_MS = 15 * 60 * 1000
+"""How long a notice is kept, as in Kafka: far longer than a session lasts without an answer."""
+
+
+class RuleWatch:
+    """A broker's view of the rules in ZooKeeper."""
+
+    def __init__(
+        self,
+        metadata_store: MetadataStore,
+        scheduler: Scheduler,
+        clock: Clock,
+        authorizer: Authorizer,
+    ) -> None:
+        self._metadata_store = metadata_store
+        self._scheduler = scheduler
+        self._clock = clock
+        self._authorizer = authorizer
+        self._zookeeper = ZookeeperFlows(metadata_store)
+        self._flows = Flows()
+        self._watches = NewestWatches(self._flows)
+        self._seen: dict[PatternType, dict[str, int]] = {each: {} for each in PatternType}
+        """Notice -> when it was seen first."""
+        self._is_all_to_read = True
+        self._to_list: set[PatternType] = set(PatternType)
+        self._idle: Callable[[Any], None] | None = None
+        """Continues the flow that waits for something to do."""
+
+    def start(self, on_ready: Callable[[], None]) -> None:
+        """Watch and read; then `on_ready`, once."""
+        self._metadata_store.add_state_listener(self._on_state)
+        self._flows.start(self._follow(on_ready))
+
+    def close(self) -> None:
+        self._flows.close()
+
+    def refresh(self, pattern: ResourcePattern) -> Flow[bool]:
+        """Read the rules about one pattern; whether ZooKeeper has answered."""
+        reply = yield from self._zookeeper.get(AclZNode.path(pattern))
+        return self._take(pattern, reply)
+
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            # It may last until notices have come and gone.
+            self._is_all_to_read = True
+            self._wake()
+
+    def _wake(self) -> None:
+        idle, self._idle = self._idle, None
+        if idle is not None:
+            idle(None)
+
+    def _until_woken(self, resume: Callable[[Any], None]) -> None:
+        if self._to_list or self._is_all_to_read:
+            resume(None)
+        else:
+            self._idle = resume
+
+    def _follow(self, on_ready: Callable[[], None]) -> Flow[None]:
+        """Never ends: one change after the other."""
+        is_ready = False
+        yield from self._make_folders()
+        while True:
+            yield self._until_woken
+            if self._is_all_to_read:
+                self._to_list = set(PatternType)
+            if not (yield from self._catch_up()):
+                yield from pause(self._scheduler, RETRY_MS)
+            elif not is_ready:
+                is_ready = True
+                self._authorizer.rules_are_known()
+                log.info("access rules read patterns=%d", len(self._authorizer.index))
+                on_ready()
+
+    def _make_folders(self) -> Flow[None]:
+        for path in acl_paths():
+            reply = yield from self._zookeeper.create(path, b"", make_parents=True)
+            while not reply.ok and not (yield from self._exists(path)):
+                yield from pause(self._scheduler, RETRY_MS)
+                reply = yield from self._zookeeper.create(path, b"", make_parents=True)
+
+    def _exists(self, path: str) -> Flow[bool]:
+        reply = yield from self._zookeeper.exists(path)
+        return reply.ok
+
+    def _catch_up(self) -> Flow[bool]:
+        """Whether everything that was to be read has been."""
+        fresh: list[tuple[PatternType, str]] = []
+        for pattern_type in sorted(self._to_list):
+            names = yield from self._list(pattern_type)
+            if names is None:
+                # The new notices of the other folder count as seen.
+                self._is_all_to_read |= bool(fresh)
+                return False
+            fresh += [(pattern_type, name) for name in names]
+        if self._is_all_to_read:
+            # A session that is lost from here on sets it again.
+            self._is_all_to_read = False
+            is_read = yield from self._read_all()
+            self._is_all_to_read |= not is_read
+            return is_read
+        return (yield from self._read_notices(fresh))
+
+    def _list(self, pattern_type: PatternType) -> Flow[list[str] | None]:
+        """The new notices; None when ZooKeeper does not answer."""
+
+        def changed() -> None:
+            self._to_list.add(pattern_type)
+            self._wake()
+
+        self._to_list.discard(pattern_type)
+        watch = self._watches.newest(pattern_type.name, changed)
+        path = AclChangeZNode.PARENTS[pattern_type]
+        reply = yield from self._zookeeper.children(path, watch)
+        if not reply.ok:
+            self._to_list.add(pattern_type)
+            return None
+        seen = self._seen[pattern_type]
+        now_ms = self._clock.monotonic_ms()
+        self._seen[pattern_type] = {name: seen.get(name, now_ms) for name in reply.children}
+        self._purge(pattern_type, now_ms)
+        return [name for name in reply.children if name not in seen]
+
+    def _purge(self, pattern_type: PatternType, now_ms: int) -> None:
+        for name, since_ms in self._seen[pattern_type].items():
+            if since_ms <= now_ms - KEEP_MS:
+                path = AclChangeZNode.path(pattern_type, name)
+                self._metadata_store.delete(path, -1, lambda _reply: None)
+
+    def _read_notices(self, fresh: Sequence[tuple[PatternType, str]]) -> Flow[bool]:
+        named: dict[ResourcePattern, None] = {}
+        for some in _chunks(fresh):
+            paths = {AclChangeZNode.path(*each): each for each in some}
+            replies = yield from self._zookeeper.get_each(paths)
+            for path, reply in replies.items():
+                if not reply.ok:
+                    # Not answered, or removed as old before it was read here for the first time.
+                    self._is_all_to_read = True
+                    return False
+                pattern_type, notice = paths[path]
+                try:
+                    node = AclChangeZNode.decode(pattern_type, notice, reply.data)
+                    named[node.pattern] = None
+                except ZnodeFormatError as failure:
+                    log.error("all access rules are read again: %s", failure)
+                    self._is_all_to_read = True
+        is_read = yield from self._read_patterns(list(named))
+        self._is_all_to_read |= not is_read
+        return is_read
+
+    def _read_all(self) -> Flow[bool]:
+        found: list[ResourcePattern] = []
+        for pattern_type in PatternType:
+            for kind in ResourceType:
+                path = AclZNode.parent(kind, pattern_type)
+                reply = yield from self._zookeeper.children(path)
+                if not reply.ok and not reply.is_absent:
+                    return False
+                found += [ResourcePattern(kind, name, pattern_type) for name in reply.children]
+        # Those that are known may have gone.
+        wanted = dict.fromkeys([*found, *self._authorizer.index.patterns()])
+        return (yield from self._read_patterns(list(wanted)))
+
+    def _read_patterns(self, patterns: Sequence[ResourcePattern]) -> Flow[bool]:
+        for some in _chunks(patterns):
+            by_path = {AclZNode.path(pattern): pattern for pattern in some}
+            replies = yield from self._zookeeper.get_each(by_path)
+            answered = [self._take(by_path[path], reply) for path, reply in replies.items()]
+            if not all(answered):
+                return False
+        return True
+
+    def _take(self, pattern: ResourcePattern, reply: ZkReply) -> bool:
+        is_answer = reply.ok or reply.is_absent
+        if is_answer:
+            self._authorizer.put(pattern, rules_in(pattern, reply))
+        return is_answer
+
+
+def _chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    for start in range(0, len(items), READ_TOGETHER):
+        yield items[start : start + READ_TOGETHER]

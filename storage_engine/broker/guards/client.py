@@ -1,0 +1,118 @@
+"""The client of one request, and what it may do."""
+
+from collections.abc import Callable, Collection, Generator, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from storage_engine.broker.access.access_control import AccessControl
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.core.transactions.sink_names import coordinated_name
+
+REFUSALS: dict[ResourceType, ErrorCode] = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""The codes by which clients learn of what they may not use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardParts:
+    """What guards know of the broker."""
+
+    access: AccessControl
+    metadata: MetadataCache
+    when_known: Callable[[Callable[[], None]], None]
+    """Calls back as soon as the broker knows the cluster's topics."""
+
+
+class Right(NamedTuple):
+    """Something that a request asks for."""
+
+    operation: AclOperation
+    kind: ResourceType
+    name: str
+
+
+class RequestClient:
+    """Who has sent a request, and what it may do. `may` and `refused` log what they refuse."""
+
+    __slots__ = ("_access", "_call", "parts")
+
+    def __init__(self, parts: GuardParts, call: ApiCall[Any]) -> None:
+        self.parts = parts
+        self._access = parts.access
+        self._call = call
+
+    def may(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+        if kind is ResourceType.TRANSACTIONAL_ID:
+            # Rules name a sink as its users do, not as its members are named.
+            name = coordinated_name(name)
+        call = self._call
+        return self._access.allows_or_logs(
+            call.connection, operation, kind, name, request=call.spec.name
+        )
+
+    def may_to_cluster(self, operation: AclOperation) -> bool:
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def may_quietly(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+        """For what is left out of an answer without an error."""
+        if kind is ResourceType.TRANSACTIONAL_ID:
+            name = coordinated_name(name)
+        return self._access.allows(self._call.connection, operation, kind, name)
+
+    def may_some(self, operation: AclOperation, kind: ResourceType) -> bool:
+        """Whether there is a resource of that type to which it may do that."""
+        connection = self._call.connection
+        authorizer = self._access.authorizer
+        return authorizer.allows_some(connection.principal, connection.peer_host, operation, kind)
+
+    def refused(
+        self, operation: AclOperation, kind: ResourceType, names: Iterable[str]
+    ) -> Generator[None, Any, Collection[str]]:
+        """The names to which it may not do that."""
+        refused: dict[str, None] = {}
+        for name in names:
+            if name not in refused and not self.may_quietly(operation, kind, name):
+                refused[name] = None
+            yield None
+        self.log_refused(operation, kind, refused)
+        return refused.keys()
+
+    def log_refused(
+        self, operation: AclOperation, kind: ResourceType, names: Collection[str]
+    ) -> None:
+        if names:
+            call = self._call
+            self._access.log_denied(
+                call.connection, operation, kind, list(names), request=call.spec.name
+            )
+
+    def operations(self, kind: ResourceType, name: str) -> int:
+        """What it may do, as bits."""
+        connection = self._call.connection
+        return self._access.authorizer.operations(
+            connection.principal, connection.peer_host, kind, name
+        )
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return self.parts.metadata.topic_name(topic_id)
+
+
+Guard = Callable[[RequestClient, ApiCall[Any], Any, AnyHandler], Steps | None]
+"""Answers a request itself, or has the handler answer what the client may ask for, and adds the
+refusals to the answer."""
+
+
+def passed(handler: AnyHandler, call: ApiCall[Any], request: Any) -> Steps:
+    """The handler's own work, as a part of a guard's."""
+    steps = handler(call, request)
+    if steps is not None:
+        yield from steps

@@ -1,0 +1,219 @@
+"""What those who write, read and delete records have to ask for.
+
+Fetch asks for each topic again at each answer (`FetchHandler.may_read`): sessions and waits let
+requests outlive the rights that they began with.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from storage_engine.broker.guards.client import REFUSALS, RequestClient, passed
+from storage_engine.broker.guards.shares import Building, ByItem, TopicRows
+from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.security.acl_types import AclOperation, ResourceType
+from storage_engine.net.limits import SCRATCH_BYTES
+from storage_engine.protocol.apis.delete_records import DeleteRecordsResponse
+from storage_engine.protocol.apis.fetch import (
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+)
+from storage_engine.protocol.apis.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from storage_engine.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from storage_engine.protocol.apis.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+_TOPIC = ResourceType.TOPIC
+_DENIED_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+FEW_TOPICS = 20
+"""Topics of a request that are looked up in one step."""
+
+
+def produce(
+    client: RequestClient, call: ApiCall[ProduceResponse], request: ProduceRequest,
+    handler: AnyHandler,
+) -> Steps | None:  # fmt: skip
+    name = request.transactional_id
+    if name is not None and not client.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        _refuse_produce(
+            call, request.acks, [_unwritten(item, denied) for item in request.partitions]
+        )
+        return None
+    topics = {item.topic for item in request.partitions}
+    if len(topics) <= FEW_TOPICS and all(
+        client.may_quietly(AclOperation.WRITE, _TOPIC, topic) for topic in topics
+    ):
+        return handler(call, request)
+    return _produce_some(client, call, _with_kept_records(request), handler)
+
+
+def _with_kept_records(request: ProduceRequest) -> ProduceRequest:
+    """A request that may be worked on in later turns, when the frame's memory is the next one's."""
+    if sum([len(item.records or b"") for item in request.partitions]) >= SCRATCH_BYTES:
+        return request
+    return request._replace(
+        partitions=[
+            item._replace(records=memoryview(bytearray(item.records)))
+            if isinstance(item.records, memoryview)
+            else item
+            for item in request.partitions
+        ]
+    )
+
+
+def _produce_some(
+    client: RequestClient, call: ApiCall[ProduceResponse], request: ProduceRequest,
+    handler: AnyHandler,
+) -> Steps:  # fmt: skip
+    topics = [item.topic for item in request.partitions]
+    refused = yield from client.refused(AclOperation.WRITE, _TOPIC, topics)
+    kept = [item for item in request.partitions if item.topic not in refused]
+    rows = [_unwritten(item, _DENIED_TOPIC) for item in request.partitions if item.topic in refused]
+    if not kept:
+        _refuse_produce(call, request.acks, rows)
+        return
+    if rows and request.acks == 0:
+        yield from passed(handler, call, request._replace(partitions=kept))
+        call.connection.close(_unanswered(rows))
+        return
+    if rows:
+        call.amend = partial(_with_partitions, rows)
+    yield from passed(handler, call, request._replace(partitions=kept))
+
+
+def _with_partitions(rows: Sequence[Any], answer: Any) -> Building:
+    yield from ()
+    return answer._replace(partitions=[*answer.partitions, *rows])
+
+
+def _refuse_produce(
+    call: ApiCall[ProduceResponse], acks: int, rows: Sequence[ProducePartitionResponse]
+) -> None:
+    if acks == 0:
+        # All that such a client can notice.
+        call.exchange.skip()
+        call.connection.close(_unanswered(rows))
+    else:
+        call.respond(ProduceResponse(rows))
+
+
+def _unanswered(rows: Sequence[ProducePartitionResponse]) -> str:
+    first = rows[0] if rows else None
+    what = "" if first is None else f" to {first.topic}-{first.partition}"
+    return f"produce with acks=0{what} is not allowed"
+
+
+def _unwritten(item: ProducePartition, code: ErrorCode) -> ProducePartitionResponse:
+    return ProducePartitionResponse(item.topic, item.partition, int(code))
+
+
+def fetch(
+    client: RequestClient, call: ApiCall[FetchResponse], request: FetchRequest, handler: AnyHandler
+) -> Steps | None:
+    """Whoever calls itself a replica must be a broker."""
+    if request.replica_id < 0 or client.may_to_cluster(AclOperation.CLUSTER_ACTION):
+        return handler(call, request)
+    call.respond(FetchResponse([unread(each.topic, each.partition) for each in request.partitions]))
+    return None
+
+
+def unread(topic: str, partition: int) -> FetchPartitionResponse:
+    """What a consumer gets that may not read the topic."""
+    return FetchPartitionResponse(topic, partition, int(_DENIED_TOPIC))
+
+
+def list_offsets(
+    client: RequestClient, call: ApiCall[ListOffsetsResponse], request: ListOffsetsRequest,
+    handler: AnyHandler,
+) -> Steps:  # fmt: skip
+    if request.replica_id >= 0:
+        # A replica's answer goes beyond the high watermark.
+        if client.may_to_cluster(AclOperation.CLUSTER_ACTION):
+            yield from passed(handler, call, request)
+            return
+        code = int(REFUSALS[ResourceType.CLUSTER])
+        call.respond(
+            ListOffsetsResponse(
+                [
+                    ListOffsetsPartitionResponse(each.topic, each.partition, code)
+                    for each in request.partitions
+                ]
+            )
+        )
+        return
+    topics = [item.topic for item in request.partitions]
+    refused = yield from client.refused(AclOperation.DESCRIBE, _TOPIC, topics)
+    if refused:
+        code = int(_DENIED_TOPIC)
+        rows = [
+            ListOffsetsPartitionResponse(each.topic, each.partition, code)
+            for each in request.partitions
+            if each.topic in refused
+        ]
+        call.amend = partial(_with_partitions, rows)
+        kept = [each for each in request.partitions if each.topic not in refused]
+        request = request._replace(partitions=kept)
+    yield from passed(handler, call, request)
+
+
+_Deleted = DeleteRecordsResponse.DeleteRecordsTopicResult
+
+delete_records = ByItem(
+    operation=AclOperation.DELETE,
+    kind=_TOPIC,
+    items="topics",
+    name="name",
+    rows="topics",
+    row=TopicRows(
+        topic_class=_Deleted,
+        partition_class=_Deleted.DeleteRecordsPartitionResult,
+        extra={"low_watermark": -1},
+    ),
+    answer_class=DeleteRecordsResponse,
+)
+
+_EpochTopic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+_EPOCH_ROWS = TopicRows(
+    topic_class=_EpochTopic,
+    partition_class=_EpochTopic.EpochEndOffset,
+    topic="topic",
+    index="partition",
+    extra={"leader_epoch": -1, "end_offset": -1},
+    asked_topic="topic",
+    asked_index="partition",
+)
+_EPOCHS_OF_TOPICS = ByItem(
+    operation=AclOperation.DESCRIBE,
+    kind=_TOPIC,
+    items="topics",
+    name="topic",
+    rows="topics",
+    row=_EPOCH_ROWS,
+    answer_class=OffsetForLeaderEpochResponse,
+)
+
+
+def offset_for_leader_epoch(
+    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+) -> Steps:
+    replica_id = request.replica_id
+    if replica_id is None or replica_id < 0:
+        yield from _EPOCHS_OF_TOPICS(client, call, request, handler)
+    elif client.may_to_cluster(AclOperation.CLUSTER_ACTION):
+        yield from passed(handler, call, request)
+    else:
+        rows = yield from _EPOCH_ROWS.all_of(request.topics, int(REFUSALS[ResourceType.CLUSTER]))
+        call.respond(OffsetForLeaderEpochResponse(topics=rows))

@@ -1,0 +1,216 @@
+"""What those who look for topics, make them and delete them have to ask for.
+
+A topic that the client may not describe is answered alike whether it exists or not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from storage_engine.broker.guards.client import RequestClient, passed
+from storage_engine.broker.guards.groups import bits
+from storage_engine.broker.guards.shares import Building, ByItem, row_of, with_rows
+from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.protocol.apis.create_partitions import CreatePartitionsResponse
+from storage_engine.protocol.apis.create_topics import CreateTopicsResponse
+from storage_engine.protocol.apis.delete_topics import DeleteTopicsResponse
+from storage_engine.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+)
+
+_TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
+_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_NO_ID = UUID(int=0)
+
+
+def metadata(
+    client: RequestClient,
+    call: ApiCall[MetadataResponse],
+    request: MetadataRequest,
+    handler: AnyHandler,
+) -> None:
+    """A topic that a request creates is asked for by the handler (`may_create`), when it is to be
+    created."""
+    client.parts.when_known(lambda: call.run(_metadata(client, call, request, handler)))
+
+
+def _metadata(
+    client: RequestClient,
+    call: ApiCall[MetadataResponse],
+    request: MetadataRequest,
+    handler: AnyHandler,
+) -> Steps:
+    rows: list[MetadataTopic] = []
+    is_all = request.topics is None
+    wanted = sorted(client.parts.metadata.topics()) if request.topics is None else request.topics
+    shown: list[str] = []
+    refused: dict[str, None] = {}
+    for name in wanted:
+        if client.may_quietly(AclOperation.DESCRIBE, _TOPIC, name):
+            shown.append(name)
+        elif not is_all and name not in refused:
+            refused[name] = None
+            rows.append(MetadataTopic(topic=name, partitions=(), error_code=int(_DENIED)))
+        yield None
+    ids: list[UUID] = []
+    for topic_id in request.topic_ids:
+        found = client.topic_name(topic_id)
+        if found is None or client.may_quietly(AclOperation.DESCRIBE, _TOPIC, found):
+            ids.append(topic_id)
+        else:
+            refused[found] = None
+            rows.append(
+                MetadataTopic(
+                    topic=None,
+                    partitions=(),
+                    error_code=int(ErrorCode.UNKNOWN_TOPIC_ID),
+                    topic_id=topic_id,
+                )
+            )
+        yield None
+    client.log_refused(AclOperation.DESCRIBE, _TOPIC, refused)
+
+    def amend(answer: MetadataResponse) -> Building:
+        topics = yield from _topics_shown(client, request, answer.topics, is_all=is_all)
+        answer = replace(answer, topics=[*topics, *rows])
+        if request.include_cluster_authorized_operations:
+            operations = client.operations(_CLUSTER, CLUSTER_NAME)
+            answer = replace(answer, cluster_authorized_operations=operations)
+        return answer
+
+    call.amend = amend
+    allow = request.allow_auto_topic_creation and not is_all
+    changed = replace(request, topics=shown, topic_ids=ids, allow_auto_topic_creation=allow)
+    yield from passed(handler, call, changed)
+
+
+def _topics_shown(
+    client: RequestClient,
+    request: MetadataRequest,
+    topics: Sequence[MetadataTopic],
+    *,
+    is_all: bool,
+) -> Building:
+    """Of a question for all topics it leaves out those that were deleted meanwhile."""
+    shown = []
+    for topic in topics:
+        yield None
+        if is_all and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
+        if request.include_topic_authorized_operations and topic.topic and not topic.error_code:
+            operations = client.operations(_TOPIC, topic.topic)
+            topic = replace(topic, authorized_operations=operations)
+        shown.append(topic)
+    return shown
+
+
+def describe_cluster(
+    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+) -> Steps:
+    """Everybody may know the brokers, as with Metadata."""
+
+    def amend(answer: Any) -> Building:
+        yield from ()
+        if not answer.error_code:
+            answer.authorized_operations = bits(client.operations(_CLUSTER, CLUSTER_NAME))
+        return answer
+
+    if request.include_cluster_authorized_operations:
+        call.amend = amend
+    yield from passed(handler, call, request)
+
+
+_Created = CreateTopicsResponse.CreatableTopicResult
+
+
+def _uncreated(topic: Any, code: int) -> Any:
+    return _Created(
+        name=topic.name, error_code=code, error_message=ErrorCode.of(code).meaning, configs=None
+    )
+
+
+_CREATED_BY_NAME = ByItem(
+    operation=AclOperation.CREATE,
+    kind=_TOPIC,
+    items="topics",
+    name="name",
+    rows="topics",
+    row=row_of(_uncreated),
+    answer_class=CreateTopicsResponse,
+)
+
+
+def create_topics(
+    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+) -> Steps:
+    """Whoever may create in the cluster may create every topic."""
+    if client.may_quietly(AclOperation.CREATE, _CLUSTER, CLUSTER_NAME):
+        yield from passed(handler, call, request)
+    else:
+        yield from _CREATED_BY_NAME(client, call, request, handler)
+
+
+create_partitions = ByItem(
+    operation=AclOperation.ALTER,
+    kind=_TOPIC,
+    items="topics",
+    name="name",
+    rows="results",
+    row=row_of(
+        lambda topic, code: CreatePartitionsResponse.CreatePartitionsTopicResult(
+            name=topic.name, error_code=code, error_message=ErrorCode.of(code).meaning
+        )
+    ),
+    answer_class=CreatePartitionsResponse,
+)
+
+FIRST_DELETE_WITH_IDS = 6
+
+
+def delete_topics(
+    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+) -> Steps:
+    if call.version < FIRST_DELETE_WITH_IDS:
+        refused = yield from client.refused(AclOperation.DELETE, _TOPIC, request.topic_names)
+        rows = [_undeleted(name, _NO_ID) for name in refused]
+        request.topic_names = [name for name in request.topic_names if name not in refused]
+    else:
+        kept, rows = yield from _split_deletions(client, request.topics)
+        request.topics = kept
+    call.amend = with_rows("responses", rows)
+    yield from passed(handler, call, request)
+
+
+def _split_deletions(client: RequestClient, topics: Sequence[Any]) -> Building:
+    """(what may be deleted, rows of the others). The name of a topic that was named by its id is
+    shown only to whoever may describe it."""
+    kept, rows = [], []
+    refused: dict[str, None] = {}
+    for topic in topics:
+        yield None
+        name = topic.name
+        if name is None:
+            name = client.topic_name(topic.topic_id)
+        if name is None or client.may_quietly(AclOperation.DELETE, _TOPIC, name):
+            kept.append(topic)
+            continue
+        refused[name] = None
+        is_shown = topic.name is not None or client.may_quietly(AclOperation.DESCRIBE, _TOPIC, name)
+        rows.append(_undeleted(name if is_shown else None, topic.topic_id or _NO_ID))
+    client.log_refused(AclOperation.DELETE, _TOPIC, refused)
+    return kept, rows
+
+
+def _undeleted(name: str | None, topic_id: UUID) -> Any:
+    return DeleteTopicsResponse.DeletableTopicResult(
+        name=name,
+        topic_id=topic_id,
+        error_code=int(_DENIED),
+        error_message=_DENIED.meaning,
+    )

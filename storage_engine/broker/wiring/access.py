@@ -1,0 +1,88 @@
+"""Builds the part of a broker that keeps clients to what they may do, where there is an
+authorizer."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from storage_engine.broker.access.access_control import AccessControl
+from storage_engine.broker.access.rule_changes import RuleChanges
+from storage_engine.broker.access.rule_watch import RuleWatch
+from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
+from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
+from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.core.security.authorizer import Authorizer, super_users_of
+from storage_engine.core.settings.access_settings import (
+    ALLOW_IF_NO_RULE,
+    AUTHORIZER,
+    SUPER_USERS,
+)
+from storage_engine.net.connection import Connection
+from storage_engine.protocol.apis.metadata import MetadataResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessParts:
+    """The authorizer of a broker and its rules."""
+
+    control: AccessControl
+    watch: RuleWatch
+    changes: RuleChanges
+
+    def close(self) -> None:
+        self.watch.close()
+        self.changes.close()
+
+    def may_write(self, connection: Connection, topic: str) -> bool:
+        """For runs of produce requests; the general way logs refusals."""
+        return self.control.allows(connection, AclOperation.WRITE, ResourceType.TOPIC, topic)
+
+    def may_create(self, call: ApiCall[MetadataResponse], topic: str) -> bool:
+        """For topics that are created because a client asks for them."""
+        create, connection = AclOperation.CREATE, call.connection
+        return self.control.allows(
+            connection, create, ResourceType.CLUSTER, CLUSTER_NAME
+        ) or self.control.allows_or_logs(
+            connection, create, ResourceType.TOPIC, topic, request=call.spec.name
+        )
+
+    def unreadable(self, call: ApiCall[Any], topics: Iterable[str]) -> Collection[str]:
+        """For fetches: those of the topics that the consumer may not read."""
+        allows, connection = self.control.allows, call.connection
+        read, kind = AclOperation.READ, ResourceType.TOPIC
+        refused = [topic for topic in topics if not allows(connection, read, kind, topic)]
+        if refused:
+            self.control.log_denied(connection, read, kind, refused, request=call.spec.name)
+        return refused
+
+
+def build_access(ports: BrokerPorts) -> AccessParts | None:
+    """None where everybody may do everything."""
+    config = ports.config
+    if config.get(AUTHORIZER) is None:
+        return None
+    super_users = config.get(SUPER_USERS)
+    authorizer = Authorizer(
+        super_users_of(super_users) if isinstance(super_users, str) else frozenset(),
+        allow_if_no_rule=config.flag(ALLOW_IF_NO_RULE),
+    )
+    watch = RuleWatch(ports.metadata_store, ports.scheduler, ports.clock, authorizer)
+    return AccessParts(
+        control=AccessControl(authorizer=authorizer),
+        watch=watch,
+        changes=RuleChanges(ports.metadata_store, watch),
+    )
+
+
+def guard_all(table: HandlerTable, access: AccessParts, cluster: ClusterForClients) -> None:
+    """Puts before each handler what its API asks for."""
+    # The table of guards is long, and most brokers of open clusters do without.
+    from storage_engine.broker.guards.client import GuardParts
+    from storage_engine.broker.guards.table import guarded
+
+    parts = GuardParts(
+        access=access.control, metadata=cluster.metadata, when_known=cluster.when_known
+    )
+    table.wrap(partial(guarded, parts))

@@ -1,0 +1,162 @@
+"""The TLS connections of a server that are not open yet: waiting for their first message, or in the
+middle of the handshake.
+
+They count as connections, for `max.connections` as for `max.connections.per.ip`; together they are
+at most half of the former, so that those who never get further do not take the places of others.
+Each step has its time. Failures are told in one line each 10 s, with the number of the others.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from storage_engine.net.limits import (
+    HALF_OPEN_PART,
+    HANDSHAKE_TIMEOUT_MS,
+    LOG_AGAIN_MS,
+    TLS_SHUTDOWN_TIMEOUT_MS,
+    ServerLimits,
+)
+from storage_engine.net.tls.hello_gate import HelloGate
+
+if TYPE_CHECKING:
+    from storage_engine.net.served_listener import ServedListener
+
+log = logging.getLogger("storage_engine.net")
+
+MakeProtocol = Callable[["ServedListener"], asyncio.BaseProtocol]
+
+
+class Handshakes:
+    """The connections of all listeners with TLS, up to the end of their handshakes."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: ServerLimits,
+        open_from: Callable[[str], int],
+        protocol: MakeProtocol,
+    ) -> None:
+        """`open_from`: how many open connections an address has. `protocol` makes the connection
+        that comes of a handshake."""
+        self._loop = loop
+        self._limits = limits
+        self._open_from = open_from
+        self._protocol = protocol
+        self._gates: dict[str, HelloGate] = {}
+        self._peers: dict[socket.socket, tuple[str, str]] = {}
+        """By socket the address, and the name of the connection for the log."""
+        self._per_host: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._untold = 0
+        self._is_quiet = False
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def begin(self, listener: "ServedListener", sock: socket.socket) -> None:
+        """Take a connection that was accepted."""
+        try:
+            address = sock.getpeername()
+        except OSError:
+            sock.close()
+            return
+        host = str(address[0])
+        self._peers[sock] = host, f"{host}:{address[1]}"
+        self._per_host[host] += 1
+        problem = self._problem(host)
+        if problem:
+            self._fail(listener, sock, problem)
+        else:
+            self._gate(listener).wait(sock)
+
+    def close(self) -> None:
+        """End them all."""
+        for gate in self._gates.values():
+            gate.close()
+        for task in self._tasks:
+            task.cancel()
+
+    def _problem(self, host: str) -> str:
+        limits = self._limits
+        per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
+        if self._open_from(host) + self._per_host[host] > per_ip:
+            return f"{host} has max.connections.per.ip={per_ip} already"
+        most = max(1, limits.max_connections // HALF_OPEN_PART)
+        if len(self._peers) > most:
+            return f"{most} others are in their handshakes, half of max.connections"
+        return ""
+
+    def _gate(self, listener: "ServedListener") -> HelloGate:
+        gate = self._gates.get(listener.name)
+        if gate is None:
+            tls = listener.tls
+            assert tls is not None
+            gate = self._gates[listener.name] = HelloGate(
+                self._loop,
+                per_turn=lambda: tls.profile.key_store.handshakes_per_turn,
+                admit=partial(self._start, listener),
+                refuse=partial(self._fail, listener),
+            )
+        return gate
+
+    def _start(self, listener: "ServedListener", sock: socket.socket) -> None:
+        task = self._loop.create_task(self._shake_hands(listener, sock))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _shake_hands(self, listener: "ServedListener", sock: socket.socket) -> None:
+        assert listener.tls is not None
+        try:
+            await self._loop.connect_accepted_socket(
+                partial(self._protocol, listener),
+                sock,
+                ssl=listener.tls.server,
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT_MS / 1000,
+                ssl_shutdown_timeout=TLS_SHUTDOWN_TIMEOUT_MS / 1000,
+            )
+        except OSError as error:
+            self._fail(listener, sock, _reason(error))
+        finally:
+            self._forget(sock)
+
+    def _fail(self, listener: "ServedListener", sock: socket.socket, reason: str) -> None:
+        _, name = self._peers[sock]
+        self._forget(sock)
+        sock.close()
+        if self._is_quiet:
+            self._untold += 1
+            return
+        log.warning(
+            "TLS handshake failed connection=%s listener=%s reason=%s", name, listener.name, reason
+        )
+        self._is_quiet = True
+        self._loop.call_later(LOG_AGAIN_MS / 1000, self._tell_the_rest)
+
+    def _tell_the_rest(self) -> None:
+        self._is_quiet = False
+        untold, self._untold = self._untold, 0
+        if untold:
+            log.warning("TLS handshakes failed count=%d, beside those that were told", untold)
+
+    def _forget(self, sock: socket.socket) -> None:
+        found = self._peers.pop(sock, None)
+        if found is not None:
+            host, _ = found
+            self._per_host[host] -= 1
+            if not self._per_host[host]:
+                del self._per_host[host]
+
+
+def _reason(error: OSError) -> str:
+    """Why a handshake failed, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,81 @@
+"""Each row of the table of guards, allowed and denied, at a real broker in simulated time."""
+
+import pytest
+
+from storage_engine.broker.guards.table import GUARD_ROWS
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.registry import APIS, INTERNAL_RANGES, api_of, name_of
+from storage_engine.tests.broker.guards.api_cases import CASES, Case
+from storage_engine.tests.broker.guards.guarded_cluster import (
+    ADMIN,
+    BOB,
+    REFUSALS,
+    allow_only,
+    codes_in,
+    come_as,
+    guarded_cluster,
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    made = guarded_cluster(tmp_path_factory.mktemp("guarded"))
+    assert not made.create_topic("t").error_code
+    made.produced(TopicPartition("t", 0), b"first")
+    for kind, name in ((0, "g"), (1, "x")):
+        _find_coordinator(made, kind, name)
+    yield made
+    made.close()
+
+
+def _find_coordinator(cluster, kind: int, name: str) -> None:
+    """Until there is one: else the first request of each group or transaction would fail."""
+    spec, request = api_of(10)
+    for _ in range(100):
+        asked = request(key=name, key_type=kind)
+        if not codes_in(cluster.answer(cluster.ask(1, spec, 3, asked))):
+            return
+        cluster.loop.run_for(100)
+    raise AssertionError("no coordinator")
+
+
+def _answer(cluster, case: Case):
+    if case.key not in cluster[1].parts.dispatcher.advertised and case.key not in INTERNAL_RANGES:
+        pytest.skip("this broker does not serve it")
+    come_as(cluster, BOB)
+    try:
+        spec, _ = api_of(case.key)
+        return cluster.answer(cluster.ask(1, spec, case.version, case.request()))
+    finally:
+        come_as(cluster, ADMIN)
+
+
+def test_every_api_has_a_row() -> None:
+    missing = [name_of(key) for key in APIS if key not in GUARD_ROWS]
+    assert not missing, "add what they ask for to broker/guards/table.py"
+
+
+def test_every_row_has_a_case() -> None:
+    cases = {case.key for case in CASES}
+    asking = {key for key in APIS if GUARD_ROWS[key].guard is not None}
+    assert {name_of(key) for key in asking - cases} == set()
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.rights], ids=str)
+def test_who_lacks_one_of_the_rights_is_refused(cluster, case: Case) -> None:
+    for lacking in case.rights:
+        allow_only(cluster, [right for right in case.rights if right != lacking])
+        assert codes_in(_answer(cluster, case)) & REFUSALS == {case.refusal(lacking)}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.rights], ids=str)
+def test_who_has_no_rights_is_refused(cluster, case: Case) -> None:
+    allow_only(cluster, [])
+    assert codes_in(_answer(cluster, case)) & REFUSALS
+
+
+# After the others, since what is allowed may be done.
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_who_has_all_rights_is_not_refused(cluster, case: Case) -> None:
+    allow_only(cluster, case.rights)
+    assert not codes_in(_answer(cluster, case)) & REFUSALS

@@ -1,0 +1,370 @@
+"""The server with TLS, on both event loops: the same frames, order and bounds, and clients that do
+not, or only half, speak it."""
+
+import contextlib
+import logging
+import os
+import random
+import socket
+import ssl
+import time
+from functools import partial
+
+import pytest
+
+from storage_engine.core.security.principal import ANONYMOUS
+from storage_engine.net import limits as net_limits
+from storage_engine.net.connection import Connection
+from storage_engine.net.limits import ServerLimits
+from storage_engine.net.served_listener import ServedListener
+from storage_engine.net.server import Server
+from storage_engine.net.tls import handshakes, hello_gate
+from storage_engine.net.tls.contexts import TlsOptions
+from storage_engine.net.tls.profile import ListenerTls
+from storage_engine.tests.net.conftest import loop_thread
+from storage_engine.tests.net.serving import Client, Holder, echo, eventually, framed
+from storage_engine.tests.net.tls.certificates import (
+    AUTHORITY,
+    CLIENT,
+    EXPIRED,
+    STRANGER,
+    client_context_of,
+    profile_of,
+    shaken,
+)
+
+__all__ = ["loop_thread"]
+
+
+@contextlib.contextmanager
+def serving_tls(thread, handle, tls=None, on_opened=None, **limits):
+    listener = ServedListener(
+        name="SSL",
+        host="127.0.0.1",
+        handle=handle,
+        tls=tls or ListenerTls("SSL", profile_of()),
+        on_opened=on_opened,
+    )
+    plain = ServedListener(host="127.0.0.1", handle=handle)
+    server = Server(thread.loop, [listener, plain], ServerLimits(**limits))
+    thread.run(server.start())
+    try:
+        yield server
+    finally:
+        thread.run(server.close(grace_ms=100))
+
+
+class TlsClient(Client):
+    def __init__(self, port, context=None):
+        self.socket = shaken(port, context or client_context_of())
+
+
+def test_frames_of_all_sizes_are_answered_in_their_order(loop_thread):
+    chance = random.Random(3)
+    with serving_tls(loop_thread, echo) as server, TlsClient(server.port) as client:
+        for _ in range(20):
+            sizes = [chance.choice([1, 100, 16384, 65535, 65537, 300_000]) for _ in range(5)]
+            payloads = [os.urandom(size) for size in sizes]
+            client.send(*payloads)
+            assert [client.receive() for _ in payloads] == payloads
+
+
+def test_large_answers_to_a_client_that_reads_slowly_arrive_whole(loop_thread):
+    answer = os.urandom(5_000_000)
+
+    def large(connection, frame):
+        connection.begin().respond([framed(answer)[:4], memoryview(answer)])
+
+    with serving_tls(loop_thread, large) as server, TlsClient(server.port) as client:
+        client.send(*[b"x"] * 5)
+        for _ in range(5):
+            time.sleep(0.05)
+            assert client.receive() == answer
+
+
+def test_unsent_bytes_of_a_client_that_does_not_read_are_bounded(loop_thread):
+    answer = bytes(1_000_000)
+    begun = []
+
+    def large(connection, frame):
+        begun.append(connection)
+        connection.begin().respond([framed(answer)])
+
+    with serving_tls(loop_thread, large) as server, TlsClient(server.port) as client:
+        for _ in range(60):
+            client.send(b"x")
+        time.sleep(0.5)
+        assert len(begun) < 60, "a connection with answers to send is not read"
+        for _ in range(60):
+            assert len(client.receive()) == len(answer)
+
+
+def test_both_listeners_of_a_server_are_served_by_their_names(loop_thread):
+    names = []
+
+    def note(connection: Connection, frame):
+        names.append((connection.listener_name, connection.principal))
+        echo(connection, frame)
+
+    with serving_tls(loop_thread, note) as server:
+        with TlsClient(server.ports["SSL"]) as client:
+            client.send(b"a")
+            assert client.receive() == b"a"
+        with Client(server.ports["PLAINTEXT"]) as client:
+            client.send(b"b")
+            assert client.receive() == b"b"
+    assert names == [("SSL", ANONYMOUS), ("PLAINTEXT", ANONYMOUS)]
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_tls_1_2_and_1_3_are_spoken(loop_thread, version):
+    context = client_context_of()
+    context.minimum_version = context.maximum_version = version
+    with serving_tls(loop_thread, echo) as server, TlsClient(server.port, context) as client:
+        client.send(b"x")
+        assert client.receive() == b"x"
+        assert (
+            client.socket.version()
+            == {
+                ssl.TLSVersion.TLSv1_2: "TLSv1.2",
+                ssl.TLSVersion.TLSv1_3: "TLSv1.3",
+            }[version]
+        )
+
+
+def test_a_version_that_is_not_enabled_is_refused(loop_thread):
+    tls = ListenerTls("SSL", profile_of(options=TlsOptions(protocols=("TLSv1.3",))))
+    context = client_context_of()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with serving_tls(loop_thread, echo, tls) as server, pytest.raises(ssl.SSLError):
+        TlsClient(server.port, context)
+
+
+@pytest.mark.parametrize(
+    ("authority", "host", "reason"),
+    [
+        (STRANGER, "127.0.0.1", "unable to get local issuer|self.signed"),
+        (AUTHORITY, "other.example", "not valid for 'other.example'"),
+    ],
+)
+def test_clients_refuse_a_broker_they_do_not_know(loop_thread, authority, host, reason):
+    with (
+        serving_tls(loop_thread, echo) as server,
+        pytest.raises(ssl.SSLCertVerificationError, match=reason),
+    ):
+        shaken(server.port, client_context_of(authority), host)
+
+
+def test_clients_refuse_an_expired_certificate(loop_thread):
+    old = AUTHORITY.issue_cert("127.0.0.1", not_after=EXPIRED)
+    with (
+        serving_tls(loop_thread, echo, ListenerTls("SSL", profile_of(old))) as server,
+        pytest.raises(ssl.SSLCertVerificationError, match="expired"),
+    ):
+        shaken(server.port, client_context_of())
+
+
+@contextlib.contextmanager
+def asking_for_certificates(thread, client_auth, seen):
+    tls = ListenerTls("SSL", profile_of(client_auth=client_auth))
+
+    def identify(connection):
+        seen.append(tls.principal_of(connection.tls))
+
+    with serving_tls(thread, echo, tls, identify) as server:
+        yield server
+
+
+@pytest.mark.parametrize("client_auth", ["requested", "required"])
+def test_a_clients_certificate_names_it(loop_thread, client_auth):
+    seen: list = []
+    with (
+        asking_for_certificates(loop_thread, client_auth, seen) as server,
+        TlsClient(server.port, client_context_of(issued=CLIENT)) as client,
+    ):
+        client.send(b"x")
+        assert client.receive() == b"x"
+    (principal,) = seen
+    assert str(principal).startswith("User:CN=app,")
+    assert "O=Example" in principal.name
+
+
+def test_a_certificate_that_is_requested_may_be_missing(loop_thread):
+    seen: list = []
+    with (
+        asking_for_certificates(loop_thread, "requested", seen) as server,
+        TlsClient(server.port) as client,
+    ):
+        client.send(b"x")
+        assert client.receive() == b"x"
+    assert seen == [ANONYMOUS]
+
+
+@pytest.mark.parametrize(
+    "issued",
+    [
+        None,
+        STRANGER.issue_cert("app@example.org"),
+        AUTHORITY.issue_cert("app@example.org", not_after=EXPIRED),
+    ],
+    ids=["none", "of a stranger", "expired"],
+)
+def test_a_required_certificate_that_is_not_good_is_refused(loop_thread, issued, caplog):
+    seen: list = []
+    caplog.set_level(logging.WARNING)
+    with asking_for_certificates(loop_thread, "required", seen) as server:
+        # With TLS 1.3 a client learns of it when it reads.
+        with (
+            pytest.raises((ssl.SSLError, ConnectionError, EOFError)),
+            TlsClient(server.port, client_context_of(issued=issued)) as client,
+        ):
+            client.send(b"x")
+            client.receive()
+        eventually(lambda: any("TLS handshake failed" in line for line in caplog.messages))
+    assert seen == []
+
+
+def test_a_renewed_certificate_counts_for_the_next_connection(loop_thread):
+    tls = ListenerTls("SSL", profile_of())
+    with serving_tls(loop_thread, echo, tls) as server, TlsClient(server.port) as before:
+        loop_thread.call(partial(tls.renew, profile_of(STRANGER.issue_cert("127.0.0.1"))))
+        with TlsClient(server.port, client_context_of(STRANGER)) as after:
+            for client in (before, after):
+                client.send(b"x")
+                assert client.receive() == b"x"
+
+
+# --- who speaks no TLS, or only half ---
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        framed(b"\x00\x12\x00\x03"),
+        b"GET / HTTP/1.1\r\n\r\n",
+        os.urandom(100),
+        b"\x16\x03\x01\xff\xff",
+    ],
+    ids=["a plain client", "http", "zeros", "an impossible size"],
+)
+def test_what_is_no_tls_is_closed_and_told(loop_thread, data, caplog):
+    caplog.set_level(logging.WARNING)
+    with serving_tls(loop_thread, echo) as server:
+        with Client(server.port) as client:
+            client.socket.sendall(data)
+            assert client.closed_by_server()
+        eventually(lambda: any("does not speak TLS" in line for line in caplog.messages))
+
+
+def test_a_first_message_that_comes_byte_by_byte_is_waited_for(loop_thread):
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = client_context_of().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with serving_tls(loop_thread, echo) as server, Client(server.port) as client:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                hello = outgoing.read()
+                for start in range(0, len(hello), 97):
+                    client.socket.sendall(hello[start : start + 97])
+                    time.sleep(0.002)
+                incoming.write(client.socket.recv(65536))
+        client.socket.sendall(outgoing.read())
+        eventually(lambda: len(server.connections) == 1)
+
+
+def test_silent_clients_are_closed_in_time_and_free_their_places(loop_thread, monkeypatch, caplog):
+    for module in (net_limits, handshakes, hello_gate):
+        monkeypatch.setattr(module, "HANDSHAKE_TIMEOUT_MS", 200)
+    caplog.set_level(logging.WARNING)
+    with serving_tls(loop_thread, echo, max_connections=20) as server:
+        silent = [Client(server.port) for _ in range(12)]
+        for client in silent[:5]:
+            client.socket.sendall(b"\x16\x03\x01\x02\x00")
+        assert all(client.closed_by_server() for client in silent)
+        with TlsClient(server.port) as client:
+            client.send(b"x")
+            assert client.receive() == b"x"
+    told = [line for line in caplog.messages if "TLS handshake failed" in line]
+    assert len(told) == 1
+
+
+def test_half_of_the_connections_may_be_in_their_handshakes(loop_thread):
+    with serving_tls(loop_thread, echo, max_connections=6) as server:
+        silent = [Client(server.port) for _ in range(3)]
+        time.sleep(0.1)
+        with Client(server.port) as fourth:
+            assert fourth.closed_by_server()
+        with Client(server.ports["PLAINTEXT"]) as plain:
+            plain.send(b"x")
+            assert plain.receive() == b"x"
+        for client in silent:
+            client.close()
+
+
+def test_handshakes_count_for_the_limit_of_an_address(loop_thread):
+    with (
+        serving_tls(loop_thread, echo, max_connections_per_ip=3) as server,
+        TlsClient(server.port) as client,
+        Client(server.port),
+        Client(server.port),
+    ):
+        time.sleep(0.1)
+        with Client(server.port) as fourth:
+            assert fourth.closed_by_server()
+        client.send(b"x")
+        assert client.receive() == b"x"
+
+
+def test_a_client_that_leaves_in_its_handshake_costs_nothing(loop_thread):
+    with serving_tls(loop_thread, echo) as server:
+        for size in (0, 3, 5, 200):
+            with Client(server.port) as client:
+                client.socket.sendall((b"\x16\x03\x01\x02\x00" + bytes(600))[:size])
+        eventually(lambda: not len(server._handshakes))
+        assert not server.connections
+
+
+def test_renegotiation_is_refused(loop_thread):
+    context = client_context_of()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with serving_tls(loop_thread, echo) as server, TlsClient(server.port, context) as client:
+        assert server._listeners[0].tls.server.options & ssl.OP_NO_RENEGOTIATION
+        client.send(b"x")
+        assert client.receive() == b"x"
+
+
+def test_a_crowd_that_comes_at_once_is_let_in_a_few_a_turn(loop_thread):
+    with serving_tls(loop_thread, echo) as server:
+        context = client_context_of()
+        raw = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(60)]
+        eventually(lambda: len(server._handshakes) == 60)
+        wrapped = [
+            context.wrap_socket(sock, server_hostname="127.0.0.1", do_handshake_on_connect=False)
+            for sock in raw
+        ]
+        for sock in wrapped:
+            sock.setblocking(False)
+            with contextlib.suppress(ssl.SSLWantReadError):
+                sock.do_handshake()
+        for sock in wrapped:
+            sock.settimeout(30)
+            sock.do_handshake()
+        eventually(lambda: len(server.connections) == 60)
+        for sock in wrapped:
+            sock.close()
+        eventually(lambda: not server.connections)
+
+
+def test_a_request_that_waits_is_answered_while_the_server_closes(loop_thread):
+    holder = Holder()
+    with serving_tls(loop_thread, holder) as server, TlsClient(server.port) as client:
+        client.send(b"x")
+        holder.wait_for(1)
+        exchange, _ = holder.held[0]
+        loop_thread.loop.call_soon_threadsafe(
+            loop_thread.loop.call_later, 0.02, exchange.respond, [framed(b"late")]
+        )
+        loop_thread.run(server.close(grace_ms=5000))
+        assert client.receive() == b"late"
