@@ -2,6 +2,7 @@
 and by being held back, and others are not slowed down. In full each rate is measured over half a
 minute."""
 
+import socket
 import threading
 import time
 import uuid
@@ -307,3 +308,27 @@ def test_a_broker_that_was_killed_goes_by_the_quotas_again(
     cluster.start_broker(leader)
     wait_until(lambda: leader_of(admin_of(cluster), topic) == leader, "its partition is served")
     check_is_within(produced_bytes_per_s(cluster, topic, client_id), BOUND)
+
+
+def test_an_address_connects_as_often_as_it_may(cluster: LocalCluster, quotas: Quotas) -> None:
+    """Of 127.0.0.2, so that nobody else is slowed down."""
+    quotas.set(QuotaEntity(ip="127.0.0.2"), "connection_creation_rate", 5)
+    port = cluster.state.brokers[0].port
+    served = refused = 0
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        with socket.create_connection(
+            ("127.0.0.1", port), timeout=10, source_address=("127.0.0.2", 0)
+        ) as connection:
+            try:
+                connection.sendall(API_VERSIONS)
+                is_served = bool(connection.recv(1))
+            except ConnectionResetError:
+                is_served = False
+        served += is_served
+        refused += not is_served
+    assert 10 <= served <= 5 * 5 + 5, (served, refused)
+    assert refused
+
+
+API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 0000")

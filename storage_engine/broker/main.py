@@ -27,12 +27,14 @@ from storage_engine.broker.wiring.listeners import (
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
+from storage_engine.core.security.sasl_client import password_client
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.open_files import descriptor_limit, pool_limit
 from storage_engine.net.event_loop_ports import LoopScheduler, SystemClock, ThreadBackground
 from storage_engine.net.limits import ServerLimits, most_connections
 from storage_engine.net.loop import new_event_loop
 from storage_engine.net.peer import PeerTransport
+from storage_engine.net.peer_log_in import MakeSaslClient
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.zookeeper.access import CREDENTIALS_KEY, ZooKeeperAccess, load_access
@@ -81,7 +83,9 @@ class Broker:
         background = ThreadBackground(self._loop)
         logs = self._logs(clock, background)
         session = self._session(clock, logs)
-        transport = PeerTransport(self._loop, tls_to_others(self._config, tls))
+        transport = PeerTransport(
+            self._loop, tls_to_others(self._config, tls), _log_in(self._config)
+        )
         try:
             cluster_id = await self._start_session(session)
             logs.dirs.set_cluster_id(cluster_id)
@@ -149,6 +153,7 @@ class Broker:
         self, parts: BrokerParts, transport: PeerTransport, tls: TlsByListener
     ) -> None:
         """Listen, join the cluster, and stop in order after a signal or a refusal."""
+        await self._until_access_is_known(parts)
         server = Server(self._loop, served_listeners(parts, tls), _limits(self._config))
         await server.start()
         collect_seldom()
@@ -165,6 +170,18 @@ class Broker:
         finally:
             parts.close()
             await server.close()
+
+    async def _until_access_is_known(self, parts: BrokerParts) -> None:
+        """Waits for the access rules, or for the signal to stop: a client that came before would be
+        refused for good what it may do."""
+        known = asyncio.Event()
+        parts.when_access_is_known(known.set)
+        if known.is_set():
+            return
+        waits = [self._loop.create_task(each.wait()) for each in (known, self._stop)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
 
     def _on_refused(self, failure: HeadraceError) -> None:
         self._failure = failure
@@ -217,6 +234,14 @@ class Broker:
             on_reply=answered.set_result,
         )
         return await answered
+
+
+def _log_in(config: BrokerConfig) -> MakeSaslClient | None:
+    """With what this broker logs in to the others; None where their listener asks for no log-in."""
+    own = config.sasl.inter_broker
+    if own is None:
+        return None
+    return lambda: password_client(own.mechanism, own.username, own.password.reveal())
 
 
 def _zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:

@@ -7,6 +7,7 @@ work that is under way is not disturbed.
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
+from storage_engine.broker.authentication.scram_users import ScramUsers
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
@@ -30,6 +31,7 @@ class SettingsApplier:
         topics: TopicConfigs,
         replicas: ReplicaManager,
         controller: ControllerRunner,
+        scram_users: ScramUsers,
         clients: ClientUsage,
         on_broker_changed: Callable[[], None],
     ) -> None:
@@ -42,6 +44,7 @@ class SettingsApplier:
         self._topics = topics
         self._replicas = replicas
         self._controller = controller
+        self._scram_users = scram_users
         self._clients = clients
         self._on_broker_changed = on_broker_changed
 
@@ -50,6 +53,8 @@ class SettingsApplier:
         yield from self._sources
         for topic in self._topics.known():
             yield ConfigEntity.topic(topic)
+        for user in self._scram_users:
+            yield ConfigEntity.user(user)
         yield from self._clients.known()
 
     def take(self, entity: ConfigEntity, settings: Mapping[str, str]) -> None:
@@ -60,6 +65,9 @@ class SettingsApplier:
             self._take_broker(entity, settings)
         elif entity.kind in OF_CLIENTS:
             self._clients.take(entity, settings)
+            if entity.kind is EntityKind.USER:
+                log.debug("credentials taken of=%s", entity.path)
+                self._scram_users.update(entity.name, settings)
 
     def _take_topic(self, topic: str, settings: Mapping[str, str]) -> None:
         if self._topics.update(topic, settings):

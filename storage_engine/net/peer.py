@@ -26,6 +26,7 @@ from storage_engine.net.limits import (
     RESPONSE_MAX_BYTES,
     TLS_SHUTDOWN_TIMEOUT_MS,
 )
+from storage_engine.net.peer_log_in import LogInEnds, MakeSaslClient, PeerLogIn
 from storage_engine.net.pieces import Piece, joined
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Req, Resp
 from storage_engine.protocol.framing import (
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("storage_engine.net")
 
+LOG_IN_AGAIN_AFTER = 0.85
+"""The part of its time after which a log-in is done again, as by Kafka's clients (KIP-368)."""
+
 _CLIENT_ID = "headrace-broker"
 
 OnReply = Callable[[Any], None]
@@ -52,10 +56,13 @@ class PeerTransport:
         self,
         loop: asyncio.AbstractEventLoop,
         tls: Callable[[], "ssl.SSLContext"] | None = None,
+        log_in: MakeSaslClient | None = None,
     ) -> None:
-        """`tls`: what to encrypt the next connection with; None: no connection is."""
+        """`tls`: what to encrypt the next connection with; None: no connection is. `log_in`: with
+        what to log in by SASL over each connection; None: no log-in."""
         self.loop = loop
         self.tls = tls
+        self.log_in = log_in
         self.memory = ReceiveMemory()
         self._channels: dict[tuple[Endpoint, str], _Channel] = {}
 
@@ -118,6 +125,9 @@ class _Channel:
         self._retry_timer: asyncio.TimerHandle | None = None
         self._failures = 0
         self._retry_at_s = 0.0
+        # While it is there, new requests wait.
+        self._log_in: PeerLogIn | None = None
+        self._log_in_timer: asyncio.TimerHandle | None = None
 
     def request(
         self,
@@ -135,7 +145,7 @@ class _Channel:
         request.timer = self._loop.call_later(
             timeout_ms / 1000, self._timed_out, request, timeout_ms
         )
-        if self._connection is None:
+        if self._connection is None or self._log_in is not None:
             self._waiting.append(request)
             self._connect_soon()
         else:
@@ -149,7 +159,7 @@ class _Channel:
     # Connecting.
 
     def _connect_soon(self) -> None:
-        if self._connecting is not None or self._retry_timer is not None:
+        if self._connecting or self._retry_timer or self._connection:
             return
         pause_s = self._retry_at_s - self._loop.time()
         if self._failures and pause_s > 0:
@@ -194,12 +204,59 @@ class _Channel:
         }
 
     def connected(self, connection: "_PeerConnection") -> None:
-        """Send what has waited."""
+        """Send what has waited, after the log-in where there is one."""
         self._connecting = None
         self._connection = connection
+        if self._parent.log_in is None:
+            self._send_waiting(connection)
+        else:
+            self._begin_log_in(connection, self._parent.log_in)
+
+    def _send_waiting(self, connection: "_PeerConnection") -> None:
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             self._send(connection, request)
+
+    # The log-in.
+
+    def _begin_log_in(self, connection: "_PeerConnection", make: MakeSaslClient) -> None:
+        """Also again, behind the requests that are in flight."""
+
+        def done(session_lifetime_ms: int) -> None:
+            self._end_log_in()
+            connection.answered = False
+            if session_lifetime_ms:
+                self._log_in_timer = self._loop.call_later(
+                    session_lifetime_ms * LOG_IN_AGAIN_AFTER / 1000,
+                    self._begin_log_in,
+                    connection,
+                    make,
+                )
+            self._send_waiting(connection)
+
+        def failed(reason: str) -> None:
+            log.warning("peer=%s %s", self.name, reason)
+            self._close_connection()
+            self._failed(reason)
+
+        ends = LogInEnds(send=connection.send, on_done=done, on_failed=failed)
+        self._log_in_timer = None
+        self._log_in = PeerLogIn(self._loop, make, ends)
+        self._log_in.begin()
+
+    def _end_log_in(self) -> None:
+        if self._log_in is not None:
+            self._log_in.close()
+            self._log_in = None
+        if self._log_in_timer is not None:
+            self._log_in_timer.cancel()
+            self._log_in_timer = None
+
+    def _close_connection(self) -> None:
+        self._end_log_in()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
 
     def _failed(self, reason: str) -> None:
         """The connection could not be made, or broke before its first answer: wait longer before
@@ -212,7 +269,10 @@ class _Channel:
     # Answers.
 
     def received(self, frame: memoryview) -> None:
-        """The answer to the oldest request in flight."""
+        """The answer to the oldest request in flight, else to the log-in."""
+        if not self._in_flight and self._log_in is not None:
+            self._log_in.received(frame)
+            return
         if not self._in_flight:
             self.drop("it sent an answer to no request")
             return
@@ -236,7 +296,9 @@ class _Channel:
             return
         self._connection = None
         reason = str(error) if error else "the connection was closed"
-        if self._in_flight and not connection.answered:
+        was_in_log_in = self._log_in is not None
+        self._end_log_in()
+        if was_in_log_in or (self._in_flight and not connection.answered):
             self._failed(reason)
         else:
             self._answer_all(reason)
@@ -257,9 +319,7 @@ class _Channel:
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.abort()
+        self._close_connection()
         self._answer_all(reason)
 
     def _answer_all(self, reason: str) -> None:

@@ -432,13 +432,14 @@ class ControllerEpochZNode:
 class ConfigZNode:
     """/config/topics/<topic>, /config/brokers/<id> and /config/brokers/<default>: settings that
     override those of the broker's file; the name `<default>` is literal, and stands for all
-    brokers."""
+    brokers. /config/users/<name>: the credentials of a user, which are not shown."""
 
     TOPICS: ClassVar[str] = "/config/topics"
     BROKERS: ClassVar[str] = "/config/brokers"
+    USERS: ClassVar[str] = "/config/users"
     ALL_BROKERS: ClassVar[str] = "<default>"
 
-    config: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def topic_path(cls, topic: str) -> str:

@@ -14,8 +14,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from storage_engine.broker.settings.properties import parse_properties
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.properties import parse_properties
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ are counted: a crowd of them takes no place from clients that have. Source: KIP-
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from storage_engine.broker.authentication.sasl_log_in import LogInLimits, LogInParts, SaslLogIn
@@ -40,19 +40,16 @@ class SaslGate:
 
     def __init__(
         self,
-        serve: Callable[[Connection, memoryview], None],
+        offered: OfferedByListener,
         *,
         scheduler: Scheduler,
         clock: Clock,
-        offered: OfferedByListener,
         limits: LogInLimits | None = None,
     ) -> None:
-        """`serve` answers ApiVersions, which clients ask for before they log in."""
         self._scheduler = scheduler
         self._clock = clock
         self._offered = offered
         self._parts = LogInParts(
-            serve=serve,
             scheduler=scheduler,
             clock=clock,
             limits=limits or LogInLimits(),
@@ -63,11 +60,20 @@ class SaslGate:
         """First log-ins, in the order in which they began."""
         self._refused = 0
         """Connections closed for want of room that are not logged yet."""
+        self._is_open = False
+
+    def open(self) -> None:
+        """From now on clients are asked; before, a user that was not read yet would be refused."""
+        self._is_open = True
 
     def opened(self, connection: Connection) -> None:
         """The `on_opened` of a server: asks for a log-in where the listener does."""
         offered = self._offered.get(connection.listener_name)
         if offered is None:
+            return
+        if not self._is_open:
+            # Clients try again after a lost connection, but not after a refusal.
+            connection.shut()
             return
         if len(self._in_progress) >= IN_PROGRESS_MAX and not self._made_room():
             self._note_refused()

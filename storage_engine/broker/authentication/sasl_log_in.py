@@ -58,8 +58,6 @@ class LogInLimits:
 class LogInParts:
     """What the log-ins of a broker share."""
 
-    serve: Callable[[Connection, memoryview], None]
-    """Answers ApiVersions."""
     scheduler: Scheduler
     clock: Clock
     limits: LogInLimits
@@ -117,7 +115,7 @@ class SaslLogIn:
         if self._first_requests > FIRST_REQUESTS_MAX:
             self._close("it asks for ApiVersions over and over and does not log in")
         else:
-            self._parts.serve(self.connection, frame)
+            self.connection.listener.handle(self.connection, frame)
 
     def _call(self, spec: ApiSpec[Any, Any], header: RequestHeader) -> ApiCall[Any]:
         connection = self.connection

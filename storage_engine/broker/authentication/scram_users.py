@@ -37,6 +37,10 @@ class ScramUsers:
         }
         """Iterations and length of salt -> how many users have such ones."""
 
+    def use_decoys(self, decoys: ScramDecoys) -> None:
+        """From now on these answer, which are the same on all brokers."""
+        self._decoys = decoys
+
     def __iter__(self) -> Iterator[str]:
         """All users, once each."""
         return iter({user for users in self._credentials.values() for user in users})

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from storage_engine.broker.settings.config_entity import ConfigEntity
 from storage_engine.core.ports import Clock
 from storage_engine.core.quotas.client_quotas import ClientQuotas, Limit, Sharing
-from storage_engine.core.quotas.quota_entity import QuotaEntity
 from storage_engine.core.quotas.quota_keys import QuotaKey, quotas_in
 from storage_engine.core.quotas.usage import Usage
 
@@ -49,7 +48,7 @@ class ClientUsage:
 
     def take(self, entity: ConfigEntity, settings: Mapping[str, str]) -> None:
         """Applies the present quotas of an entity."""
-        who = QuotaEntity.parse(entity.path)
+        who = entity.quota
         if who is None:
             return
         quotas, problems = quotas_in(settings)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
+from storage_engine.broker.settings.config_entity import ConfigEntity
 from storage_engine.core.ports import MetadataStore
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 
@@ -33,14 +33,14 @@ class ClientEntities:
             self._names(f"/config/users/{user}/clients") for user in users
         )
         found = [
-            *_entities(EntityKind.USER, users),
-            *_entities(EntityKind.CLIENT, clients),
-            *_entities(EntityKind.IP, ips),
+            *_entities("users", users),
+            *_entities("clients", clients),
+            *_entities("ips", ips),
         ]
         for user, names in zip(users, of_users, strict=True):
             if names is None:
                 return None
-            found += _entities(EntityKind.USER, [f"{user}/clients/{name}" for name in names])
+            found += _entities(f"users/{user}/clients", names)
         return found
 
     def _names(self, path: str) -> Flow[list[str] | None]:
@@ -50,7 +50,7 @@ class ClientEntities:
         return list(reply.children) if reply.ok else None
 
 
-def _entities(kind: EntityKind, names: Iterable[str]) -> list[ConfigEntity]:
-    """Without those that nobody could have named so, such as a node with an empty name."""
-    parsed = [ConfigEntity.parse(f"{kind.value}/{name}") for name in names]
+def _entities(folder: str, names: Iterable[str]) -> list[ConfigEntity]:
+    """Without nodes that no client has, since nobody would escape a name like theirs."""
+    parsed = [ConfigEntity.parse(f"{folder}/{name}") for name in names]
     return [entity for entity in parsed if entity is not None]

@@ -14,6 +14,7 @@ from storage_engine.broker.settings.connection_overrides import KEY as OVERRIDES
 from storage_engine.broker.settings.connection_overrides import parse_overrides
 from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
 from storage_engine.broker.settings.listener_map import ListenerMap
+from storage_engine.broker.settings.sasl_config import SaslConfig
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.authorizer import super_users_of
 from storage_engine.core.security.secret import Secret
@@ -49,6 +50,7 @@ class BrokerConfig:
         "log_dirs",
         "per_ip_overrides",
         "rack",
+        "sasl",
         "zookeeper_connect",
     )
 
@@ -63,6 +65,7 @@ class BrokerConfig:
         self.rack: str | None = rack if isinstance(rack, str) else None
         self.listeners = ListenerMap.of(self)
         self._of_listeners = _of_listeners(given, self.listeners.names)
+        self.sasl = SaslConfig.of(self, self.listeners)
         self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))

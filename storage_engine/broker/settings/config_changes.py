@@ -46,8 +46,8 @@ class ConfigChanges:
         known: Callable[[], Iterable[ConfigEntity]],
         take: Callable[[ConfigEntity, Mapping[str, str]], None],
     ) -> None:
-        """`known`: whose settings this broker uses, beside those of all clients. `take` gets them
-        each time they were read."""
+        """`known`: whose settings this broker uses, beside those of all clients, whom ZooKeeper
+        lists. `take` gets them each time they were read."""
         self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._clock = clock
@@ -121,11 +121,11 @@ class ConfigChanges:
         fresh = [child for child in children if child not in self._seen]
         now_ms = self._clock.monotonic_ms()
         self._seen = {child: self._seen.get(child, now_ms) for child in children}
-        if self._read_everything:
-            self._read_everything = False
-            self._clients.read(self._on_clients)
-        else:
+        if not self._read_everything:
             self._read_notifications(fresh)
+            return
+        self._read_everything = False
+        self._clients.read(self._on_clients)
 
     def _on_clients(self, found: list[ConfigEntity] | None) -> None:
         if self._closed:
@@ -134,8 +134,8 @@ class ConfigChanges:
             self._read_everything = True
             self._again(self._list)
         else:
-            # Those that are known and were not found have no settings any more.
-            self._refresh_all({*self._known(), *found})
+            # Also those that are no longer there.
+            self._refresh_all(dict.fromkeys([*self._known(), *found]))
 
     def _read_notifications(self, children: Sequence[str]) -> None:
         named: set[ConfigEntity] = set()

@@ -12,6 +12,7 @@ from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.wiring.access import AccessParts, build_access, guard_all
+from storage_engine.broker.wiring.authentication import AuthenticationParts, build_authentication
 from storage_engine.broker.wiring.cluster import ClusterParts, build_cluster
 from storage_engine.broker.wiring.coordinators import CoordinatorParts, build_coordinators
 from storage_engine.broker.wiring.handlers import (
@@ -48,6 +49,7 @@ class BrokerParts:
     upkeep: UpkeepParts
     requests: RequestParts
     coordinators: CoordinatorParts
+    authentication: AuthenticationParts
     access: AccessParts | None
     """None where everybody may do everything."""
     dispatcher: Dispatcher
@@ -69,22 +71,31 @@ class BrokerParts:
                 on_lost=self.replicas.manager.lease.fence,
             )
 
+        def on_settings_known() -> None:
+            self.authentication.gate.open()
+            register()
+
         self.replicas.manager.start()
         self.upkeep.maintenance.start()
         self.replicas.moves.start()
         self.coordinators.transactions.start()
         self.coordinators.groups.start()
-        # The settings of this broker count before it gets its first order, and the access rules
-        # before its first client.
-        start = partial(self.config_changes.start, register)
+        # The settings of this broker count before it gets its first order, the access rules and
+        # the users before its first client.
+        read_settings = partial(self.config_changes.start, on_settings_known)
+        self.when_access_is_known(partial(self.authentication.start, read_settings))
+
+    def when_access_is_known(self, act: Callable[[], None]) -> None:
+        """Call back when the access rules were read. Who is served before is refused everything."""
         if self.access is None:
-            start()
+            act()
         else:
-            self.access.watch.start(start)
+            self.access.watch.when_ready(act)
 
     def close(self) -> None:
         """Stop following and leading; answer the requests that wait."""
         self.cluster.registration.close()
+        self.authentication.close()
         if self.access is not None:
             self.access.close()
         self.config_changes.close()
@@ -115,8 +126,14 @@ def build(ports: BrokerPorts) -> BrokerParts:
     replicas = build_replicas(ports, settings, cluster.registration)
     manager = replicas.manager
     upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
+    authentication = build_authentication(ports)
     config_changes = build_config_changes(
-        ports, settings, cluster=cluster, replicas=manager, maintenance=upkeep.maintenance
+        ports,
+        settings,
+        cluster=cluster,
+        replicas=manager,
+        maintenance=upkeep.maintenance,
+        scram_users=authentication.scram_users,
     )
     requests = build_requests(
         ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
@@ -127,6 +144,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
     produce = _produce_handler(ports, replicas, coordinators)
     access = build_access(ports)
     table = HandlerTable()
+    authentication.gate.add_apis(table)
     add_record_apis(
         table,
         ports,
@@ -163,6 +181,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         upkeep=upkeep,
         requests=requests,
         coordinators=coordinators,
+        authentication=authentication,
         access=access,
         dispatcher=Dispatcher(
             table, requests.long_work, RequestQuotas(settings.clients, ports.scheduler)

@@ -19,6 +19,9 @@ from storage_engine.broker.handlers.administration.create_topics import CreateTo
 from storage_engine.broker.handlers.administration.delete_topics import DeleteTopicsHandler
 from storage_engine.broker.handlers.administration.describe_configs import DescribeConfigsHandler
 from storage_engine.broker.handlers.administration.metadata import MetadataHandler
+from storage_engine.broker.handlers.administration.user_scram_credentials import (
+    ScramCredentialHandlers,
+)
 from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.handlers.controller import controlled_shutdown
@@ -69,6 +72,9 @@ from storage_engine.protocol.apis.alter_partition_reassignments import (
     API as ALTER_PARTITION_REASSIGNMENTS,
 )
 from storage_engine.protocol.apis.alter_replica_log_dirs import API as ALTER_REPLICA_LOG_DIRS
+from storage_engine.protocol.apis.alter_user_scram_credentials import (
+    API as ALTER_USER_SCRAM_CREDENTIALS,
+)
 from storage_engine.protocol.apis.batch_heartbeat import API as BATCH_HEARTBEAT
 from storage_engine.protocol.apis.commit_batch import API as COMMIT_BATCH
 from storage_engine.protocol.apis.controlled_shutdown import API as CONTROLLED_SHUTDOWN
@@ -87,6 +93,9 @@ from storage_engine.protocol.apis.describe_groups import API as DESCRIBE_GROUPS
 from storage_engine.protocol.apis.describe_log_dirs import API as DESCRIBE_LOG_DIRS
 from storage_engine.protocol.apis.describe_producers import API as DESCRIBE_PRODUCERS
 from storage_engine.protocol.apis.describe_transactions import API as DESCRIBE_TRANSACTIONS
+from storage_engine.protocol.apis.describe_user_scram_credentials import (
+    API as DESCRIBE_USER_SCRAM_CREDENTIALS,
+)
 from storage_engine.protocol.apis.elect_leaders import API as ELECT_LEADERS
 from storage_engine.protocol.apis.end_txn import API as END_TXN
 from storage_engine.protocol.apis.fetch import API as FETCH
@@ -277,6 +286,11 @@ def add_administration_apis(
         config_changes=config_changes,
         metadata=cluster.metadata,
     )
+    scram_credentials = ScramCredentialHandlers(
+        metadata_store=ports.metadata_store,
+        config_store=settings.store,
+        config_changes=config_changes,
+    )
     describe_log_dirs = partial(log_dirs.handle, replicas.manager, ports.config.log_dirs)
     client_quotas = ClientQuotasHandlers(
         usage=settings.clients, config_store=settings.store, config_changes=config_changes
@@ -290,6 +304,8 @@ def add_administration_apis(
     table.add(ALTER_CLIENT_QUOTAS, client_quotas.alter)
     table.add(ALTER_REPLICA_LOG_DIRS, partial(alter_replica_log_dirs.handle, replicas.moves))
     table.add(DESCRIBE_LOG_DIRS, describe_log_dirs)
+    table.add(DESCRIBE_USER_SCRAM_CREDENTIALS, scram_credentials.describe)
+    table.add(ALTER_USER_SCRAM_CREDENTIALS, scram_credentials.alter)
 
 
 def add_access_apis(table: HandlerTable, access: AccessParts | None) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from storage_engine.broker.authentication.scram_users import ScramUsers
 from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config_changes import ConfigChanges
@@ -44,6 +45,7 @@ def build_config_changes(
     cluster: ClusterParts,
     replicas: ReplicaManager,
     maintenance: LogMaintenance,
+    scram_users: ScramUsers,
 ) -> ConfigChanges:
     """Settings are taken as they are changed, by those who work by them."""
     config = settings.config
@@ -53,6 +55,7 @@ def build_config_changes(
         topics=settings.topics,
         replicas=replicas,
         controller=cluster.controller,
+        scram_users=scram_users,
         clients=settings.clients,
         on_broker_changed=lambda: maintenance.check_retention_every(
             config.integer("log.retention.check.interval.ms")

@@ -6,8 +6,8 @@ their own. Source: KIP-55, KIP-546, KIP-612.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
 
+from storage_engine.core.entity_names import escaped, unescaped
 from storage_engine.core.errors import ErrorCode, KafkaError
 
 DEFAULT = ""
@@ -44,7 +44,7 @@ class QuotaEntity:
                 raise _invalid(f"the type '{kind}' stands twice")
             if name == "":
                 raise _invalid(f"the name of the {kind} is empty")
-            if name is not None and len(_escaped(name)) > NAME_MAX:
+            if name is not None and len(escaped(name)) > NAME_MAX:
                 raise _invalid(f"the name of the {kind} has more than {NAME_MAX} characters")
             found[kind] = DEFAULT if name is None else name
         if not found:
@@ -66,8 +66,7 @@ class QuotaEntity:
             return f"ips/{_znode_name(self.ip)}"
         clients = None if self.client_id is None else f"clients/{_znode_name(self.client_id)}"
         if self.user is None:
-            assert clients is not None
-            return clients
+            return clients or ""
         users = f"users/{_znode_name(self.user)}"
         return users if clients is None else f"{users}/{clients}"
 
@@ -75,30 +74,29 @@ class QuotaEntity:
     def parse(cls, path: str) -> "QuotaEntity | None":
         """None for a path of another kind."""
         match path.split("/"):
-            case ["users", user] if user:
-                return cls(user=_name(user))
-            case ["users", user, "clients", client_id] if user and client_id:
-                return cls(user=_name(user), client_id=_name(client_id))
-            case ["clients", client_id] if client_id:
-                return cls(client_id=_name(client_id))
-            case ["ips", ip] if ip:
-                return cls(ip=_name(ip))
-        return None
+            case ["users", user]:
+                entity = cls(user=_name(user))
+            case ["users", user, "clients", client_id]:
+                entity = cls(user=_name(user), client_id=_name(client_id))
+            case ["clients", client_id]:
+                entity = cls(client_id=_name(client_id))
+            case ["ips", ip]:
+                entity = cls(ip=_name(ip))
+            case _:
+                return None
+        # A name that nobody would escape like that is no name.
+        return entity if entity != cls() and entity.path == path else None
 
     def __str__(self) -> str:
         return ", ".join(f"{kind} {name or 'default'}" for kind, name in self.parts)
 
 
 def _znode_name(name: str) -> str:
-    return _DEFAULT_ZNODE if name == DEFAULT else _escaped(name)
+    return _DEFAULT_ZNODE if name == DEFAULT else escaped(name)
 
 
-def _escaped(name: str) -> str:
-    return quote(name, safe="-_.")
-
-
-def _name(znode_name: str) -> str:
-    return DEFAULT if znode_name == _DEFAULT_ZNODE else unquote(znode_name)
+def _name(znode_name: str) -> str | None:
+    return DEFAULT if znode_name == _DEFAULT_ZNODE else unescaped(znode_name)
 
 
 def _invalid(reason: str) -> KafkaError:

@@ -67,10 +67,10 @@ class ScramServer:
             raise LogInRefusedError("its token is not UTF-8") from None
         try:
             answer = self._first(text) if self._is_first else self._final(text)
-        except self._failure:
-            # Its text may hold what the client sent.
-            what = "its proof is wrong, or it is malformed" if self._found else "it is malformed"
-            raise LogInRefusedError(what) from None
+        except self._failure as failure:
+            # Its text may hold what the client sent, its code does not.
+            code = getattr(failure.server_error, "value", "malformed")
+            raise LogInRefusedError(f"the exchange failed: {code}") from None
         return answer.encode()
 
     def _first(self, text: str) -> str:

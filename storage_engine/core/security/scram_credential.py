@@ -45,6 +45,11 @@ class ScramMechanism(enum.Enum):
     def of_code(cls, code: int) -> "ScramMechanism | None":
         return next((each for each in cls if each.code == code), None)
 
+    @classmethod
+    def named(cls, name: str) -> "ScramMechanism":
+        """ValueError for another name."""
+        return cls(name)  # type: ignore[call-arg]  # mypy takes the members' arguments for it
+
     @property
     def hash(self) -> Callable[[bytes], Any]:
         return hashlib.sha256 if self is ScramMechanism.SHA_256 else hashlib.sha512

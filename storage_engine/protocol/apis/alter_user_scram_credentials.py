@@ -18,4 +18,7 @@ from storage_engine.protocol.apis.kafka_python import kafka_python_api
 
 __all__ = ["API", "AlterUserScramCredentialsRequest", "AlterUserScramCredentialsResponse"]
 
-API = kafka_python_api(51, AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse)
+# librdkafka appends a byte.
+API = kafka_python_api(
+    51, AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, is_lenient=True
+)

@@ -31,9 +31,11 @@ UNAUTHORIZED_OPERATIONS_BIT = 31
 """The only bit of a set of authorized operations that was not requested."""
 
 
-def kafka_python_api(key: int, request_class: Any, response_class: Any) -> AnyApi:
-    """Return the spec of an API in the registry's table whose messages are classes of
-    kafka-python."""
+def kafka_python_api(
+    key: int, request_class: Any, response_class: Any, *, is_lenient: bool = False
+) -> AnyApi:
+    """Return the spec of an API in the registry's table whose messages are classes of kafka-python.
+    `is_lenient`: a client is known to send bytes too many with its requests."""
     entry = APIS[key]
     first_flexible = entry.first_flexible_version
     return ApiSpec(
@@ -43,7 +45,10 @@ def kafka_python_api(key: int, request_class: Any, response_class: Any) -> AnyAp
         max_version=entry.versions.max_version,
         first_flexible_version=first_flexible,
         decode_request=_decoder(
-            f"{entry.name} request", request_class, first_flexible, decode_with
+            f"{entry.name} request",
+            request_class,
+            first_flexible,
+            decode_leniently if is_lenient else decode_with,
         ),
         encode_request=_encode,
         decode_response=_decoder(

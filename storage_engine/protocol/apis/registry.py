@@ -80,7 +80,7 @@ _SERVED: dict[int, ApiEntry] = {
 _INTERNAL: dict[int, ApiEntry] = {
     4: _entry("LeaderAndIsr", "leader_and_isr", 0, 1, None),
     5: _entry("StopReplica", "stop_replica", 0, 0, None),
-    6: _entry("UpdateMetadata", "update_metadata", 0, 1, None),
+    6: _entry("UpdateMetadata", "update_metadata", 0, 2, None),
     7: _entry("ControlledShutdown", "controlled_shutdown", 0, 0, None),
 }
 

@@ -15,6 +15,7 @@ NEEDED = {
     "advertised.listeners": "IN://one:9092,OUT://one:9093",
     "listener.security.protocol.map": "IN:PLAINTEXT,OUT:SASL_PLAINTEXT",
     "inter.broker.listener.name": "IN",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
 }
 
 

@@ -7,7 +7,12 @@ from storage_engine.broker.settings.listener_map import ListenerMap
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.security_protocol import SecurityProtocol
 
-NEEDED = {"broker.id": "7", "log.dirs": "/data", "zookeeper.connect": "zk:2181"}
+NEEDED = {
+    "broker.id": "7",
+    "log.dirs": "/data",
+    "zookeeper.connect": "zk:2181",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+}
 TWO = "INTERNAL://:9091,CLIENT://:9092"
 TWO_PROTOCOLS = "INTERNAL:PLAINTEXT,CLIENT:SASL_SSL"
 

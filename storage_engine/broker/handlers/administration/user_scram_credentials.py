@@ -1,0 +1,226 @@
+"""DescribeUserScramCredentials and AlterUserScramCredentials, served by any broker.
+
+The credentials of one user are changed all or not at all, in one conditional write; when the answer
+is sent, this broker works by them, and the others do soon after. Source: KIP-554.
+"""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.settings.config_changes import ConfigChanges
+from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
+from storage_engine.broker.settings.config_store import ConfigStore
+from storage_engine.broker.settings.scram_alteration import (
+    ScramChange,
+    ScramDeletion,
+    ScramUpsertion,
+    applied,
+    check_user,
+    checked,
+)
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ports import MetadataStore, ZkReply
+from storage_engine.core.printable import printable
+from storage_engine.core.security.scram_credential import (
+    ScramCredential,
+    ScramCredentialError,
+    ScramMechanism,
+)
+from storage_engine.protocol.apis.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from storage_engine.protocol.apis.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import ConfigZNode
+
+log = logging.getLogger(__name__)
+
+USERS_MAX = 1000
+"""Users that one request may name: each costs reads or writes of ZooKeeper."""
+
+READ_AT_ONCE = 100
+"""Users that are read together: between two such reads others get their turn."""
+
+_Row = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+_AlterRow = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramCredentialHandlers:
+    """Answers both."""
+
+    metadata_store: MetadataStore
+    config_store: ConfigStore
+    config_changes: ConfigChanges
+    flows: Flows = field(default_factory=Flows)
+
+    # Describe.
+
+    def describe(
+        self,
+        call: ApiCall[DescribeUserScramCredentialsResponse],
+        request: DescribeUserScramCredentialsRequest,
+    ) -> None:
+        named = [user.name for user in request.users or ()]
+        if len(named) > USERS_MAX:
+            error = KafkaError(_too_many(len(named)), ErrorCode.INVALID_REQUEST)
+            call.respond(_failed(error))
+            return
+        self.flows.start(self._describe(named), call.respond)
+
+    def _describe(self, named: Sequence[str]) -> Flow[DescribeUserScramCredentialsResponse]:
+        zookeeper = ZookeeperFlows(self.metadata_store)
+        users = list(dict.fromkeys(named))
+        if not named:
+            reply = yield from zookeeper.children(ConfigZNode.USERS)
+            if not reply.ok and not reply.is_absent:
+                return _failed(_no_answer())
+            entities = [
+                ConfigEntity.parse(f"{EntityKind.USER.value}/{name}") for name in reply.children
+            ]
+            users = [entity.name for entity in entities if entity is not None]
+        times = Counter(named)
+        rows = []
+        for start in range(0, len(users), READ_AT_ONCE):
+            part = {user: ConfigEntity.user(user) for user in users[start : start + READ_AT_ONCE]}
+            replies = yield from zookeeper.get_each(each.znode_path for each in part.values())
+            for user, entity in part.items():
+                row = _row(user, entity, replies[entity.znode_path], times[user])
+                if named or row.error_code != ErrorCode.RESOURCE_NOT_FOUND:
+                    rows.append(row)
+        return DescribeUserScramCredentialsResponse(error_code=0, error_message=None, results=rows)
+
+    # Alter.
+
+    def alter(
+        self,
+        call: ApiCall[AlterUserScramCredentialsResponse],
+        request: AlterUserScramCredentialsRequest,
+    ) -> None:
+        changes: dict[str, list[ScramChange]] = defaultdict(list)
+        for each in request.deletions:
+            changes[each.name].append(ScramDeletion(mechanism=each.mechanism))
+        for each in request.upsertions:
+            changes[each.name].append(
+                ScramUpsertion(
+                    mechanism=each.mechanism,
+                    iterations=each.iterations,
+                    salt=each.salt,
+                    salted_password=each.salted_password,
+                )
+            )
+        outcomes: dict[str, KafkaError | None] = {}
+
+        def settle(user: str, outcome: KafkaError | None) -> None:
+            outcomes[user] = outcome
+            if len(outcomes) == len(changes):
+                rows = [_altered(each, outcomes[each]) for each in changes]
+                call.respond(AlterUserScramCredentialsResponse(results=rows))
+
+        if not changes:
+            call.respond(AlterUserScramCredentialsResponse(results=[]))
+        for user, wanted in list(changes.items()):
+            try:
+                if len(changes) > USERS_MAX:
+                    raise KafkaError(_too_many(len(changes)), ErrorCode.INVALID_REQUEST)
+                check_user(user)
+                credentials = checked(wanted)
+            except KafkaError as failure:
+                settle(user, failure.as_outcome())
+                continue
+            self._change(call, user, credentials, partial(settle, user))
+
+    def _change(
+        self,
+        call: ApiCall[AlterUserScramCredentialsResponse],
+        user: str,
+        credentials: dict[ScramMechanism, ScramCredential | None],
+        done: Any,
+    ) -> None:
+        entity = ConfigEntity.user(user)
+
+        def on_outcome(failure: KafkaError | None) -> None:
+            if failure is not None:
+                done(failure)
+                return
+            log.info(
+                "credentials changed of=%s mechanisms=%s by=%s connection=%s",
+                entity.path,
+                ",".join(mechanism.value for mechanism in credentials),
+                call.connection.principal,
+                call.connection.name,
+            )
+            self.config_changes.refresh(entity, lambda: done(None))
+
+        self.config_store.change(
+            entity,
+            lambda current: applied(user, current, credentials),
+            on_outcome,
+            validate_only=False,
+        )
+
+
+def _row(user: str, entity: ConfigEntity, reply: ZkReply, times: int) -> Any:
+    if times > 1:
+        text = f"user '{printable(user)}' is named {times} times"
+        return _row_of_error(user, KafkaError(text, ErrorCode.DUPLICATE_RESOURCE))
+    if not reply.ok and not reply.is_absent:
+        return _row_of_error(user, _no_answer())
+    infos = []
+    for mechanism, credential in _stored(entity, reply).items():
+        info = _Row.CredentialInfo(mechanism=mechanism.code, iterations=credential.iterations)
+        infos.append(info)
+    if not infos:
+        text = f"user '{printable(user)}' has no SCRAM credentials"
+        return _row_of_error(user, KafkaError(text, ErrorCode.RESOURCE_NOT_FOUND))
+    return _Row(user=user, error_code=0, error_message=None, credential_infos=infos)
+
+
+def _stored(entity: ConfigEntity, reply: ZkReply) -> dict[ScramMechanism, ScramCredential]:
+    found: dict[ScramMechanism, ScramCredential] = {}
+    if not reply.ok:
+        return found
+    try:
+        settings = ConfigZNode.decode(entity.znode_path, reply.data).config
+        for mechanism in ScramMechanism:
+            if mechanism.value in settings:
+                found[mechanism] = ScramCredential.parse(mechanism, settings[mechanism.value])
+    except (ZnodeFormatError, ScramCredentialError) as failure:
+        log.error("credentials of=%s are not of the form: %s", entity.path, failure)
+    return found
+
+
+def _row_of_error(user: str, error: KafkaError) -> Any:
+    return _Row(user=user, error_code=error.code, error_message=str(error), credential_infos=[])
+
+
+def _failed(error: KafkaError) -> DescribeUserScramCredentialsResponse:
+    return DescribeUserScramCredentialsResponse(
+        error_code=error.code, error_message=str(error), results=[]
+    )
+
+
+def _altered(user: str, outcome: KafkaError | None) -> Any:
+    return _AlterRow(
+        user=user,
+        error_code=0 if outcome is None else outcome.code,
+        error_message=None if outcome is None else str(outcome),
+    )
+
+
+def _too_many(count: int) -> str:
+    return f"{count} users are more than the {USERS_MAX} possible in one request: send several"
+
+
+def _no_answer() -> KafkaError:
+    return KafkaError("ZooKeeper did not answer", ErrorCode.REQUEST_TIMED_OUT)
