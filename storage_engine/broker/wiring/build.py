@@ -108,6 +108,24 @@ class BrokerParts:
         self.replicas.manager.close()
 
 
+def _config_changes(
+    ports: BrokerPorts,
+    settings: SettingsParts,
+    cluster: ClusterParts,
+    replicas: ReplicaParts,
+    upkeep: UpkeepParts,
+    authentication: AuthenticationParts,
+) -> ConfigChanges:
+    return build_config_changes(
+        ports,
+        settings,
+        cluster=cluster,
+        replicas=replicas.manager,
+        maintenance=upkeep.maintenance,
+        scram_users=authentication.scram_users,
+    )
+
+
 def _produce_handler(
     ports: BrokerPorts, replicas: ReplicaParts, coordinators: CoordinatorParts
 ) -> ProduceHandler:
@@ -127,14 +145,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
     manager = replicas.manager
     upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
     authentication = build_authentication(ports)
-    config_changes = build_config_changes(
-        ports,
-        settings,
-        cluster=cluster,
-        replicas=manager,
-        maintenance=upkeep.maintenance,
-        scram_users=authentication.scram_users,
-    )
+    config_changes = _config_changes(ports, settings, cluster, replicas, upkeep, authentication)
     requests = build_requests(
         ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
     )

@@ -13,6 +13,7 @@ use an `Admin` at a time. Source: KIP-4 and what the methods' modules cite.
 
 error                    what to do
 ConfigError              correct the setting or the argument that it names
+AuthenticationError      the log-in or a certificate was refused: correct the setting that it names
 KafkaError, final        its `code` says why (TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION,
                          NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, INVALID_CONFIG, ...): correct what the
                          text names
