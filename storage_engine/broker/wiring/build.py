@@ -9,6 +9,7 @@ from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.produce_runs import ProduceRuns
+from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.wiring.access import AccessParts, build_access, guard_all
 from storage_engine.broker.wiring.authentication import AuthenticationParts, build_authentication
@@ -174,6 +175,10 @@ def build(ports: BrokerPorts) -> BrokerParts:
         coordinators=coordinators,
         authentication=authentication,
         access=access,
-        dispatcher=Dispatcher(table, requests.long_work),
-        produce_runs=ProduceRuns(produce, None if access is None else access.may_write),
+        dispatcher=Dispatcher(
+            table, requests.long_work, RequestQuotas(settings.clients, ports.scheduler)
+        ),
+        produce_runs=ProduceRuns(
+            produce, settings.clients, None if access is None else access.may_write
+        ),
     )
