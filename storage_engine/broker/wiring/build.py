@@ -9,13 +9,13 @@ from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.produce_runs import ProduceRuns
+from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.wiring.access import AccessParts, build_access, guard_all
 from storage_engine.broker.wiring.authentication import AuthenticationParts, build_authentication
 from storage_engine.broker.wiring.cluster import ClusterParts, build_cluster
 from storage_engine.broker.wiring.coordinators import CoordinatorParts, build_coordinators
 from storage_engine.broker.wiring.handlers import (
-    add_access_apis,
     add_administration_apis,
     add_controller_apis,
     add_group_apis,
@@ -107,24 +107,6 @@ class BrokerParts:
         self.replicas.manager.close()
 
 
-def _config_changes(
-    ports: BrokerPorts,
-    settings: SettingsParts,
-    cluster: ClusterParts,
-    replicas: ReplicaParts,
-    upkeep: UpkeepParts,
-    authentication: AuthenticationParts,
-) -> ConfigChanges:
-    return build_config_changes(
-        ports,
-        settings,
-        cluster=cluster,
-        replicas=replicas.manager,
-        maintenance=upkeep.maintenance,
-        scram_users=authentication.scram_users,
-    )
-
-
 def _produce_handler(
     ports: BrokerPorts, replicas: ReplicaParts, coordinators: CoordinatorParts
 ) -> ProduceHandler:
@@ -144,7 +126,9 @@ def build(ports: BrokerPorts) -> BrokerParts:
     manager = replicas.manager
     upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
     authentication = build_authentication(ports)
-    config_changes = _config_changes(ports, settings, cluster, replicas, upkeep, authentication)
+    config_changes = build_config_changes(
+        ports, settings, cluster=cluster, replicas=manager, upkeep=upkeep, users=authentication
+    )
     requests = build_requests(
         ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
     )
@@ -169,7 +153,6 @@ def build(ports: BrokerPorts) -> BrokerParts:
     add_administration_apis(
         table, ports, settings, cluster, replicas, config_changes, access=access
     )
-    add_access_apis(table, access)
     add_controller_apis(table, ports, settings, cluster)
     add_order_apis(
         table,
@@ -180,8 +163,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         coordinators=coordinators,
         orphaned_logs=upkeep.orphaned_logs,
     )
-    if access is not None:
-        guard_all(table, access, cluster_for_clients(ports, cluster, manager))
+    guard_all(table, access, cluster_for_clients(ports, cluster, manager))
     return BrokerParts(
         ports=ports,
         settings=settings,
@@ -193,6 +175,10 @@ def build(ports: BrokerPorts) -> BrokerParts:
         coordinators=coordinators,
         authentication=authentication,
         access=access,
-        dispatcher=Dispatcher(table, requests.long_work),
-        produce_runs=ProduceRuns(produce, None if access is None else access.may_write),
+        dispatcher=Dispatcher(
+            table, requests.long_work, RequestQuotas(settings.clients, ports.scheduler)
+        ),
+        produce_runs=ProduceRuns(
+            produce, settings.clients, None if access is None else access.may_write
+        ),
     )

@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 
-from storage_engine.broker.authentication.scram_users import ScramUsers
+from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.topic_configs import TopicConfigs
 from storage_engine.broker.settings_applier import SettingsApplier
-from storage_engine.broker.upkeep.log_maintenance import LogMaintenance
+from storage_engine.broker.wiring.authentication import AuthenticationParts
 from storage_engine.broker.wiring.cluster import ClusterParts
 from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.broker.wiring.upkeep import UpkeepParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,8 @@ class SettingsParts:
     config: DynamicConfig
     store: ConfigStore
     topics: TopicConfigs
+    clients: ClientUsage
+    """The quotas of clients, and what they use."""
 
 
 def build_settings(ports: BrokerPorts) -> SettingsParts:
@@ -31,6 +34,7 @@ def build_settings(ports: BrokerPorts) -> SettingsParts:
         config=config,
         store=store,
         topics=TopicConfigs(config, store=store, scheduler=ports.scheduler),
+        clients=ClientUsage(ports.clock),
     )
 
 
@@ -40,8 +44,8 @@ def build_config_changes(
     *,
     cluster: ClusterParts,
     replicas: ReplicaManager,
-    maintenance: LogMaintenance,
-    scram_users: ScramUsers,
+    upkeep: UpkeepParts,
+    users: AuthenticationParts,
 ) -> ConfigChanges:
     """Settings are taken as they are changed, by those who work by them."""
     config = settings.config
@@ -51,8 +55,9 @@ def build_config_changes(
         topics=settings.topics,
         replicas=replicas,
         controller=cluster.controller,
-        scram_users=scram_users,
-        on_broker_changed=lambda: maintenance.check_retention_every(
+        scram_users=users.scram_users,
+        clients=settings.clients,
+        on_broker_changed=lambda: upkeep.maintenance.check_retention_every(
             config.integer("log.retention.check.interval.ms")
         ),
     )
@@ -62,5 +67,4 @@ def build_config_changes(
         ports.clock,
         known=applier.known,
         take=applier.take,
-        with_users=ports.config.sasl.uses_scram,
     )
