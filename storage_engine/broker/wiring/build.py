@@ -9,6 +9,7 @@ from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.produce_runs import ProduceRuns
+from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.wiring.access import AccessParts, build_access, guard_all
 from storage_engine.broker.wiring.authentication import AuthenticationParts, build_authentication
@@ -107,6 +108,24 @@ class BrokerParts:
         self.replicas.manager.close()
 
 
+def _config_changes(
+    ports: BrokerPorts,
+    settings: SettingsParts,
+    cluster: ClusterParts,
+    replicas: ReplicaParts,
+    upkeep: UpkeepParts,
+    authentication: AuthenticationParts,
+) -> ConfigChanges:
+    return build_config_changes(
+        ports,
+        settings,
+        cluster=cluster,
+        replicas=replicas.manager,
+        maintenance=upkeep.maintenance,
+        scram_users=authentication.scram_users,
+    )
+
+
 def _produce_handler(
     ports: BrokerPorts, replicas: ReplicaParts, coordinators: CoordinatorParts
 ) -> ProduceHandler:
@@ -126,14 +145,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
     manager = replicas.manager
     upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
     authentication = build_authentication(ports)
-    config_changes = build_config_changes(
-        ports,
-        settings,
-        cluster=cluster,
-        replicas=manager,
-        maintenance=upkeep.maintenance,
-        scram_users=authentication.scram_users,
-    )
+    config_changes = _config_changes(ports, settings, cluster, replicas, upkeep, authentication)
     requests = build_requests(
         ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
     )
@@ -182,6 +194,10 @@ def build(ports: BrokerPorts) -> BrokerParts:
         coordinators=coordinators,
         authentication=authentication,
         access=access,
-        dispatcher=Dispatcher(table, requests.long_work),
-        produce_runs=ProduceRuns(produce, None if access is None else access.may_write),
+        dispatcher=Dispatcher(
+            table, requests.long_work, RequestQuotas(settings.clients, ports.scheduler)
+        ),
+        produce_runs=ProduceRuns(
+            produce, settings.clients, None if access is None else access.may_write
+        ),
     )
