@@ -11,6 +11,7 @@ from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.settings.config_changes import ConfigChanges
+from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs
 from storage_engine.broker.wiring.access import AccessParts, build_access, guard_all
 from storage_engine.broker.wiring.authentication import AuthenticationParts, build_authentication
 from storage_engine.broker.wiring.cluster import ClusterParts, build_cluster
@@ -118,26 +119,22 @@ def _produce_handler(
     )
 
 
-def build(ports: BrokerPorts) -> BrokerParts:
-    """Build all parts; nothing runs yet."""
-    settings = build_settings(ports)
-    cluster = build_cluster(ports, settings.config)
-    replicas = build_replicas(ports, settings, cluster.registration)
-    manager = replicas.manager
-    upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
-    authentication = build_authentication(ports)
-    config_changes = build_config_changes(
-        ports, settings, cluster=cluster, replicas=manager, upkeep=upkeep, users=authentication
-    )
-    requests = build_requests(
-        ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
-    )
-    coordinators = build_coordinators(
-        ports, settings.config, cluster=cluster, replicas=replicas, scrubs=upkeep.scrubs
-    )
-    produce = _produce_handler(ports, replicas, coordinators)
-    access = build_access(ports)
-    table = HandlerTable()
+def _handler_table(
+    ports: BrokerPorts,
+    settings: SettingsParts,
+    cluster: ClusterParts,
+    replicas: ReplicaParts,
+    config_changes: ConfigChanges,
+    *,
+    requests: RequestParts,
+    coordinators: CoordinatorParts,
+    orphaned_logs: OrphanedLogs,
+    authentication: AuthenticationParts,
+    access: AccessParts | None,
+    produce: ProduceHandler,
+) -> HandlerTable:
+    """All APIs, each behind what it asks for."""
+    manager, table = replicas.manager, HandlerTable()
     authentication.gate.add_apis(table)
     add_record_apis(
         table,
@@ -161,9 +158,44 @@ def build(ports: BrokerPorts) -> BrokerParts:
         cluster,
         replicas=manager,
         coordinators=coordinators,
-        orphaned_logs=upkeep.orphaned_logs,
+        orphaned_logs=orphaned_logs,
     )
     guard_all(table, access, cluster_for_clients(ports, cluster, manager))
+    return table
+
+
+def build(ports: BrokerPorts) -> BrokerParts:
+    """Build all parts; nothing runs yet."""
+    settings = build_settings(ports)
+    cluster = build_cluster(ports, settings.config)
+    replicas = build_replicas(ports, settings, cluster.registration)
+    manager = replicas.manager
+    upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
+    authentication = build_authentication(ports)
+    config_changes = build_config_changes(
+        ports, settings, cluster=cluster, replicas=manager, upkeep=upkeep, users=authentication
+    )
+    requests = build_requests(
+        ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
+    )
+    coordinators = build_coordinators(
+        ports, settings.config, cluster=cluster, replicas=replicas, scrubs=upkeep.scrubs
+    )
+    produce = _produce_handler(ports, replicas, coordinators)
+    access = build_access(ports)
+    table = _handler_table(
+        ports,
+        settings,
+        cluster,
+        replicas,
+        config_changes,
+        requests=requests,
+        coordinators=coordinators,
+        orphaned_logs=upkeep.orphaned_logs,
+        authentication=authentication,
+        access=access,
+        produce=produce,
+    )
     return BrokerParts(
         ports=ports,
         settings=settings,
