@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall, HandlerTable
+from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.requests.long_work import (
     INLINE_BYTES,
     INLINE_ITEMS,
@@ -23,7 +24,7 @@ from storage_engine.net.connection import Connection
 from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis import api_versions
 from storage_engine.protocol.apis.fetch import API as FETCH
-from storage_engine.protocol.apis.fetch import FIRST_WITHOUT_REPLICA_ID
+from storage_engine.protocol.apis.fetch import FIRST_WITHOUT_REPLICA_ID, FetchRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.registry import (
     INTERNAL_RANGES,
@@ -43,12 +44,13 @@ next epoch (KIP-890); the others do as they always did. No other level can be ch
 class Dispatcher:
     """The `handle` of a broker's server."""
 
-    def __init__(self, table: HandlerTable, long_work: LongWork) -> None:
+    def __init__(self, table: HandlerTable, long_work: LongWork, quotas: RequestQuotas) -> None:
         """`table`: what the broker serves, but for ApiVersions, which is served in any case."""
         table.add(api_versions.API, self._answer_versions)
         assert set(table) <= set(SERVED_RANGES) | set(INTERNAL_RANGES) | set(OWN_RANGES)
         self._table = table
         self._long_work = long_work
+        self._quotas = quotas
         self.advertised = {
             key: versions
             for key, versions in {**SERVED_RANGES, **OWN_RANGES}.items()
@@ -85,7 +87,27 @@ class Dispatcher:
             self._long_work.run_later(call, begin, is_urgent=is_urgent)
             return
         call = self._call(connection, spec, header)
+        if self._quotas.usage.bounds_requests:
+            self._handle_within_quotas(call, handler, request, len(body))
+            return
         steps = handler(call, request)
+        if steps is not None:
+            call.run(steps)
+
+    def _handle_within_quotas(
+        self, call: ApiCall[Any], handler: AnyHandler, request: Any, size: int
+    ) -> None:
+        quotas, work_ns = self._quotas, self._long_work.work_ns
+        is_follower = isinstance(request, FetchRequest) and request.replica_id >= 0
+        quota = None
+        if not is_follower:
+            quota = quotas.of(call.connection, call.client_id, call.spec, call.version, size)
+        call.quota = quota
+        if quota is not None and isinstance(request, FetchRequest):
+            request = quota.within(request)
+        started_ns = work_ns()
+        steps = handler(call, request)
+        call.worked(work_ns() - started_ns)
         if steps is not None:
             call.run(steps)
 
@@ -115,6 +137,10 @@ class Dispatcher:
                 f"a {call.spec.name} request has more than {most} items: send several"
             )
             return
+        if self._quotas.usage.bounds_requests and not call.is_urgent:
+            call.quota = self._quotas.of(
+                call.connection, call.client_id, call.spec, call.version, len(body)
+            )
         steps = handler(call, request)
         if steps is not None:
             yield from steps

@@ -153,6 +153,7 @@ class Broker:
         self, parts: BrokerParts, transport: PeerTransport, tls: TlsByListener
     ) -> None:
         """Listen, join the cluster, and stop in order after a signal or a refusal."""
+        await self._until_access_is_known(parts)
         server = Server(self._loop, served_listeners(parts, tls), _limits(self._config))
         await server.start()
         collect_seldom()
@@ -169,6 +170,18 @@ class Broker:
         finally:
             parts.close()
             await server.close()
+
+    async def _until_access_is_known(self, parts: BrokerParts) -> None:
+        """Waits for the access rules, or for the signal to stop: a client that came before would be
+        refused for good what it may do."""
+        known = asyncio.Event()
+        parts.when_access_is_known(known.set)
+        if known.is_set():
+            return
+        waits = [self._loop.create_task(each.wait()) for each in (known, self._stop)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
 
     def _on_refused(self, failure: HeadraceError) -> None:
         self._failure = failure

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.records.produce import ProduceHandler
+from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.requests.long_work import INLINE_ITEMS
 from storage_engine.core.errors import InvalidRequestError, KafkaError
 from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
@@ -65,8 +66,11 @@ class _LearnedPattern:
 class ProduceRuns:
     """The `handle_run` of a broker's server."""
 
-    def __init__(self, produce: ProduceHandler, may_write: MayWrite | None = None) -> None:
+    def __init__(
+        self, produce: ProduceHandler, clients: ClientUsage, may_write: MayWrite | None = None
+    ) -> None:
         """`may_write` None: everybody may write to all topics."""
+        self._clients = clients
         self._produce = produce
         self._may_write = may_write
         self._replicas = produce.replicas
@@ -76,6 +80,9 @@ class ProduceRuns:
         """The position after the requests that were handled; `position` itself when it is not the
         beginning of a run."""
         if end - position < _LEAST_BYTES or view[position + _API_KEY_AT] != _PRODUCE_KEY:
+            return position
+        if self._clients.bounds_requests:
+            # The general way counts them.
             return position
         learned = connection.memo
         if learned is None:

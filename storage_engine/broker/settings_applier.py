@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from storage_engine.broker.authentication.scram_users import ScramUsers
 from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
+from storage_engine.broker.settings.config_entity import OF_CLIENTS, ConfigEntity, EntityKind
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.topic_configs import TopicConfigs
 from storage_engine.core.ids import BrokerId
@@ -31,6 +32,7 @@ class SettingsApplier:
         replicas: ReplicaManager,
         controller: ControllerRunner,
         scram_users: ScramUsers,
+        clients: ClientUsage,
         on_broker_changed: Callable[[], None],
     ) -> None:
         """`on_broker_changed`: settings of this broker, other than of its topics, may differ."""
@@ -43,6 +45,7 @@ class SettingsApplier:
         self._replicas = replicas
         self._controller = controller
         self._scram_users = scram_users
+        self._clients = clients
         self._on_broker_changed = on_broker_changed
 
     def known(self) -> Iterator[ConfigEntity]:
@@ -52,16 +55,19 @@ class SettingsApplier:
             yield ConfigEntity.topic(topic)
         for user in self._scram_users:
             yield ConfigEntity.user(user)
+        yield from self._clients.known()
 
     def take(self, entity: ConfigEntity, settings: Mapping[str, str]) -> None:
         """Applies the present settings of an entity."""
         if entity.kind is EntityKind.TOPIC:
             self._take_topic(entity.name, settings)
-        elif entity.kind is EntityKind.USER:
-            log.debug("credentials taken of=%s", entity.path)
-            self._scram_users.update(entity.name, settings)
         elif entity in self._sources:
             self._take_broker(entity, settings)
+        elif entity.kind in OF_CLIENTS:
+            self._clients.take(entity, settings)
+            if entity.kind is EntityKind.USER:
+                log.debug("credentials taken of=%s", entity.path)
+                self._scram_users.update(entity.name, settings)
 
     def _take_topic(self, topic: str, settings: Mapping[str, str]) -> None:
         if self._topics.update(topic, settings):

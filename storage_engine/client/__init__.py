@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from storage_engine.client.zookeeper_consumer.connector import ConsumerConnector
     from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
     from storage_engine.core.errors import (
+        AuthenticationError,
         ConfigError,
         DeadlineExceededError,
         ErrorCode,
@@ -74,6 +75,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AuthenticationError",
     "BufferFullError",
     "BulkReader",
     "ClusterDescription",
@@ -126,6 +128,7 @@ _MODULES = {
     "AsyncAdmin": "client.asynchronous",
     "AsyncConsumer": "client.asynchronous",
     "AsyncProducer": "client.asynchronous",
+    "AuthenticationError": "core.errors",
     "BufferFullError": "client.producer.producer_errors",
     "BulkReader": "client.fetching.bulk_reader",
     "ClusterDescription": "client.admin.admin_client",

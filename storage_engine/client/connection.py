@@ -19,7 +19,7 @@ from storage_engine.core.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
-from storage_engine.net.blocking import BlockingConnection
+from storage_engine.net.blocking import BlockingConnection, ConnectionEndedError
 from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline, monotonic_ms
 from storage_engine.protocol.apis.api_versions import API as API_VERSIONS
@@ -49,6 +49,7 @@ class BrokerConnection:
     __slots__ = (
         "_client_id",
         "_correlation_id",
+        "_has_answered",
         "_in_flight",
         "_log_in_at_ms",
         "_sasl",
@@ -67,6 +68,8 @@ class BrokerConnection:
     ) -> None:
         self._socket = sock
         self._sasl = sasl
+        # Anything but the versions: a listener that asks for a log-in tells them to anybody.
+        self._has_answered = False
         # The time at which the log-in is renewed, in monotonic ms; None: never.
         self._log_in_at_ms: int | None = None
         self.address = address
@@ -113,6 +116,7 @@ class BrokerConnection:
             # What follows this error differs from server to server: ask as the oldest clients do.
             self._in_flight.clear()
             answer = self.exchange(API_VERSIONS, request, deadline, version=0)
+            self._has_answered = False
         else:
             answer = self._decoded(frame)
         if answer.error_code:
@@ -193,7 +197,16 @@ class BrokerConnection:
 
     def receive(self, deadline: Deadline) -> Any:
         """The answer to the oldest request in flight."""
-        return self._decoded(self._socket.receive(deadline))
+        try:
+            frame = self._socket.receive(deadline)
+        except ConnectionEndedError as error:
+            if self._has_answered or self._sasl is not None:
+                raise
+            raise KafkaError(
+                f"{error}; does its listener ask for a log-in (security.protocol)?", error.code
+            ) from None
+        self._has_answered = True
+        return self._decoded(frame)
 
     def receive_nowait(self) -> Any | None:
         """Like `receive`, but returns None when no answer has arrived."""

@@ -115,6 +115,7 @@ class ErrorCode(enum.IntEnum):
     GROUP_SUBSCRIBED_TO_TOPIC = (86, False, "the group is subscribed to the topic")
     INVALID_RECORD = (87, False, "a record failed the broker's checks")
     UNSTABLE_OFFSET_COMMIT = (88, True, "offsets of an open transaction are pending")
+    THROTTLING_QUOTA_EXCEEDED = (89, True, "a quota is used up for now")
     PRODUCER_FENCED = (90, False, "a newer producer has taken over")
     RESOURCE_NOT_FOUND = (91, False, "there is no such resource")
     DUPLICATE_RESOURCE = (92, False, "the request names a resource twice")

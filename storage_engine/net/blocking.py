@@ -23,6 +23,12 @@ _SCRATCH_BYTES = 64 * 1024
 their own."""
 
 
+class ConnectionEndedError(KafkaError):
+    """The other side has closed the connection."""
+
+    code = ErrorCode.NETWORK_EXCEPTION
+
+
 class BlockingConnection:
     """A connection over one socket. Errors are KafkaError(NETWORK_EXCEPTION), or
     DeadlineExceededError; close the connection after either."""
@@ -183,7 +189,7 @@ class BlockingConnection:
                 raise network_error(self.name, error.strerror or str(error)) from None
             if not received:
                 self.close()
-                raise network_error(self.name, "the broker closed the connection")
+                raise ended(self.name)
             return received
 
     def _wait(self, event: int, deadline: Deadline, what: str) -> None:
@@ -263,6 +269,10 @@ def connected_socket(host: str, port: int, name: str, deadline: Deadline) -> soc
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setblocking(False)
     return sock
+
+
+def ended(name: str) -> ConnectionEndedError:
+    return ConnectionEndedError(f"{name}: the broker closed the connection")
 
 
 def network_error(name: str, reason: str) -> KafkaError:

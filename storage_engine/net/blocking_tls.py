@@ -10,7 +10,12 @@ import ssl
 from collections.abc import Callable, Iterator, Sequence
 
 from storage_engine.core.errors import AuthenticationError, HeadraceError
-from storage_engine.net.blocking import BlockingConnection, connected_socket, network_error
+from storage_engine.net.blocking import (
+    BlockingConnection,
+    connected_socket,
+    ended,
+    network_error,
+)
 from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
 from storage_engine.net.pieces import Piece, as_buffer
@@ -23,11 +28,15 @@ class TlsConnection(BlockingConnection):
     """A connection of which all bytes are encrypted. AuthenticationError when the certificate of
     either side is not accepted."""
 
-    __slots__ = ("_tls",)
+    __slots__ = ("_has_received", "_is_agreed", "_tls")
 
     def __init__(self, sock: ssl.SSLSocket, name: str, pool: BufferPool) -> None:
         super().__init__(sock, name, pool)
         self._tls = sock
+        # With TLS 1.3 a server judges the client's certificate after the client is done.
+        self._has_received = False
+        # Whether the handshake is done.
+        self._is_agreed = False
 
     @classmethod
     def open_tls(
@@ -48,6 +57,7 @@ class TlsConnection(BlockingConnection):
             raise network_error(name, f"TLS can't begin: {error}") from None
         connection = cls(wrapped, name, pool or BufferPool())
         connection._done(wrapped.do_handshake, deadline, "the TLS handshake was not done")
+        connection._is_agreed = True
         return connection
 
     def send(self, pieces: Sequence[Piece], deadline: Deadline) -> None:
@@ -90,7 +100,8 @@ class TlsConnection(BlockingConnection):
         received = self._done(lambda: self._tls.recv_into(target), deadline, "no answer")
         if not received:
             self.close()
-            raise network_error(self.name, "the broker closed the connection")
+            raise ended(self.name) if self._has_received else network_error(self.name, _JUDGED)
+        self._has_received = True
         return received
 
     def _done(self, step: Callable[[], int | None], deadline: Deadline, what: str) -> int:
@@ -105,6 +116,11 @@ class TlsConnection(BlockingConnection):
                 self._wait(select.POLLOUT, deadline, what)
             except OSError as error:
                 self.close()
+                if isinstance(error, ConnectionError) and self._is_agreed:
+                    reason = error.strerror or str(error)
+                    raise network_error(
+                        self.name, reason if self._has_received else _JUDGED
+                    ) from None
                 raise tls_error(self.name, error) from None
 
 
@@ -134,6 +150,10 @@ _NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "B
 _PASSING = ("INTERNAL_ERROR", "USER_CANCELLED", "CLOSE_NOTIFY", "RECORD_MAC", "DECODE_ERROR")
 """Alerts that say nothing about certificates or settings."""
 
+_JUDGED = (
+    "the connection was closed after the TLS handshake; does the listener ask for a certificate of "
+    "an authority that it knows (ssl.keystore.location, ssl.certificate.location)?"
+)
 _ASK = (
     "it may ask for a certificate (ssl.keystore.location, ssl.certificate.location) of an "
     "authority that it knows, or for another ssl.enabled.protocols"

@@ -189,6 +189,9 @@ class Server:
 
     def opened(self, connection: Connection) -> None:
         """Admit a connection, or close it where there are too many."""
+        if connection.listener.tls is not None:
+            assert self._handshakes is not None
+            self._handshakes.opened(connection)
         host = connection.peer_host
         limits = self.limits
         self.connections[connection] = 0

@@ -77,6 +77,11 @@ COMMANDS = (
         name="groups", module="groups", summary="list, describe, reset and delete consumer groups"
     ),
     Command(
+        name="quotas",
+        module="quotas",
+        summary="list, set and remove the quotas of users, client ids and addresses",
+    ),
+    Command(
         name="get-offsets",
         module="get_offsets",
         summary="show the earliest and latest offsets of partitions",

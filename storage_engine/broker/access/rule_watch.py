@@ -58,11 +58,21 @@ class RuleWatch:
         self._to_list: set[PatternType] = set(PatternType)
         self._idle: Callable[[Any], None] | None = None
         """Continues the flow that waits for something to do."""
+        self._is_started = False
+        self._is_ready = False
+        self._is_trouble_logged = False
+        self._waiting: list[Callable[[], None]] = []
 
-    def start(self, on_ready: Callable[[], None]) -> None:
-        """Watch and read; then `on_ready`, once."""
-        self._metadata_store.add_state_listener(self._on_state)
-        self._flows.start(self._follow(on_ready))
+    def when_ready(self, act: Callable[[], None]) -> None:
+        """Watch and read, if that has not begun; `act` once all rules were read."""
+        if self._is_ready:
+            act()
+            return
+        self._waiting.append(act)
+        if not self._is_started:
+            self._is_started = True
+            self._metadata_store.add_state_listener(self._on_state)
+            self._flows.start(self._follow())
 
     def close(self) -> None:
         self._flows.close()
@@ -89,26 +99,41 @@ class RuleWatch:
         else:
             self._idle = resume
 
-    def _follow(self, on_ready: Callable[[], None]) -> Flow[None]:
+    def _follow(self) -> Flow[None]:
         """Never ends: one change after the other."""
-        is_ready = False
         yield from self._make_folders()
         while True:
             yield self._until_woken
             if self._is_all_to_read:
                 self._to_list = set(PatternType)
             if not (yield from self._catch_up()):
+                self._log_trouble()
                 yield from pause(self._scheduler, RETRY_MS)
-            elif not is_ready:
-                is_ready = True
-                self._authorizer.rules_are_known()
-                log.info("access rules read patterns=%d", len(self._authorizer.index))
-                on_ready()
+                continue
+            self._is_trouble_logged = False
+            if not self._is_ready:
+                self._become_ready()
+
+    def _become_ready(self) -> None:
+        self._is_ready = True
+        self._authorizer.rules_are_known()
+        log.info("access rules read patterns=%d", len(self._authorizer.index))
+        waiting, self._waiting = self._waiting, []
+        for act in waiting:
+            act()
+
+    def _log_trouble(self) -> None:
+        if not self._is_trouble_logged:
+            self._is_trouble_logged = True
+            log.warning(
+                "access rules not read: ZooKeeper does not answer, or refuses; trying again"
+            )
 
     def _make_folders(self) -> Flow[None]:
         for path in acl_paths():
             reply = yield from self._zookeeper.create(path, b"", make_parents=True)
             while not reply.ok and not (yield from self._exists(path)):
+                self._log_trouble()
                 yield from pause(self._scheduler, RETRY_MS)
                 reply = yield from self._zookeeper.create(path, b"", make_parents=True)
 

@@ -118,6 +118,8 @@ _CLUSTER: dict[int, GuardRow] = {
     44: GuardRow("AlterConfigs on each topic or the cluster", cluster.incremental_alter_configs),
     45: GuardRow("Alter on the cluster", cluster.alter_partition_reassignments),
     46: GuardRow("Describe on the cluster", cluster.list_partition_reassignments),
+    48: GuardRow("DescribeConfigs on the cluster", users.describe_quotas),
+    49: GuardRow("AlterConfigs on the cluster", users.alter_quotas),
     50: GuardRow("Describe on the cluster", users.describe_scram),
     51: GuardRow("Alter on the cluster", users.alter_scram),
 }

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Generic, NamedTuple
 
+from storage_engine.broker.quotas.call_quota import CallQuota
 from storage_engine.broker.requests.long_work import LongWork, Steps
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Req, Resp
@@ -23,6 +24,7 @@ class ApiCall(Generic[Resp]):
         "exchange",
         "is_long",
         "is_urgent",
+        "quota",
         "spec",
         "version",
         "work",
@@ -42,6 +44,8 @@ class ApiCall(Generic[Resp]):
         self.work = work
         self.is_long = False
         self.is_urgent = False
+        self.quota: CallQuota | None = None
+        """Of a client that has one."""
         self.spec = spec
         self.version = version
         self.correlation_id = correlation_id
@@ -55,7 +59,10 @@ class ApiCall(Generic[Resp]):
         if self.amend is not None:
             amend, self.amend = self.amend, None
             self.run(self._amended(amend, message))
-        elif self.is_long and self.work is not None:
+            return
+        if self.quota is not None:
+            message = self.quota.answered(message)
+        if self.is_long and self.work is not None:
             self.hold()
             self.work.beside(
                 lambda: self._encoded(message), self._on_encoded, is_urgent=self.is_urgent
@@ -71,6 +78,11 @@ class ApiCall(Generic[Resp]):
         """Do work that may be long, of a handler or of a callback of its own."""
         assert self.work is not None
         self.work.run(self, steps)
+
+    def mutate(self, partitions: int) -> None:
+        """Partitions are to be created or deleted. KafkaError where a quota does not allow it."""
+        if self.quota is not None:
+            self.quota.mutate(partitions)
 
     def _encoded(self, message: Resp) -> list[Buffer]:
         return encode_response_frame(self.spec, self.version, self.correlation_id, message)
@@ -95,6 +107,10 @@ class ApiCall(Generic[Resp]):
     def failed(self, error: Exception) -> None:
         """Log the error and close the connection: the client learns that there is no answer."""
         self.connection.request_failed(error)
+
+    def worked(self, ns: int) -> None:
+        if self.quota is not None:
+            self.quota.worked(ns)
 
     @property
     def is_gone(self) -> bool:

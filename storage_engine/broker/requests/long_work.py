@@ -60,6 +60,10 @@ class LongRequest(Protocol):
         """Called when the work raised; nothing more of it will be done."""
         ...
 
+    def worked(self, ns: int) -> None:
+        """Called with the time of each part of its work."""
+        ...
+
     @property
     def is_gone(self) -> bool:
         """Whether the client is gone, so that nobody waits for the answer."""
@@ -184,7 +188,8 @@ class LongWork:
     def _advance(self, job: _Job, most_ns: int, *, is_admitted: bool = False) -> bool:
         """Some steps; whether there are more to be done by the loop."""
         work_ns = self.work_ns
-        end_ns = work_ns() + most_ns
+        started_ns = work_ns()
+        end_ns = started_ns + most_ns
         steps = job.steps
         try:
             while not job.request.is_gone:
@@ -205,6 +210,8 @@ class LongWork:
             pass
         except Exception as failure:  # noqa: BLE001 - logged with its trace where the connection is closed
             job.request.failed(failure)
+        finally:
+            job.request.worked(work_ns() - started_ns)
         if is_admitted:
             self._admitted -= 1
             job.request.release()

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from storage_engine.broker import unexpected
-from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
+from storage_engine.broker.settings.client_entities import ClientEntities
+from storage_engine.broker.settings.config_entity import ConfigEntity
 from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.broker.settings.gather import Gather
 from storage_engine.core.ports import (
@@ -23,7 +24,6 @@ from storage_engine.core.ports import (
 )
 from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import ConfigZNode
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +45,16 @@ class ConfigChanges:
         *,
         known: Callable[[], Iterable[ConfigEntity]],
         take: Callable[[ConfigEntity, Mapping[str, str]], None],
-        with_users: bool = False,
     ) -> None:
-        """`known`: whose settings this broker uses. `take` gets them each time they were read.
-        `with_users`: those of all users, whom ZooKeeper lists, as well."""
+        """`known`: whose settings this broker uses, beside those of all clients, whom ZooKeeper
+        lists. `take` gets them each time they were read."""
         self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._clock = clock
         self._store = ConfigStore(metadata_store)
+        self._clients = ClientEntities(metadata_store)
         self._known = known
         self._take = take
-        self._with_users = with_users
         self._on_ready: Callable[[], None] | None = None
         self._seen: dict[str, int] = {}
         """Notification -> when it was seen first."""
@@ -71,6 +70,7 @@ class ConfigChanges:
 
     def close(self) -> None:
         self._closed = True
+        self._clients.close()
 
     def refresh(self, entity: ConfigEntity, done: Callable[[], None]) -> None:
         """Read and take the settings of one entity; `done` when that has succeeded."""
@@ -125,21 +125,17 @@ class ConfigChanges:
             self._read_notifications(fresh)
             return
         self._read_everything = False
-        if self._with_users:
-            self._metadata_store.children(ConfigZNode.USERS, self._on_users)
-        else:
-            self._refresh_all(self._known())
+        self._clients.read(self._on_clients)
 
-    def _on_users(self, reply: ZkReply) -> None:
+    def _on_clients(self, found: list[ConfigEntity] | None) -> None:
         if self._closed:
             return
-        if not reply.ok and not reply.is_absent:
+        if found is None:
             self._read_everything = True
             self._again(self._list)
-            return
-        users = (ConfigEntity.parse(f"{EntityKind.USER.value}/{name}") for name in reply.children)
-        # Also those that are no longer there.
-        self._refresh_all(dict.fromkeys([*self._known(), *filter(None, users)]))
+        else:
+            # Also those that are no longer there.
+            self._refresh_all(dict.fromkeys([*self._known(), *found]))
 
     def _read_notifications(self, children: Sequence[str]) -> None:
         named: set[ConfigEntity] = set()

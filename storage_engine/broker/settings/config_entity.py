@@ -1,17 +1,19 @@
-"""The kinds of entities that have settings in ZooKeeper: a topic, one broker, all brokers, or a
-user, whose settings are its credentials.
+"""The kinds of entities that have settings in ZooKeeper: a topic, one broker, all brokers, a user,
+whose settings are its credentials and quotas, or other clients that have quotas.
 
 It has one name everywhere: `topics/<topic>`, `brokers/<id>`, `brokers/<default>`, `users/<name>`,
-as below /config and in notifications; a user's name is escaped there as in a URL.
+`users/<name>/clients/<client-id>`, as below /config and in notifications; names of clients are
+escaped there as in a URL.
 """
 
 import enum
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
 
+from storage_engine.core.entity_names import escaped
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import topic_name_problem
 from storage_engine.core.printable import printable
+from storage_engine.core.quotas.quota_entity import QuotaEntity
 from storage_engine.zookeeper.znode_json import BROKER_IDS, number_named
 from storage_engine.zookeeper.znodes import ConfigZNode
 
@@ -22,14 +24,20 @@ class EntityKind(enum.Enum):
     TOPIC = "topics"
     BROKER = "brokers"
     USER = "users"
+    QUOTA = ""
+    """Several users or clients at once, in several folders."""
+
+
+OF_CLIENTS = (EntityKind.USER, EntityKind.QUOTA)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntity:
-    """A topic, broker or user; the name `<default>` stands for all brokers."""
+    """A topic, broker, user or clients; the broker's name `<default>` stands for all brokers."""
 
     kind: EntityKind
     name: str
+    """The path, of QUOTA."""
 
     @classmethod
     def topic(cls, topic: str) -> "ConfigEntity":
@@ -48,16 +56,22 @@ class ConfigEntity:
         return cls(EntityKind.USER, name)
 
     @classmethod
+    def of_quota(cls, entity: QuotaEntity) -> "ConfigEntity":
+        if entity.user and entity.client_id is None:
+            return cls.user(entity.user)
+        return cls(EntityKind.QUOTA, entity.path)
+
+    @classmethod
     def parse(cls, path: str) -> "ConfigEntity | None":
-        """The entity of `topics/<topic>`; None for kinds without settings here (clients, the
-        default of all users)."""
+        """The entity of `topics/<topic>`; None for what has no settings here."""
         folder, _, name = path.partition("/")
         kinds = {kind.value: kind for kind in EntityKind}
         kind = kinds.get(folder)
         if kind is EntityKind.TOPIC and topic_name_problem(name) is None:
             return cls(kind, name)
-        if kind is EntityKind.USER:
-            return _user_of(name)
+        quota = QuotaEntity.parse(path)
+        if quota is not None:
+            return cls.of_quota(quota)
         is_broker = name == ConfigZNode.ALL_BROKERS or number_named(name, BROKER_IDS) is not None
         return cls(kind, name) if kind is EntityKind.BROKER and is_broker else None
 
@@ -82,8 +96,15 @@ class ConfigEntity:
 
     @property
     def path(self) -> str:
-        name = _escaped(self.name) if self.kind is EntityKind.USER else self.name
+        if self.kind is EntityKind.QUOTA:
+            return self.name
+        name = escaped(self.name) if self.kind is EntityKind.USER else self.name
         return f"{self.kind.value}/{name}"
+
+    @property
+    def quota(self) -> QuotaEntity | None:
+        """Whose quotas stand there; None of topics and brokers."""
+        return QuotaEntity.parse(self.path) if self.kind in OF_CLIENTS else None
 
     @property
     def znode_path(self) -> str:
@@ -94,6 +115,8 @@ class ConfigEntity:
             return f"topic '{self.name}'"
         if self.kind is EntityKind.USER:
             return f"user '{printable(self.name)}'"
+        if self.kind is EntityKind.QUOTA:
+            return str(self.quota)
         if self.name == ConfigZNode.ALL_BROKERS:
             return "all brokers"
         return f"broker {self.name}"
@@ -102,17 +125,3 @@ class ConfigEntity:
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 """Resource types of the protocol."""
-
-
-def _escaped(name: str) -> str:
-    # As Kafka's Sanitizer: Python leaves one character more as it is.
-    return quote(name, safe="").replace("~", "%7E")
-
-
-def _user_of(name: str) -> ConfigEntity | None:
-    """The user of an escaped name; None where nobody would escape a name like that."""
-    try:
-        user = ConfigEntity.user(unquote(name, errors="strict"))
-    except UnicodeDecodeError:
-        return None
-    return user if name and user.path == f"{EntityKind.USER.value}/{name}" else None

@@ -1,4 +1,4 @@
-"""Reads and changes the settings of topics, brokers and users in ZooKeeper.
+"""Reads and changes the settings of topics, brokers and clients in ZooKeeper.
 
 A change is written only over the settings from which it was computed, and in one multi with the
 notification for the other brokers: there is never one without the other. (Kafka writes them one
@@ -9,7 +9,7 @@ Source: R-TOOL1.
 import logging
 from collections.abc import Callable, Mapping
 
-from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
+from storage_engine.broker.settings.config_entity import OF_CLIENTS, ConfigEntity, EntityKind
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
@@ -91,16 +91,8 @@ class _Alteration:
     def begin(self) -> None:
         if self._entity.kind is EntityKind.TOPIC:
             self._metadata_store.exists(TopicZNode.path(self._entity.name), self._on_topic)
-        elif self._entity.kind is EntityKind.USER and not self._validate_only:
-            self._metadata_store.create(ConfigZNode.USERS, b"", self._on_parent, make_parents=True)
         else:
             self._read()
-
-    def _on_parent(self, reply: ZkReply) -> None:
-        if reply.ok or reply.status is ZkStatus.NODE_EXISTS:
-            self._read()
-        else:
-            self._done(_no_answer(self._entity))
 
     def _on_topic(self, reply: ZkReply) -> None:
         if reply.status is ZkStatus.NO_NODE:
@@ -127,7 +119,27 @@ class _Alteration:
         if self._validate_only or (wanted == present and not self._is_told_anyway):
             self._done(None)
             return
-        version = reply.stat.version if reply.stat is not None else None
+        if reply.stat is not None:
+            self._write(wanted, reply.stat.version)
+        elif self._entity.kind in OF_CLIENTS:
+            self._make_parent(wanted)
+        else:
+            self._write(wanted, None)
+
+    def _make_parent(self, wanted: Mapping[str, str]) -> None:
+        """The folders of topics and brokers are there from the start; those of clients are made
+        with the first of them."""
+
+        def on_made(reply: ZkReply) -> None:
+            if reply.ok or reply.status is ZkStatus.NODE_EXISTS:
+                self._write(wanted, None)
+            else:
+                self._done(_no_answer(self._entity))
+
+        parent = self._entity.znode_path.rpartition("/")[0]
+        self._metadata_store.create(parent, b"", on_made, make_parents=True)
+
+    def _write(self, wanted: Mapping[str, str], version: int | None) -> None:
         self._metadata_store.multi(self._operations(wanted, version), self._on_written)
 
     def _operations(self, wanted: Mapping[str, str], version: int | None) -> list[ZkOp]:
@@ -170,7 +182,10 @@ class _Alteration:
 
 
 def _decoded(entity: ConfigEntity, reply: ZkReply) -> Mapping[str, str]:
-    """The settings in a node; none if it can't be read, and the next change repairs it."""
+    """The settings in a node; none if it can't be read, and the next change repairs it. A node may
+    be empty that was made as the folder of others."""
+    if not reply.data:
+        return {}
     try:
         return ConfigZNode.decode(entity.znode_path, reply.data).config
     except ZnodeFormatError as failure:

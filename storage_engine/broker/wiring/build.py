@@ -9,6 +9,7 @@ from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.produce_runs import ProduceRuns
+from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.wiring.access import AccessParts, build_access, guard_all
 from storage_engine.broker.wiring.authentication import AuthenticationParts, build_authentication
@@ -82,11 +83,14 @@ class BrokerParts:
         # The settings of this broker count before it gets its first order, the access rules and
         # the users before its first client.
         read_settings = partial(self.config_changes.start, on_settings_known)
-        read_users = partial(self.authentication.start, read_settings)
+        self.when_access_is_known(partial(self.authentication.start, read_settings))
+
+    def when_access_is_known(self, act: Callable[[], None]) -> None:
+        """Call back when the access rules were read. Who is served before is refused everything."""
         if self.access is None:
-            read_users()
+            act()
         else:
-            self.access.watch.start(read_users)
+            self.access.watch.when_ready(act)
 
     def close(self) -> None:
         """Stop following and leading; answer the requests that wait."""
@@ -190,6 +194,10 @@ def build(ports: BrokerPorts) -> BrokerParts:
         coordinators=coordinators,
         authentication=authentication,
         access=access,
-        dispatcher=Dispatcher(table, requests.long_work),
-        produce_runs=ProduceRuns(produce, None if access is None else access.may_write),
+        dispatcher=Dispatcher(
+            table, requests.long_work, RequestQuotas(settings.clients, ports.scheduler)
+        ),
+        produce_runs=ProduceRuns(
+            produce, settings.clients, None if access is None else access.may_write
+        ),
     )

@@ -13,6 +13,7 @@ from storage_engine.broker.handlers.administration import (
 )
 from storage_engine.broker.handlers.administration.access_rules import AccessRuleHandlers
 from storage_engine.broker.handlers.administration.alter_configs import AlterConfigsHandlers
+from storage_engine.broker.handlers.administration.client_quotas import ClientQuotasHandlers
 from storage_engine.broker.handlers.administration.create_partitions import CreatePartitionsHandler
 from storage_engine.broker.handlers.administration.create_topics import CreateTopicsHandler
 from storage_engine.broker.handlers.administration.delete_topics import DeleteTopicsHandler
@@ -65,6 +66,7 @@ from storage_engine.broker.wiring.settings import SettingsParts
 from storage_engine.protocol.apis.abort_members import API as ABORT_MEMBERS
 from storage_engine.protocol.apis.add_offsets_to_txn import API as ADD_OFFSETS_TO_TXN
 from storage_engine.protocol.apis.add_partitions_to_txn import API as ADD_PARTITIONS_TO_TXN
+from storage_engine.protocol.apis.alter_client_quotas import API as ALTER_CLIENT_QUOTAS
 from storage_engine.protocol.apis.alter_configs import API as ALTER_CONFIGS
 from storage_engine.protocol.apis.alter_partition_reassignments import (
     API as ALTER_PARTITION_REASSIGNMENTS,
@@ -84,6 +86,7 @@ from storage_engine.protocol.apis.delete_groups import API as DELETE_GROUPS
 from storage_engine.protocol.apis.delete_records import API as DELETE_RECORDS
 from storage_engine.protocol.apis.delete_topics import API as DELETE_TOPICS
 from storage_engine.protocol.apis.describe_acls import API as DESCRIBE_ACLS
+from storage_engine.protocol.apis.describe_client_quotas import API as DESCRIBE_CLIENT_QUOTAS
 from storage_engine.protocol.apis.describe_cluster import API as DESCRIBE_CLUSTER
 from storage_engine.protocol.apis.describe_configs import API as DESCRIBE_CONFIGS
 from storage_engine.protocol.apis.describe_groups import API as DESCRIBE_GROUPS
@@ -289,11 +292,16 @@ def add_administration_apis(
         config_changes=config_changes,
     )
     describe_log_dirs = partial(log_dirs.handle, replicas.manager, ports.config.log_dirs)
+    client_quotas = ClientQuotasHandlers(
+        usage=settings.clients, config_store=settings.store, config_changes=config_changes
+    )
     table.add(METADATA, metadata.handle)
     table.add(DESCRIBE_CLUSTER, partial(describe_cluster.handle, for_clients))
     table.add(DESCRIBE_CONFIGS, describe_configs.handle)
     table.add(ALTER_CONFIGS, alter_configs.handle)
     table.add(INCREMENTAL_ALTER_CONFIGS, alter_configs.handle_incremental)
+    table.add(DESCRIBE_CLIENT_QUOTAS, client_quotas.describe)
+    table.add(ALTER_CLIENT_QUOTAS, client_quotas.alter)
     table.add(ALTER_REPLICA_LOG_DIRS, partial(alter_replica_log_dirs.handle, replicas.moves))
     table.add(DESCRIBE_LOG_DIRS, describe_log_dirs)
     table.add(DESCRIBE_USER_SCRAM_CREDENTIALS, scram_credentials.describe)

@@ -4,6 +4,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from storage_engine.broker.quotas.connection_rate import ConnectionRate
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.listener import Listener
 from storage_engine.broker.settings.tls_renewal import TlsRenewal
@@ -37,7 +38,8 @@ def tls_to_others(config: BrokerConfig, tls: TlsByListener) -> Callable[[], ssl.
 def served_listeners(parts: BrokerParts, tls: TlsByListener) -> list[ServedListener]:
     """What the settings name."""
     listeners = parts.ports.config.listeners.listening
-    return [_served(listener, parts, tls.get(listener.name)) for listener in listeners]
+    rate = ConnectionRate(parts.settings.clients, parts.ports.scheduler)
+    return [_served(listener, parts, tls.get(listener.name), rate) for listener in listeners]
 
 
 def look_after_tls(parts: BrokerParts, tls: TlsByListener) -> None:
@@ -52,12 +54,14 @@ def look_after_tls(parts: BrokerParts, tls: TlsByListener) -> None:
         ).start()
 
 
-def _served(listener: Listener, parts: BrokerParts, tls: ListenerTls | None) -> ServedListener:
-    on_opened: Callable[[Connection], None] | None = None
+def _served(
+    listener: Listener, parts: BrokerParts, tls: ListenerTls | None, rate: ConnectionRate
+) -> ServedListener:
+    on_opened: Callable[[Connection], None] = rate.opened
     if listener.protocol.uses_sasl:
-        on_opened = parts.authentication.gate.opened
+        on_opened = partial(_one_after_the_other, parts.authentication.gate.opened, rate.opened)
     elif tls is not None:
-        on_opened = partial(_identify, tls)
+        on_opened = partial(_one_after_the_other, partial(_identify, tls), rate.opened)
     return ServedListener(
         name=listener.name,
         host=listener.host,
@@ -67,6 +71,15 @@ def _served(listener: Listener, parts: BrokerParts, tls: ListenerTls | None) -> 
         on_opened=on_opened,
         tls=tls,
     )
+
+
+def _one_after_the_other(
+    first: Callable[[Connection], None],
+    second: Callable[[Connection], None],
+    connection: Connection,
+) -> None:
+    first(connection)
+    second(connection)
 
 
 def _identify(tls: ListenerTls, connection: Connection) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from storage_engine.broker.authentication.scram_users import ScramUsers
+from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.settings.config_store import ConfigStore
@@ -21,6 +22,8 @@ class SettingsParts:
     config: DynamicConfig
     store: ConfigStore
     topics: TopicConfigs
+    clients: ClientUsage
+    """The quotas of clients, and what they use."""
 
 
 def build_settings(ports: BrokerPorts) -> SettingsParts:
@@ -31,6 +34,7 @@ def build_settings(ports: BrokerPorts) -> SettingsParts:
         config=config,
         store=store,
         topics=TopicConfigs(config, store=store, scheduler=ports.scheduler),
+        clients=ClientUsage(ports.clock),
     )
 
 
@@ -52,6 +56,7 @@ def build_config_changes(
         replicas=replicas,
         controller=cluster.controller,
         scram_users=scram_users,
+        clients=settings.clients,
         on_broker_changed=lambda: maintenance.check_retention_every(
             config.integer("log.retention.check.interval.ms")
         ),
@@ -62,5 +67,4 @@ def build_config_changes(
         ports.clock,
         known=applier.known,
         take=applier.take,
-        with_users=ports.config.sasl.uses_scram,
     )

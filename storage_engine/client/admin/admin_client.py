@@ -13,6 +13,7 @@ use an `Admin` at a time. Source: KIP-4 and what the methods' modules cite.
 
 error                    what to do
 ConfigError              correct the setting or the argument that it names
+AuthenticationError      the log-in or a certificate was refused: correct the setting that it names
 KafkaError, final        its `code` says why (TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION,
                          NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, INVALID_CONFIG, ...): correct what the
                          text names
@@ -29,6 +30,7 @@ from typing import Any
 
 from storage_engine.client.admin import (
     active_producers,
+    client_quotas,
     groups,
     log_dirs,
     offset_resets,
@@ -38,6 +40,7 @@ from storage_engine.client.admin import (
 )
 from storage_engine.client.admin import topics as admin
 from storage_engine.client.admin.active_producers import ActiveProducer
+from storage_engine.client.admin.client_quotas import ClientQuota
 from storage_engine.client.admin.groups import GroupDescription, ListedGroup
 from storage_engine.client.admin.log_dirs import LogDir
 from storage_engine.client.admin.offset_resets import OffsetReset
@@ -59,6 +62,7 @@ from storage_engine.client.settings import (
 )
 from storage_engine.core.errors import ConfigError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.quotas.quota_entity import QuotaEntity
 from storage_engine.protocol.apis.metadata import MetadataBroker
 
 SETTINGS = by_key(BOOTSTRAP_SERVERS, CLIENT_ID, REQUEST_TIMEOUT_MS, DEFAULT_API_TIMEOUT_MS)
@@ -134,6 +138,19 @@ class Admin(Closing):
     ) -> None:
         """The same for a broker at run time, or for ALL_BROKERS. All or none."""
         admin.alter_broker_configs(self._open, str(broker_id), values, remove=_names(remove))
+
+    # --- quotas ---
+
+    def describe_client_quotas(self) -> list[ClientQuota]:
+        """All quotas of users, client ids and addresses."""
+        return client_quotas.describe_client_quotas(self._open)
+
+    def alter_client_quotas(
+        self, entity: QuotaEntity, values: Mapping[str, float], *, remove: Iterable[str] = ()
+    ) -> None:
+        """Set some quotas of a user, a client id, both or an address, and remove those of
+        `remove`."""
+        client_quotas.alter_client_quotas(self._open, entity, values, remove=_names(remove))
 
     # --- groups ---
 

@@ -42,6 +42,7 @@ from storage_engine.client.groups.group_requests import (
 from storage_engine.client.loop import ClientLoop
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import (
+    AuthenticationError,
     CorruptRecordError,
     DeadlineExceededError,
     ErrorCode,
@@ -128,6 +129,7 @@ class ConsumerCoordinator:
             max_poll_interval_ms=config.max_poll_interval_ms,
             is_static=config.group_instance_id is not None,
         )
+        self._log_in_error: AuthenticationError | None = None
         self._wanted: Any = None
         # The request that the membership wants and that is not sent; and that which is.
         self._call: CoordinatorCall | None = None
@@ -311,7 +313,8 @@ class ConsumerCoordinator:
     def _fail(self, code: ErrorCode) -> None:
         self._drop_call()
         group = self._config.group_id
-        self._add_change(GroupFailed(GroupError(f"group '{group}': {code.meaning}", code)))
+        error = self._log_in_error or GroupError(f"group '{group}': {code.meaning}", code)
+        self._add_change(GroupFailed(error))
 
     def _leave(self, member_id: str) -> None:
         request = member_requests.leave(self._config, member_id)
@@ -360,6 +363,8 @@ class ConsumerCoordinator:
 
         def on_answer(answer: Any, error: HeadraceError | None) -> None:
             self._call = None
+            if isinstance(error, AuthenticationError):
+                self._log_in_error = error
             code = ErrorCode.of(answer.error_code) if error is None else code_of(error)
             if code not in ASK_AGAIN:
                 self._attempts = 0

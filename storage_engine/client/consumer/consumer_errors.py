@@ -12,6 +12,8 @@ CommitRefusedError        commit             the partitions are another member's
                                              commit is read again by the other
 GroupError                poll, subscribe    the group refuses this member for good: correct what it
                                              names
+AuthenticationError       any                the log-in or a certificate was refused: correct the
+                                             setting that it names; it is not tried again
 DeadlineExceededError     any                brokers or the coordinator were away for
                                              default.api.timeout.ms: again
 """

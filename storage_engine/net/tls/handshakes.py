@@ -3,7 +3,8 @@ middle of the handshake.
 
 They count as connections, for `max.connections` as for `max.connections.per.ip`; together they are
 at most half of the former, so that those who never get further do not take the places of others.
-Each step has its time. Failures are told in one line each 10 s, with the number of the others.
+Each step has its time. Failures of one reason are told in one line each 10 s, with the number of
+the others.
 """
 
 import asyncio
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("storage_engine.net")
 
+_REASONS_TOLD = 8
+"""So many lines each 10 s."""
+
 MakeProtocol = Callable[["ServedListener"], asyncio.BaseProtocol]
 
 
@@ -51,10 +55,13 @@ class Handshakes:
         self._gates: dict[str, HelloGate] = {}
         self._peers: dict[socket.socket, tuple[str, str]] = {}
         """By socket the address, and the name of the connection for the log."""
+        self._sockets: dict[asyncio.BaseProtocol, socket.socket] = {}
+        """By the connection that is to come of it."""
         self._per_host: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._untold = 0
-        self._is_quiet = False
+        self._told: set[str] = set()
+        """The reasons of the failures that were told in these 10 s."""
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -74,6 +81,10 @@ class Handshakes:
             self._fail(listener, sock, problem)
         else:
             self._gate(listener).wait(sock)
+
+    def opened(self, connection: asyncio.BaseProtocol) -> None:
+        """Its handshake is over: it is one of the open connections, and counts there."""
+        self._forget(self._sockets[connection])
 
     def close(self) -> None:
         """End them all."""
@@ -112,34 +123,39 @@ class Handshakes:
 
     async def _shake_hands(self, listener: "ServedListener", sock: socket.socket) -> None:
         assert listener.tls is not None
+        connection = self._protocol(listener)
+        self._sockets[connection] = sock
         try:
             await self._loop.connect_accepted_socket(
-                partial(self._protocol, listener),
+                lambda: connection,
                 sock,
                 ssl=listener.tls.server,
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT_MS / 1000,
                 ssl_shutdown_timeout=TLS_SHUTDOWN_TIMEOUT_MS / 1000,
             )
         except OSError as error:
-            self._fail(listener, sock, _reason(error))
+            if sock in self._peers:
+                self._fail(listener, sock, _reason(error))
         finally:
+            del self._sockets[connection]
             self._forget(sock)
 
     def _fail(self, listener: "ServedListener", sock: socket.socket, reason: str) -> None:
         _, name = self._peers[sock]
         self._forget(sock)
         sock.close()
-        if self._is_quiet:
+        if reason in self._told or len(self._told) >= _REASONS_TOLD:
             self._untold += 1
             return
         log.warning(
             "TLS handshake failed connection=%s listener=%s reason=%s", name, listener.name, reason
         )
-        self._is_quiet = True
-        self._loop.call_later(LOG_AGAIN_MS / 1000, self._tell_the_rest)
+        if not self._told:
+            self._loop.call_later(LOG_AGAIN_MS / 1000, self._tell_the_rest)
+        self._told.add(reason)
 
     def _tell_the_rest(self) -> None:
-        self._is_quiet = False
+        self._told.clear()
         untold, self._untold = self._untold, 0
         if untold:
             log.warning("TLS handshakes failed count=%d, beside those that were told", untold)

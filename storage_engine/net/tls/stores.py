@@ -40,6 +40,8 @@ _KEY_BLOCK = re.compile(
 _CERTIFICATE_BLOCK = re.compile(
     rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
 )
+_DER_SEQUENCE = 0x30
+"""The first byte of a PKCS12 store."""
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _PEM, _PKCS12 = "PEM", "PKCS12"
 
@@ -181,6 +183,8 @@ def _type_of(data: bytes, given: str | None, where: str, key: str) -> str:
             " keytool -importkeystore -deststoretype PKCS12"
         )
     found = _PEM if b"-----BEGIN " in data else _PKCS12
+    if found == _PKCS12 and data[0] != _DER_SEQUENCE:
+        raise ConfigError(f"{where}: it is neither PEM nor PKCS12")
     if given is not None and given != found:
         raise ConfigError(f"{where}: it is {found}, but {key}={given}")
     return found

@@ -186,6 +186,7 @@ _FIXED: dict[str, tuple[Read, int]] = {
     "int16": (Reader.int16, 2),
     "int32": (Reader.int32, 4),
     "int64": (Reader.int64, 8),
+    "float64": (Reader.float64, 8),
     "uuid": (Reader.uuid, 16),
     "bitfield": (_read_authorized_operations, 4),
 }

@@ -67,6 +67,8 @@ _SERVED: dict[int, ApiEntry] = {
     45: _entry("AlterPartitionReassignments", "alter_partition_reassignments", 0, 1, 0),
     46: _entry("ListPartitionReassignments", "list_partition_reassignments", 0, 0, 0),
     47: _entry("OffsetDelete", "offset_delete", 0, 0, None),
+    48: _entry("DescribeClientQuotas", "describe_client_quotas", 0, 1, 1),
+    49: _entry("AlterClientQuotas", "alter_client_quotas", 0, 1, 1),
     50: _entry("DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0, 0),
     51: _entry("AlterUserScramCredentials", "alter_user_scram_credentials", 0, 0, 0),
     60: _entry("DescribeCluster", "describe_cluster", 0, 1, 0),

@@ -54,6 +54,7 @@ _items_allowed: ContextVar[int] = ContextVar("items_allowed", default=MAX_ITEMS)
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
+FLOAT64 = struct.Struct(">d")
 UINT8 = struct.Struct(">B")
 
 _names: dict[bytes, str] = {}
@@ -117,6 +118,11 @@ class Reader:
         position = self.position
         self.position = position + 8
         return int(INT64.unpack_from(self.data, position)[0])
+
+    def float64(self) -> float:
+        position = self.position
+        self.position = position + 8
+        return float(FLOAT64.unpack_from(self.data, position)[0])
 
     def uuid_bytes(self) -> bytes:
         """Return the 16 bytes of a UUID."""

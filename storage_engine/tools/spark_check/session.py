@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
+from storage_engine.tools.spark_check.secrets import REDACTION, holds_secret, judge_secrets
 from storage_engine.tools.spark_check.settings import SETTINGS, judge_settings
 
 PROBE = Path(__file__).with_name("session_probe.py")
@@ -42,6 +43,7 @@ def check_session(plan: SessionPlan, *, pyspark: str, are_workers_right: bool) -
         _format_finding(found, said, are_workers_right=are_workers_right),
         _task_finding(found, said, are_workers_right=are_workers_right),
         *_settings_findings(found),
+        *_secrets_findings(found),
     ]
 
 
@@ -51,7 +53,7 @@ def _try(plan: SessionPlan) -> tuple[dict[str, Any], str | None]:
         "master": plan.master,
         "remote": plan.remote,
         "conf": dict(plan.conf),
-        "names": [setting.name for setting in SETTINGS],
+        "names": [*(setting.name for setting in SETTINGS), *REDACTION],
     }
     with tempfile.TemporaryDirectory(prefix="headrace-spark-check-") as folder:
         result = Path(folder) / "result.json"
@@ -140,6 +142,13 @@ def _settings_findings(found: Mapping[str, Any]) -> list[Finding]:
     return judge_settings(
         found["settings"], version=_numbers(found["version"]), cores=found.get("cores")
     )
+
+
+def _secrets_findings(found: Mapping[str, Any]) -> list[Finding]:
+    if "settings" not in found:
+        return []
+    inline = [name for name in found.get("given", ()) if holds_secret(name)]
+    return [judge_secrets(inline, {name: found["settings"].get(name) for name in REDACTION})]
 
 
 def _numbers(version: str) -> tuple[int, int]:

@@ -32,6 +32,8 @@ def main() -> None:
         context = spark.sparkContext
         context.setLogLevel("OFF")
         note(cores=context.defaultParallelism, master=context.master)
+    # The names alone: a value may be a secret.
+    note(given=sorted(given_names(spark, given)))
     note(settings={name: spark.conf.get(name, None) for name in given["names"]})
     note(format=error_of(lambda: ask_for_format(spark)))
     note(task=error_of(lambda: note(executables=run_task(spark))))
@@ -50,6 +52,14 @@ def session(given: dict[str, Any]) -> Any:
     for name, value in (quiet | given["conf"]).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def given_names(spark: Any, given: dict[str, Any]) -> set[str]:
+    """What the session was built with, as far as it tells."""
+    names = set(given["conf"])
+    if given["remote"] is None:
+        names.update(name for name, _ in spark.sparkContext.getConf().getAll())
+    return names
 
 
 def error_of(step: Any) -> str | None:

@@ -65,7 +65,7 @@ class CreatePartitionsHandler:
         )
         too_many = f"more than {MAX_PARTITIONS} partitions in one request: add them in several"
         write = partial(self._grow, waiting)
-        yield from write_each(request, waiting, self._plan, write, too_many=too_many)
+        yield from write_each(call, request, waiting, self._plan, write, too_many=too_many)
 
     def _plan(self, topic: Any) -> tuple[TopicInfo, int]:
         info = self._present(topic.name)

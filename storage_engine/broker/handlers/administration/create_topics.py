@@ -68,7 +68,7 @@ class CreateTopicsHandler:
             "several"
         )
         write = partial(self._create, waiting)
-        yield from write_each(request, waiting, plan, write, too_many=too_many)
+        yield from write_each(call, request, waiting, plan, write, too_many=too_many)
 
     def _plan(self, topic: Any) -> PlannedTopic:
         """Raises KafkaError."""

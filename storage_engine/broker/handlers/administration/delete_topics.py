@@ -73,7 +73,8 @@ class DeleteTopicsHandler:
             try:
                 if key in twice:
                     raise KafkaError(f"'{key}' is named twice", ErrorCode.INVALID_REQUEST)
-                present = self._present(name, key)
+                present, partitions = self._present(name, key)
+                call.mutate(partitions)
             except KafkaError as failure:
                 waiting.settle(key, failure.as_outcome())
             else:
@@ -85,17 +86,19 @@ class DeleteTopicsHandler:
             return self.metadata.topic_name(topic_id), topic_id
         return name, self.metadata.topic_id(name) or topic_id
 
-    def _present(self, name: str | None, key: str) -> str:
-        """The name of a topic that can be deleted. Raises KafkaError."""
+    def _present(self, name: str | None, key: str) -> tuple[str, int]:
+        """The name of a topic that can be deleted, and its number of partitions. Raises
+        KafkaError."""
         if not self.config.flag("delete.topic.enable"):
             raise KafkaError("delete.topic.enable is false", ErrorCode.TOPIC_DELETION_DISABLED)
         acting = acting_controller(self.controller)
         if name is None:
             raise KafkaError(f"no topic has the id {key}", ErrorCode.UNKNOWN_TOPIC_ID)
         check_not_internal(name, "delete")
-        if acting.core.topic(name) is None:
+        info = acting.core.topic(name)
+        if info is None:
             raise KafkaError(f"topic '{name}' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return name
+        return name, len(info.assignment)
 
     def _delete(self, name: str, waiting: TopicOutcomes) -> None:
         def on_requested(reply: ZkReply) -> None:

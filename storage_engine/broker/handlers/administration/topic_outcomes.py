@@ -88,6 +88,7 @@ class TopicOutcomes:
 
 
 def write_each(
+    call: ApiCall[Resp],
     request: Any,
     waiting: TopicOutcomes,
     plan: Callable[[Any], tuple[PlanT, int]],
@@ -111,6 +112,8 @@ def write_each(
             room -= partitions
             if room < 0:
                 raise KafkaError(too_many, ErrorCode.POLICY_VIOLATION)
+            if not request.validate_only:
+                call.mutate(partitions)
         except KafkaError as failure:
             waiting.settle(topic.name, failure.as_outcome())
             continue

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from storage_engine.broker.access import rule_watch
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import AclOperation, ResourceType
 from storage_engine.protocol.apis.create_acls import API as CREATE
@@ -146,14 +147,15 @@ def test_rules_that_cannot_be_read_permit_nothing(cluster) -> None:
     assert "repair or remove it in ZooKeeper" in result.error_message
 
 
-def test_a_broker_that_was_away_reads_everything_again(cluster) -> None:
+def test_a_broker_that_was_away_reads_everything_again(cluster, monkeypatch) -> None:
+    monkeypatch.setattr(rule_watch, "KEEP_MS", 20_000)
     _create(cluster, {})
     cluster.loop.run_for(1000)
     cluster[3].pause()
     cluster.loop.run_for(8_000)
     _delete(cluster, {})
     _create(cluster, {"resource_name": "other"})
-    cluster.loop.run_for(16 * 60 * 1000)
+    cluster.loop.run_for(30_000)
     # By now the notices are gone.
     _create(cluster, {"resource_name": "third"})
     cluster.loop.run_for(1000)
@@ -172,9 +174,10 @@ def test_a_restarted_broker_reads_the_rules_before_it_registers(cluster) -> None
     assert _may_read(cluster, 2) and _may_read(cluster, 2, "under")
 
 
-def test_old_notices_are_removed(cluster) -> None:
+def test_old_notices_are_removed(cluster, monkeypatch) -> None:
+    monkeypatch.setattr(rule_watch, "KEEP_MS", 20_000)
     _create(cluster, {})
-    cluster.loop.run_for(16 * 60 * 1000)
+    cluster.loop.run_for(30_000)
     _create(cluster, {"resource_name": "u"})
     cluster.loop.run_for(1000)
     children = [path for path in cluster.zookeeper.nodes if "/acl_changes_" in path]

@@ -450,6 +450,27 @@ CASES = [
         lambda: api_of(47)[1](group_id="g", topics=_topics(47, partition_index=0)),
         (group(O.DELETE), _READ_T),
     ),
+    Case(48, 1, _rare(48, components=[], strict=False), (to_cluster(O.DESCRIBE_CONFIGS),)),
+    Case(
+        49,
+        1,
+        lambda: api_of(49)[1](
+            entries=[
+                api_of(49)[1].EntryData(
+                    entity=[
+                        api_of(49)[1].EntryData.EntityData(entity_type="user", entity_name="u")
+                    ],
+                    ops=[
+                        api_of(49)[1].EntryData.OpData(
+                            key="producer_byte_rate", value=1e9, remove=False
+                        )
+                    ],
+                )
+            ],
+            validate_only=True,
+        ),
+        (to_cluster(O.ALTER_CONFIGS),),
+    ),
     Case(50, 0, _rare(50, users=None), (to_cluster(O.DESCRIBE),)),
     Case(
         51,

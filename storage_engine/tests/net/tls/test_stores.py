@@ -131,7 +131,8 @@ def test_two_pem_files_are_a_key_store_as_well(tmp_path):
         (KEY.replace(b"\nM", b"\n!", 1) + CHAIN, {}, "its key can't be read"),
         (KEY + CHAIN, {"type": "PKCS12"}, "it is PEM, but ssl.keystore.type=PKCS12"),
         (b"\xfe\xed\xfe\xed123", {}, "keytool -importkeystore -deststoretype PKCS12"),
-        (b"garbage", {"password": Secret("x")}, "ssl.keystore.password does not open it"),
+        (b"garbage", {"password": Secret("x")}, "it is neither PEM nor PKCS12"),
+        (b"0garbage", {"password": Secret("x")}, "ssl.keystore.password does not open it"),
         (bytes(5 << 20), {}, "is larger than"),
     ],
 )

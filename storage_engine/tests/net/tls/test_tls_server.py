@@ -123,13 +123,8 @@ def test_tls_1_2_and_1_3_are_spoken(loop_thread, version):
     with serving_tls(loop_thread, echo) as server, TlsClient(server.port, context) as client:
         client.send(b"x")
         assert client.receive() == b"x"
-        assert (
-            client.socket.version()
-            == {
-                ssl.TLSVersion.TLSv1_2: "TLSv1.2",
-                ssl.TLSVersion.TLSv1_3: "TLSv1.3",
-            }[version]
-        )
+        assert isinstance(client.socket, ssl.SSLSocket)
+        assert client.socket.version() == version.name.replace("_", ".")
 
 
 def test_a_version_that_is_not_enabled_is_refused(loop_thread):
@@ -287,7 +282,7 @@ def test_silent_clients_are_closed_in_time_and_free_their_places(loop_thread, mo
             client.send(b"x")
             assert client.receive() == b"x"
     told = [line for line in caplog.messages if "TLS handshake failed" in line]
-    assert len(told) == 1
+    assert len(told) == 2, "one for each reason: too many, and too slow"
 
 
 def test_half_of_the_connections_may_be_in_their_handshakes(loop_thread):

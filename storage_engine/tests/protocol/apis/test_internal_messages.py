@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from storage_engine.core.control.cluster_state import BrokerEndpoint
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.ids import BrokerId, ControllerEpoch
 from storage_engine.protocol.apis import update_metadata
@@ -39,6 +40,19 @@ def test_version_1_says_which_part_of_an_order_it_is(key: int) -> None:
     for end in range(len(data)):
         with pytest.raises(InvalidRequestError):
             spec.decode_request(1, memoryview(data[:end]))
+
+
+def test_version_2_of_update_metadata_has_the_endpoints_of_brokers() -> None:
+    spec = update_metadata.API
+    endpoints = (BrokerEndpoint("INTERNAL", "inside", 1), BrokerEndpoint("CLIENT", "outside", 2))
+    request = REQUESTS[6]
+    sent = replace(request, brokers=[replace(request.brokers[0], endpoints=endpoints)])
+    data = joined(spec.encode_request(2, sent))
+    assert spec.decode_request(2, memoryview(data)) == sent
+    assert joined(spec.encode_request(1, sent)) == joined(spec.encode_request(1, request))
+    for end in range(len(data)):
+        with pytest.raises(InvalidRequestError):
+            spec.decode_request(2, memoryview(data[:end]))
 
 
 @pytest.mark.parametrize(("encode", "decode", "message"), CODECS)

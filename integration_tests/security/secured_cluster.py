@@ -1,0 +1,137 @@
+"""Brokers with a listener of each security protocol, a certificate authority, and users."""
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import jwt
+import trustme
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from integration_tests.support.brokers_by_hand import BrokersByHand, brokers_by_hand
+from storage_engine.client import Admin, NewTopic
+
+SECRET = "s3cret-of-bob"
+PLAIN_SECRET = "s3cret-of-alice"
+LISTENERS = ["OPEN", "MTLS", "SASL", "BOTH", "BRIEF"]
+
+_PROTOCOLS = {
+    "OPEN": "PLAINTEXT",
+    "MTLS": "SSL",
+    "SASL": "SASL_PLAINTEXT",
+    "BOTH": "SASL_SSL",
+    "BRIEF": "SASL_PLAINTEXT",
+}
+"""OPEN is for the brokers among themselves; at BRIEF a session lasts two seconds."""
+
+_MECHANISMS = {
+    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
+    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
+}
+
+
+class SecuredCluster:
+    """What clients need of it."""
+
+    def __init__(self, folder: Path, brokers: BrokersByHand) -> None:
+        self.folder = folder
+        self.brokers = brokers
+        self.ca_file = str(folder / "ca.pem")
+        self.client_file = str(folder / "client.pem")
+        self.stranger_file = str(folder / "stranger.pem")
+        self.token_file = folder / "token"
+        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+    def config(self, listener: str, **more: str) -> dict[str, str]:
+        """Settings of a client at that listener, in Kafka's names; `_` for the dots in `more`."""
+        named = {key.replace("_", "."): text for key, text in more.items()}
+        place = {"bootstrap.servers": self.brokers.bootstrap(listener)}
+        tls = {"ssl.ca.location": self.ca_file} if _PROTOCOLS[listener].endswith("SSL") else {}
+        return {**place, "security.protocol": _PROTOCOLS[listener], **tls, **named}
+
+    def bob(self, listener: str, mechanism: str = "SCRAM-SHA-512", **more: str) -> dict[str, str]:
+        """A user of SCRAM."""
+        return self.config(
+            listener,
+            sasl_mechanism=mechanism,
+            sasl_username="bob",
+            sasl_password=SECRET,
+            **more,
+        )
+
+    def write_key_set(self) -> Path:
+        """The public key by which brokers judge tokens."""
+        path = self.folder / "jwks.json"
+        numbers = jwt.algorithms.RSAAlgorithm.to_jwk(self._key.public_key(), as_dict=True)
+        path.write_text(json.dumps({"keys": [{**numbers, "kid": "1", "use": "sig"}]}))
+        return path
+
+    def write_token(self, name: str, *, lifetime_s: int = 3_600) -> None:
+        claims = {"sub": name, "exp": int(time.time()) + lifetime_s, "iat": int(time.time())}
+        text = jwt.encode(claims, self._key, algorithm="RS256", headers={"kid": "1"})
+        self.token_file.write_text(text)
+
+
+def properties_file(path: Path, config: Mapping[str, str]) -> Path:
+    """The settings in a file of Java's form."""
+    lines = (f"{key}={value}\n" for key, value in config.items())
+    path.write_text("".join(lines))
+    path.chmod(0o600)
+    return path
+
+
+@contextlib.contextmanager
+def secured_cluster(folder: Path, *, brokers: int = 1) -> Iterator[SecuredCluster]:
+    """Gone after the block. Everybody may do everything: who is let in is what it is about."""
+    with brokers_by_hand(folder, LISTENERS) as by_hand:
+        cluster = SecuredCluster(folder, by_hand)
+        settings = _settings(cluster)
+        for broker_id in range(1, brokers + 1):
+            by_hand.start(broker_id, settings)
+        admin = AdminClient({"bootstrap.servers": by_hand.bootstrap("OPEN")})
+        changes = [
+            UserScramCredentialUpsertion("bob", ScramCredentialInfo(each, 4096), SECRET.encode())
+            for each in _MECHANISMS.values()
+        ]
+        for change in admin.alter_user_scram_credentials(changes).values():
+            change.result(30)
+        with Admin({"bootstrap.servers": by_hand.bootstrap("OPEN")}) as ours:
+            ours.create_topics([NewTopic(name="t", partitions=3, replication_factor=brokers)])
+        yield cluster
+
+
+def _settings(cluster: SecuredCluster) -> dict[str, str]:
+    authority, stranger = trustme.CA(), trustme.CA()
+    authority.cert_pem.write_to_path(cluster.ca_file)
+    broker_file = str(cluster.folder / "broker.pem")
+    for issuer, name, path in (
+        (authority, "127.0.0.1", broker_file),
+        (authority, "app@example.org", cluster.client_file),
+        (stranger, "app@example.org", cluster.stranger_file),
+    ):
+        issuer.issue_cert(name, "localhost").private_key_and_cert_chain_pem.write_to_path(path)
+    users = cluster.folder / "users.properties"
+    properties_file(users, {"alice": PLAIN_SECRET})
+    return {
+        "listener.security.protocol.map": ",".join(f"{k}:{v}" for k, v in _PROTOCOLS.items()),
+        "inter.broker.listener.name": "OPEN",
+        "ssl.keystore.location": broker_file,
+        "ssl.truststore.location": cluster.ca_file,
+        "listener.name.mtls.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        "sasl.plain.users.file": str(users),
+        "sasl.oauthbearer.jwks.endpoint.url": cluster.write_key_set().as_uri(),
+        "listener.name.brief.connections.max.reauth.ms": "2000",
+        "connection.failed.authentication.delay.ms": "100",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }

@@ -1,0 +1,182 @@
+"""DescribeClientQuotas and AlterClientQuotas, served by any broker.
+
+What is described is what this broker goes by. A change is answered when ZooKeeper has it and this
+broker goes by it; the other brokers learn of it soon after. Source: KIP-546.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.quotas.client_usage import ClientUsage
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.broker.settings.config_changes import ConfigChanges
+from storage_engine.broker.settings.config_entity import ConfigEntity
+from storage_engine.broker.settings.config_store import Compute, ConfigStore
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.quotas.quota_entity import QuotaEntity
+from storage_engine.core.quotas.quota_filter import QuotaFilter
+from storage_engine.core.quotas.quota_keys import QuotaKey, checked, setting_of
+from storage_engine.protocol.apis.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
+from storage_engine.protocol.apis.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+
+Outcome = KafkaError | None
+
+OPS_MAX = 2 * len(QuotaKey)
+"""The most changes of one entity in a request: each quota once, and some to spare."""
+
+PARTS_MAX = 3
+"""There are three types of parts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuotasHandlers:
+    """Answers DescribeClientQuotas and AlterClientQuotas."""
+
+    usage: ClientUsage
+    config_store: ConfigStore
+    config_changes: ConfigChanges
+
+    def describe(
+        self, call: ApiCall[DescribeClientQuotasResponse], request: DescribeClientQuotasRequest
+    ) -> Steps:
+        try:
+            wanted = QuotaFilter.of_request(
+                (
+                    (c.entity_type, c.match_type, c.match)
+                    for c in request.components[: PARTS_MAX + 1]
+                ),
+                is_strict=request.strict,
+            )
+        except KafkaError as failure:
+            refused = DescribeClientQuotasResponse(
+                error_code=int(failure.code), error_message=str(failure), entries=None
+            )
+            call.respond(refused)
+            return
+        entries = []
+        # A copy: between two steps others may change them.
+        for entity, quotas in sorted(self.usage.quotas.all.items(), key=_in_order):
+            yield None
+            if wanted.matches(entity):
+                entries.append(_described(entity, quotas))
+        call.respond(DescribeClientQuotasResponse(entries=entries))
+
+    def alter(
+        self, call: ApiCall[AlterClientQuotasResponse], request: AlterClientQuotasRequest
+    ) -> Steps:
+        entries = list(request.entries)
+        outcomes: dict[int, Outcome] = {}
+
+        def settle(index: int, outcome: Outcome) -> None:
+            outcomes[index] = outcome
+            if len(outcomes) == len(entries):
+                call.run(_respond(call, entries, [outcomes[i] for i in range(len(entries))]))
+
+        if not entries:
+            yield from _respond(call, [], [])
+        named = Counter(map(_name, entries))
+        for index, entry in enumerate(entries):
+            yield None
+            try:
+                if named[_name(entry)] > 1:
+                    raise KafkaError("the entity is named twice", ErrorCode.INVALID_REQUEST)
+                who = QuotaEntity.of_request(
+                    (part.entity_type, part.entity_name) for part in entry.entity[: PARTS_MAX + 1]
+                )
+                compute = _changes(who, entry.ops)
+            except KafkaError as failure:
+                settle(index, failure.as_outcome())
+                continue
+            self._change(
+                ConfigEntity.of_quota(who),
+                compute,
+                partial(settle, index),
+                validate_only=request.validate_only,
+            )
+
+    def _change(
+        self,
+        entity: ConfigEntity,
+        compute: Compute,
+        done: Callable[[Outcome], None],
+        *,
+        validate_only: bool,
+    ) -> None:
+        def on_outcome(failure: Outcome) -> None:
+            if failure is not None or validate_only:
+                done(failure)
+            else:
+                self.config_changes.refresh(entity, lambda: done(None))
+
+        self.config_store.change(entity, compute, on_outcome, validate_only=validate_only)
+
+
+def _name(entry: Any) -> frozenset[tuple[str, str | None]]:
+    return frozenset((part.entity_type, part.entity_name) for part in entry.entity)
+
+
+def _changes(who: QuotaEntity, ops: Sequence[Any]) -> Compute:
+    """What becomes of the settings of an entity, among which other things may stand. Raises
+    KafkaError."""
+    if len(ops) > OPS_MAX:
+        raise KafkaError(
+            f"{len(ops)} changes of {who} are more than there are quotas", ErrorCode.INVALID_REQUEST
+        )
+    changes: dict[str, str | None] = {}
+    for op in ops:
+        # To be removed, a quota needs no sound value.
+        key = checked(who, op.key, 1.0 if op.remove else op.value)
+        if key.value in changes:
+            raise KafkaError(f"'{op.key}' stands twice", ErrorCode.INVALID_REQUEST)
+        changes[key.value] = None if op.remove else setting_of(key, op.value)
+
+    def compute(present: Mapping[str, str]) -> dict[str, str]:
+        merged = {**present, **changes}
+        return {name: value for name, value in merged.items() if value is not None}
+
+    return compute
+
+
+def _respond(
+    call: ApiCall[AlterClientQuotasResponse], entries: Sequence[Any], outcomes: Sequence[Outcome]
+) -> Steps:
+    row = AlterClientQuotasResponse.EntryData
+    rows = []
+    for entry, outcome in zip(entries, outcomes, strict=True):
+        yield None
+        rows.append(
+            row(
+                error_code=0 if outcome is None else int(outcome.code),
+                error_message=None if outcome is None else str(outcome),
+                entity=[
+                    row.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                    for part in entry.entity
+                ],
+            )
+        )
+    call.respond(AlterClientQuotasResponse(entries=rows))
+
+
+def _in_order(item: tuple[QuotaEntity, Any]) -> list[tuple[str, str]]:
+    return [(kind, name or "") for kind, name in item[0].parts]
+
+
+def _described(entity: QuotaEntity, quotas: Mapping[QuotaKey, float]) -> Any:
+    row = DescribeClientQuotasResponse.EntryData
+    return row(
+        entity=[row.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts],
+        values=[
+            row.ValueData(key=key.value, value=value)
+            for key, value in sorted(quotas.items(), key=lambda item: item[0].value)
+        ],
+    )

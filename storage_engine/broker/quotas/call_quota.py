@@ -1,0 +1,142 @@
+"""The quotas that one request counts for, and what follows for its connection (KIP-219).
+
+An answer tells the client how long to wait, and no request of its connection is taken meanwhile:
+clients that do not wait are held back as well. No request is refused for its size: the next ones
+wait for it.
+"""
+
+from typing import TypeVar
+
+from storage_engine.broker.quotas.client_usage import BURST_S, ClientUsage
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.ports import Scheduler
+from storage_engine.core.quotas.client_quotas import Limit
+from storage_engine.core.quotas.quota_keys import QuotaKey
+from storage_engine.net.connection import Connection
+from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import FetchRequest, FetchResponse
+from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.apis.registry import INTERNAL_RANGES
+from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.apis.throttle_time import with_throttle_time
+
+Message = TypeVar("Message")
+
+CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
+
+FIRST_STRICT_VERSION = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
+"""From these on clients know THROTTLING_QUOTA_EXCEEDED."""
+
+PERCENT_PER_NS = 100 / 1_000_000_000
+
+
+class CallQuota:
+    """One request of a client that has a quota."""
+
+    __slots__ = (
+        "_connection",
+        "_consumed",
+        "_is_strict",
+        "_mutations",
+        "_parts",
+        "_requests",
+        "wait_ms",
+    )
+
+    def __init__(
+        self,
+        parts: "RequestQuotas",
+        connection: Connection,
+        *,
+        consumed: Limit | None,
+        requests: Limit | None,
+        mutations: Limit | None,
+        is_strict: bool,
+    ) -> None:
+        """`is_strict`: the client knows that changes of topics may be refused for a quota."""
+        self._parts = parts
+        self._connection = connection
+        self._consumed = consumed
+        self._requests = requests
+        self._mutations = mutations
+        self._is_strict = is_strict
+        self.wait_ms = 0
+        """How long the client has to wait, as far as it is known by now."""
+
+    def within(self, request: FetchRequest) -> FetchRequest:
+        """A fetch that brings no more than a burst: a larger one would be waited for anyway."""
+        if self._consumed is None:
+            return request
+        most = max(1, int(self._consumed.bound * BURST_S[QuotaKey.CONSUMED]))
+        return request if request.max_bytes <= most else request._replace(max_bytes=most)
+
+    def use(self, key: QuotaKey, limit: Limit, amount: float) -> None:
+        self._wait(self._parts.usage.use(key, limit, amount))
+
+    def _wait(self, wait_ms: int) -> None:
+        if wait_ms > self.wait_ms:
+            self.wait_ms = wait_ms
+            self._connection.hold()
+            self._parts.scheduler.call_later(wait_ms, self._connection.release)
+
+    def worked(self, ns: int) -> None:
+        """The broker has worked for this request."""
+        if self._requests is not None:
+            self.use(QuotaKey.REQUESTS, self._requests, ns * PERCENT_PER_NS)
+
+    def mutate(self, partitions: int) -> None:
+        """Counts partitions that are to be created or deleted. KafkaError where there is no credit
+        and the client knows this error; else it waits (KIP-599)."""
+        if self._mutations is None:
+            return
+        wait_ms = self._parts.usage.use(QuotaKey.MUTATIONS, self._mutations, 0)
+        if wait_ms and self._is_strict:
+            self._wait(wait_ms)
+            raise KafkaError(
+                f"the quota {QuotaKey.MUTATIONS.value}={self._mutations.bound:g} is used up for"
+                f" {wait_ms} ms",
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            )
+        self.use(QuotaKey.MUTATIONS, self._mutations, partitions)
+
+    def answered(self, message: Message) -> Message:
+        """The answer as it is to be sent."""
+        if self._consumed is not None and isinstance(message, FetchResponse):
+            size = sum(len(part.records) for part in message.partitions if part.records is not None)
+            self.use(QuotaKey.CONSUMED, self._consumed, size)
+        return with_throttle_time(message, self.wait_ms) if self.wait_ms else message
+
+
+class RequestQuotas:
+    """Looks up the quotas of requests."""
+
+    def __init__(self, usage: ClientUsage, scheduler: Scheduler) -> None:
+        self.usage = usage
+        self.scheduler = scheduler
+
+    def of(
+        self, connection: Connection, client_id: str, spec: AnyApi, version: int, size: int
+    ) -> CallQuota | None:
+        """None where nothing bounds the client. `size`: of the request."""
+        if spec.key in INTERNAL_RANGES:
+            return None
+        first_strict = FIRST_STRICT_VERSION.get(spec.key)
+        limit = self.usage.limit
+        user = connection.principal.name
+        requests = limit(QuotaKey.REQUESTS, user, client_id)
+        produced = limit(QuotaKey.PRODUCED, user, client_id) if spec is PRODUCE else None
+        consumed = limit(QuotaKey.CONSUMED, user, client_id) if spec is FETCH else None
+        mutations = None if first_strict is None else limit(QuotaKey.MUTATIONS, user, client_id)
+        if requests is None and produced is None and consumed is None and mutations is None:
+            return None
+        quota = CallQuota(
+            self,
+            connection,
+            consumed=consumed,
+            requests=requests,
+            mutations=mutations,
+            is_strict=first_strict is not None and version >= first_strict,
+        )
+        if produced is not None:
+            quota.use(QuotaKey.PRODUCED, produced, size)
+        return quota

@@ -1,0 +1,76 @@
+"""Quotas of users, client ids and addresses. Source: KIP-546."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.retry import Retry
+from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
+from storage_engine.core.quotas.quota_entity import QuotaEntity
+from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.apis.registry import api_of
+
+_DESCRIBE, _ALTER = 48, 49
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuota:
+    """The quotas of one entity."""
+
+    entity: QuotaEntity
+    values: Mapping[str, float]
+    """By Kafka's names, such as producer_byte_rate."""
+
+
+def describe_client_quotas(cluster: Cluster) -> list[ClientQuota]:
+    """All quotas, in the order of their entities."""
+    spec, request = api_of(_DESCRIBE)
+    answer = cluster.ask_any(spec, request(components=[], strict=False))
+    code = ErrorCode.of(answer.error_code)
+    if code is not ErrorCode.NONE:
+        raise KafkaError(answer.error_message or code.meaning, code)
+    return [
+        ClientQuota(
+            entity=QuotaEntity.of_request(
+                (part.entity_type, part.entity_name) for part in entry.entity
+            ),
+            values={each.key: each.value for each in entry.values},
+        )
+        for entry in answer.entries or ()
+    ]
+
+
+def alter_client_quotas(
+    cluster: Cluster,
+    entity: QuotaEntity,
+    values: Mapping[str, float],
+    *,
+    remove: Iterable[str] = (),
+) -> None:
+    """Set some quotas of an entity, and remove those of `remove`; the others stay as they are."""
+    spec, request = api_of(_ALTER)
+    row = request.EntryData
+    ops = [row.OpData(key=key, value=value, remove=False) for key, value in values.items()]
+    ops += [row.OpData(key=key, value=0.0, remove=True) for key in remove]
+    if not ops:
+        raise ConfigError("no quota is given; give quotas to set, or names of quotas to remove")
+    message = request(
+        entries=[
+            row(
+                entity=[
+                    row.EntityData(entity_type=kind, entity_name=name)
+                    for kind, name in entity.parts
+                ],
+                ops=ops,
+            )
+        ],
+        validate_only=False,
+    )
+    retry = Retry(f"the quotas of {entity}", Deadline.after(cluster.deadline_ms))
+    while True:
+        outcome = cluster.ask_any(spec, message).entries[0]
+        code = ErrorCode.of(outcome.error_code)
+        if code is ErrorCode.NONE:
+            return
+        # To set them twice is as good as once.
+        retry.pause(KafkaError(outcome.error_message or code.meaning, code))

@@ -1,0 +1,177 @@
+"""List, set and remove the quotas of users, client ids and addresses.
+
+A quota bounds what a client takes from each broker. Whoever is above it waits: answers come with
+the time to wait, and no further request is taken meanwhile. Of several quotas the most exact one
+counts: that of a user and client id together, then the user's, then the client id's; a name goes
+before 'default'.
+
+actions:
+  list     list all quotas
+  add      set quotas, and leave the others as they are
+  remove   remove quotas
+
+examples:
+  headrace quotas list --bootstrap-server 127.0.0.1:9092
+  headrace quotas add --bootstrap-server 127.0.0.1:9092 --user alice --producer-byte-rate 1048576
+  headrace quotas add --bootstrap-server 127.0.0.1:9092 --client-id-default --request-percentage 50
+  headrace quotas remove --bootstrap-server 127.0.0.1:9092 --user alice --producer-byte-rate
+"""
+
+import argparse
+from typing import Any
+
+from storage_engine.client.admin.client_quotas import (
+    ClientQuota,
+    alter_client_quotas,
+    describe_client_quotas,
+)
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.quotas.quota_entity import CLIENT_ID, DEFAULT, IP, USER, QuotaEntity
+from storage_engine.core.quotas.quota_keys import QuotaKey
+from storage_engine.tools.arguments import add_bootstrap_server, add_json
+from storage_engine.tools.client_settings import connect
+from storage_engine.tools.errors import UsageError
+from storage_engine.tools.table import print_json, print_table, write_line
+
+_MEANINGS = {
+    QuotaKey.PRODUCED: ("BYTES", "bytes of records that may be written a second"),
+    QuotaKey.CONSUMED: ("BYTES", "bytes of records that may be read a second"),
+    QuotaKey.REQUESTS: ("PERCENT", "percent of a processor that each broker works for the client"),
+    QuotaKey.MUTATIONS: ("N", "partitions that may be created or deleted a second"),
+    QuotaKey.CONNECTIONS: ("N", "connections that an address may open a second"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace quotas`: each action has its own."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    add_json(_add(actions, "list", _list, "list all quotas", "list"))
+    adding = _add(
+        actions,
+        "add",
+        _set,
+        "set quotas, and leave the others as they are",
+        "add --user alice --producer-byte-rate 1048576",
+    )
+    _add_entity(adding)
+    for key, (unit, meaning) in _MEANINGS.items():
+        adding.add_argument(_option(key), type=float, metavar=unit, help=meaning)
+    removing = _add(
+        actions, "remove", _remove, "remove quotas", "remove --user alice --producer-byte-rate"
+    )
+    _add_entity(removing)
+    for key, (_, meaning) in _MEANINGS.items():
+        removing.add_argument(_option(key), action="store_true", help=f"the bound of {meaning}")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace quotas`."""
+    with connect(args.bootstrap_server, args.command_config) as cluster:
+        args.act(cluster, args)
+    return 0
+
+
+def _add(actions: Any, name: str, act: Any, summary: str, example: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name,
+        help=summary,
+        description=(
+            f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n"
+            f"  headrace quotas {example} --bootstrap-server 127.0.0.1:9092"
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_bootstrap_server(parser)
+    parser.set_defaults(act=act)
+    return parser
+
+
+def _add_entity(parser: argparse.ArgumentParser) -> None:
+    for option, metavar, whom, others in (
+        ("--user", "NAME", "the user with this name", "every user without quotas of its own"),
+        ("--client-id", "ID", "the clients with this client.id", "every other client.id"),
+        ("--ip", "ADDRESS", "connections from this address", "every other address"),
+    ):
+        group = parser.add_mutually_exclusive_group()
+        group.add_argument(option, metavar=metavar, help=f"quotas of {whom}")
+        group.add_argument(
+            f"{option}-default", action="store_true", help=f"quotas of {others}, each by itself"
+        )
+
+
+def _option(key: QuotaKey) -> str:
+    return f"--{key.value.replace('_', '-')}"
+
+
+def _entity(args: argparse.Namespace) -> QuotaEntity:
+    """UsageError where nobody is named."""
+    parts: list[tuple[str, str | None]] = []
+    for kind in (USER, CLIENT_ID, IP):
+        name = getattr(args, kind.replace("-", "_"))
+        if name == DEFAULT:
+            raise UsageError(f"--{kind} is empty; give a name, or --{kind}-default")
+        if name is not None or getattr(args, f"{kind.replace('-', '_')}_default"):
+            parts.append((kind, name))
+    if not parts:
+        raise UsageError("whose quotas? Give --user, --client-id, both, or --ip; or their defaults")
+    return QuotaEntity.of_request(parts)
+
+
+def _given(args: argparse.Namespace) -> dict[QuotaKey, float]:
+    values = {key: getattr(args, key.value) for key in QuotaKey}
+    return {key: value for key, value in values.items() if value not in (None, False)}
+
+
+def _list(cluster: Cluster, args: argparse.Namespace) -> None:
+    quotas = describe_client_quotas(cluster)
+    if args.json:
+        print_json([_as_json(quota) for quota in quotas])
+    elif quotas:
+        rows = [
+            (*_names(quota.entity), name, f"{value:g}")
+            for quota in quotas
+            for name, value in sorted(quota.values.items())
+        ]
+        print_table(("user", "client id", "ip", "quota", "a second"), rows)
+    else:
+        write_line("there are no quotas")
+
+
+def _as_json(quota: ClientQuota) -> dict[str, object]:
+    return {
+        "entity": [{"type": kind, "name": name} for kind, name in quota.entity.parts],
+        "quotas": dict(quota.values),
+    }
+
+
+def _names(entity: QuotaEntity) -> tuple[str, str, str]:
+    return _shown(entity.user), _shown(entity.client_id), _shown(entity.ip)
+
+
+def _shown(name: str | None) -> str:
+    if name is None:
+        return "-"
+    return "(default)" if name == DEFAULT else name
+
+
+def _set(cluster: Cluster, args: argparse.Namespace) -> None:
+    entity, values = _entity(args), _given(args)
+    if not values:
+        options = ", ".join(_option(key) for key in QuotaKey)
+        raise UsageError(f"which quota? Give one or more of {options}")
+    alter_client_quotas(cluster, entity, {key.value: value for key, value in values.items()})
+    write_line(f"quotas of {entity} are set")
+
+
+def _remove(cluster: Cluster, args: argparse.Namespace) -> None:
+    entity = _entity(args)
+    names = [key.value for key in _given(args)]
+    if not names:
+        known = next((q for q in describe_client_quotas(cluster) if q.entity == entity), None)
+        if known is None:
+            write_line(f"{entity} has no quotas")
+            return
+        names = sorted(known.values)
+    alter_client_quotas(cluster, entity, {}, remove=names)
+    write_line(f"quotas of {entity} are removed: {', '.join(names)}")
