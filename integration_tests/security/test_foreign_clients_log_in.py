@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -42,14 +43,17 @@ WAYS = {
 def failure_of(config) -> KafkaError:
     """What librdkafka is told."""
     errors: list[KafkaError] = []
-    client = AdminClient({**config, "error_cb": errors.append, "log_level": 0})
+    settings: dict[str, Any] = {**config, "error_cb": errors.append, "log_level": 0}
+    client = AdminClient(settings)
 
     def told() -> KafkaError | None:
         client.poll(0.1)
         codes = (KafkaError._AUTHENTICATION, KafkaError._SSL)
         return next((each for each in errors if each.code() in codes), None)
 
-    return wait_until(told, "librdkafka is refused", timeout_s=TIMEOUT_S)
+    found = wait_until(told, "librdkafka is refused", timeout_s=TIMEOUT_S)
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -76,7 +80,7 @@ def test_librdkafka_shows_a_token(cluster):
     def token(_config):
         return cluster.token_file.read_text(), time.time() + 3600
 
-    config = cluster.config("SASL", sasl_mechanism="OAUTHBEARER")
+    config: dict[str, Any] = cluster.config("SASL", sasl_mechanism="OAUTHBEARER")
     client = AdminClient({**config, "oauth_cb": token})
     client.poll(1)
     assert client.list_topics(timeout=TIMEOUT_S).brokers
