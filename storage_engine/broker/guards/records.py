@@ -45,14 +45,19 @@ def produce(
     client: RequestClient, call: ApiCall[ProduceResponse], request: ProduceRequest,
     handler: AnyHandler,
 ) -> Steps | None:  # fmt: skip
-    name = request.transactional_id
+    name, partitions = request.transactional_id, request.partitions
+    if (
+        name is None
+        and len(partitions) == 1
+        and client.may_quietly(AclOperation.WRITE, _TOPIC, partitions[0].topic)
+    ):
+        # As in nearly every request.
+        return handler(call, request)
     if name is not None and not client.may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         denied = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        _refuse_produce(
-            call, request.acks, [_unwritten(item, denied) for item in request.partitions]
-        )
+        _refuse_produce(call, request.acks, [_unwritten(item, denied) for item in partitions])
         return None
-    topics = {item.topic for item in request.partitions}
+    topics = {item.topic for item in partitions}
     if len(topics) <= FEW_TOPICS and all(
         client.may_quietly(AclOperation.WRITE, _TOPIC, topic) for topic in topics
     ):

@@ -11,12 +11,12 @@ from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.settings.config_changes import ConfigChanges
+from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs
 from storage_engine.broker.wiring.access import AccessParts, build_access, guard_all
 from storage_engine.broker.wiring.authentication import AuthenticationParts, build_authentication
 from storage_engine.broker.wiring.cluster import ClusterParts, build_cluster
 from storage_engine.broker.wiring.coordinators import CoordinatorParts, build_coordinators
 from storage_engine.broker.wiring.handlers import (
-    add_access_apis,
     add_administration_apis,
     add_controller_apis,
     add_group_apis,
@@ -108,24 +108,6 @@ class BrokerParts:
         self.replicas.manager.close()
 
 
-def _config_changes(
-    ports: BrokerPorts,
-    settings: SettingsParts,
-    cluster: ClusterParts,
-    replicas: ReplicaParts,
-    upkeep: UpkeepParts,
-    authentication: AuthenticationParts,
-) -> ConfigChanges:
-    return build_config_changes(
-        ports,
-        settings,
-        cluster=cluster,
-        replicas=replicas.manager,
-        maintenance=upkeep.maintenance,
-        scram_users=authentication.scram_users,
-    )
-
-
 def _produce_handler(
     ports: BrokerPorts, replicas: ReplicaParts, coordinators: CoordinatorParts
 ) -> ProduceHandler:
@@ -137,24 +119,22 @@ def _produce_handler(
     )
 
 
-def build(ports: BrokerPorts) -> BrokerParts:
-    """Build all parts; nothing runs yet."""
-    settings = build_settings(ports)
-    cluster = build_cluster(ports, settings.config)
-    replicas = build_replicas(ports, settings, cluster.registration)
-    manager = replicas.manager
-    upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
-    authentication = build_authentication(ports)
-    config_changes = _config_changes(ports, settings, cluster, replicas, upkeep, authentication)
-    requests = build_requests(
-        ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
-    )
-    coordinators = build_coordinators(
-        ports, settings.config, cluster=cluster, replicas=replicas, scrubs=upkeep.scrubs
-    )
-    produce = _produce_handler(ports, replicas, coordinators)
-    access = build_access(ports)
-    table = HandlerTable()
+def _handler_table(
+    ports: BrokerPorts,
+    settings: SettingsParts,
+    cluster: ClusterParts,
+    replicas: ReplicaParts,
+    config_changes: ConfigChanges,
+    *,
+    requests: RequestParts,
+    coordinators: CoordinatorParts,
+    orphaned_logs: OrphanedLogs,
+    authentication: AuthenticationParts,
+    access: AccessParts | None,
+    produce: ProduceHandler,
+) -> HandlerTable:
+    """All APIs, each behind what it asks for."""
+    manager, table = replicas.manager, HandlerTable()
     authentication.gate.add_apis(table)
     add_record_apis(
         table,
@@ -170,7 +150,6 @@ def build(ports: BrokerPorts) -> BrokerParts:
     add_administration_apis(
         table, ports, settings, cluster, replicas, config_changes, access=access
     )
-    add_access_apis(table, access)
     add_controller_apis(table, ports, settings, cluster)
     add_order_apis(
         table,
@@ -179,10 +158,44 @@ def build(ports: BrokerPorts) -> BrokerParts:
         cluster,
         replicas=manager,
         coordinators=coordinators,
-        orphaned_logs=upkeep.orphaned_logs,
+        orphaned_logs=orphaned_logs,
     )
-    if access is not None:
-        guard_all(table, access, cluster_for_clients(ports, cluster, manager))
+    guard_all(table, access, cluster_for_clients(ports, cluster, manager))
+    return table
+
+
+def build(ports: BrokerPorts) -> BrokerParts:
+    """Build all parts; nothing runs yet."""
+    settings = build_settings(ports)
+    cluster = build_cluster(ports, settings.config)
+    replicas = build_replicas(ports, settings, cluster.registration)
+    manager = replicas.manager
+    upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
+    authentication = build_authentication(ports)
+    config_changes = build_config_changes(
+        ports, settings, cluster=cluster, replicas=manager, upkeep=upkeep, users=authentication
+    )
+    requests = build_requests(
+        ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
+    )
+    coordinators = build_coordinators(
+        ports, settings.config, cluster=cluster, replicas=replicas, scrubs=upkeep.scrubs
+    )
+    produce = _produce_handler(ports, replicas, coordinators)
+    access = build_access(ports)
+    table = _handler_table(
+        ports,
+        settings,
+        cluster,
+        replicas,
+        config_changes,
+        requests=requests,
+        coordinators=coordinators,
+        orphaned_logs=upkeep.orphaned_logs,
+        authentication=authentication,
+        access=access,
+        produce=produce,
+    )
     return BrokerParts(
         ports=ports,
         settings=settings,

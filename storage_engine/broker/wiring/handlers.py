@@ -304,11 +304,12 @@ def add_administration_apis(
     table.add(ALTER_CLIENT_QUOTAS, client_quotas.alter)
     table.add(ALTER_REPLICA_LOG_DIRS, partial(alter_replica_log_dirs.handle, replicas.moves))
     table.add(DESCRIBE_LOG_DIRS, describe_log_dirs)
+    _add_access_apis(table, access)
     table.add(DESCRIBE_USER_SCRAM_CREDENTIALS, scram_credentials.describe)
     table.add(ALTER_USER_SCRAM_CREDENTIALS, scram_credentials.alter)
 
 
-def add_access_apis(table: HandlerTable, access: AccessParts | None) -> None:
+def _add_access_apis(table: HandlerTable, access: AccessParts | None) -> None:
     """Registers the APIs of access rules; without an authorizer they say that there is none."""
     handlers = AccessRuleHandlers()
     if access is not None:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from storage_engine.broker.authentication.scram_users import ScramUsers
 from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config_changes import ConfigChanges
@@ -10,9 +9,10 @@ from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.topic_configs import TopicConfigs
 from storage_engine.broker.settings_applier import SettingsApplier
-from storage_engine.broker.upkeep.log_maintenance import LogMaintenance
+from storage_engine.broker.wiring.authentication import AuthenticationParts
 from storage_engine.broker.wiring.cluster import ClusterParts
 from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.broker.wiring.upkeep import UpkeepParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +44,8 @@ def build_config_changes(
     *,
     cluster: ClusterParts,
     replicas: ReplicaManager,
-    maintenance: LogMaintenance,
-    scram_users: ScramUsers,
+    upkeep: UpkeepParts,
+    users: AuthenticationParts,
 ) -> ConfigChanges:
     """Settings are taken as they are changed, by those who work by them."""
     config = settings.config
@@ -55,9 +55,9 @@ def build_config_changes(
         topics=settings.topics,
         replicas=replicas,
         controller=cluster.controller,
-        scram_users=scram_users,
+        scram_users=users.scram_users,
         clients=settings.clients,
-        on_broker_changed=lambda: maintenance.check_retention_every(
+        on_broker_changed=lambda: upkeep.maintenance.check_retention_every(
             config.integer("log.retention.check.interval.ms")
         ),
     )

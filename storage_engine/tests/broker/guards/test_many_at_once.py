@@ -1,0 +1,115 @@
+"""Rights are asked for in runs of produce requests and in requests that take several turns, too."""
+
+import pytest
+
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.security.acl_types import AclOperation, ResourceType
+from storage_engine.protocol.apis import produce
+from storage_engine.protocol.apis.metadata import API as METADATA
+from storage_engine.protocol.apis.metadata import MetadataRequest
+from storage_engine.protocol.apis.registry import api_of
+from storage_engine.protocol.framing import SIZE_BYTES, parse_response
+from storage_engine.tests.broker.guards.guarded_cluster import (
+    ADMIN,
+    BOB,
+    allow_only,
+    authorizer_of,
+    come_as,
+    guarded_cluster,
+)
+from storage_engine.tests.broker.test_produce_runs import Client, frame
+from storage_engine.tests.log.support import make_batch
+
+TOPIC, WRITE = ResourceType.TOPIC, AclOperation.WRITE
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+VERSION = 8
+RUN = 20
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    made = guarded_cluster(tmp_path_factory.mktemp("many"))
+    for topic in ("t", "u"):
+        assert not made.create_topic(topic).error_code
+        made.produced(TopicPartition(topic, 0), b"first")
+    yield made
+    made.close()
+
+
+def _run_of_requests(first: int) -> bytes:
+    numbers = range(first, first + RUN)
+    return b"".join(frame(VERSION, n, [make_batch(payload=b"x" * 30)]) for n in numbers)
+
+
+def _codes(sent: bytes) -> list[int]:
+    """The error codes of all answers in what was sent."""
+    codes = []
+    view = memoryview(sent)
+    while view:
+        end = SIZE_BYTES + int.from_bytes(view[:SIZE_BYTES])
+        answer = parse_response(produce.API, VERSION, view[SIZE_BYTES:end])
+        codes += [row.error_code for row in answer.partitions]
+        view = view[end:]
+    return codes
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_run_of_requests_is_refused_as_each_would_be(cluster, runs) -> None:
+    client = Client(cluster, runs=runs)
+    client.connection.principal = BOB
+    log = cluster[1].replicas.get(TopicPartition("t", 0)).log
+    before = log.log_end_offset
+    allow_only(cluster, [])
+    client.receive(_run_of_requests(0))
+    allow_only(cluster, [(WRITE, TOPIC, "t")])
+    client.receive(_run_of_requests(RUN))
+    allow_only(cluster, [(WRITE, TOPIC, "u")])
+    client.receive(_run_of_requests(2 * RUN))
+    codes = _codes(client.end())
+    assert codes == [DENIED] * RUN + [0] * RUN + [DENIED] * RUN
+    assert log.log_end_offset == before + RUN
+
+
+def test_a_run_is_asked_for_once(cluster, monkeypatch) -> None:
+    client = Client(cluster, runs=True)
+    client.connection.principal = BOB
+    allow_only(cluster, [(WRITE, TOPIC, "t")])
+    client.receive(_run_of_requests(0))
+    asked = []
+    authorizer = authorizer_of(cluster)
+    allows = type(authorizer).allows
+
+    def counted(*args):
+        asked.append(args)
+        return allows(*args)
+
+    monkeypatch.setattr(type(authorizer), "allows", counted)
+    client.receive(_run_of_requests(RUN))
+    assert len(asked) <= 3
+    assert set(_codes(client.end())) == {0}
+
+
+def test_a_long_request_is_refused_in_several_turns(cluster) -> None:
+    allow_only(cluster, [(AclOperation.DESCRIBE, TOPIC, "t")])
+    come_as(cluster, BOB)
+    names = [f"topic-{number}" for number in range(5_000)]
+    asked = MetadataRequest(topics=[*names, "t"])
+    rows = cluster.answer(cluster.ask(1, METADATA, 9, asked)).topics
+    assert {row.topic: row.error_code for row in rows} == {**dict.fromkeys(names, DENIED), "t": 0}
+    delete, request = api_of(20)
+    answer = cluster.answer(cluster.ask(1, delete, 4, request(topic_names=names, timeout_ms=1000)))
+    assert [row.error_code for row in answer.responses] == [DENIED] * len(names)
+    come_as(cluster, ADMIN)
+
+
+def test_a_request_for_many_topics_is_written_where_it_may_be(cluster) -> None:
+    allow_only(cluster, [(WRITE, TOPIC, "t")])
+    come_as(cluster, BOB)
+    topics = ["t", *(f"other-{number}" for number in range(30))]
+    items = [produce.ProducePartition(topic, 0, make_batch()) for topic in topics]
+    asked = produce.ProduceRequest(None, 1, 1000, items)
+    rows = cluster.answer(cluster.ask(1, produce.API, VERSION, asked)).partitions
+    codes = {row.topic: row.error_code for row in rows}
+    assert codes == {topic: 0 if topic == "t" else DENIED for topic in topics}
+    come_as(cluster, ADMIN)
