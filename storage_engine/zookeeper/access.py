@@ -76,7 +76,7 @@ class ZooKeeperAccess:
         """Return the ACL of a node that is to be created; None for the default ACL of this
         client."""
         if path == _OF_EVERYBODY:
-            return OPEN_ACL_UNSAFE
+            return list(OPEN_ACL_UNSAFE)
         if self.set_acl and (path == _SECRET or path.startswith(f"{_SECRET}/")):
             return [make_digest_acl(self.user, self.password, all=True)]
         return None

@@ -1,7 +1,7 @@
 """Access rules: lists, adds and removes them. Source: KIP-140, KIP-290."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.retry import Retry
@@ -27,6 +27,8 @@ _DESCRIBE, _CREATE, _DELETE = 29, 30, 31
 
 EVERYTHING = AclFilter()
 
+Member = TypeVar("Member")
+
 
 def describe_rules(cluster: Cluster, wanted: AclFilter = EVERYTHING) -> list[AclBinding]:
     """The rules that the filter finds, in order."""
@@ -34,14 +36,7 @@ def describe_rules(cluster: Cluster, wanted: AclFilter = EVERYTHING) -> list[Acl
     answer = cluster.ask_any(spec, request(**_filter_fields(wanted, "_filter")))
     _check(answer.error_code, answer.error_message)
     found = [
-        AclBinding(
-            ResourcePattern(
-                ResourceType(resource.resource_type),
-                resource.resource_name,
-                PatternType(resource.pattern_type),
-            ),
-            _rule(each),
-        )
+        AclBinding(_pattern(resource), _rule(each))
         for resource in answer.resources
         for each in resource.acls
     ]
@@ -90,12 +85,7 @@ def delete_rules(cluster: Cluster, filters: Sequence[AclFilter]) -> list[AclBind
             for each in result.matching_acls:
                 outcomes.append((each.error_code, each.error_message))
                 if not each.error_code:
-                    pattern = ResourcePattern(
-                        ResourceType(each.resource_type),
-                        each.resource_name,
-                        PatternType(each.pattern_type),
-                    )
-                    removed[AclBinding(pattern, _rule(each))] = None
+                    removed[AclBinding(_pattern(each), _rule(each))] = None
         return outcomes
 
     _until_done(cluster, "DeleteAcls", ask)
@@ -119,10 +109,31 @@ def _check(error_code: int, text: str | None) -> None:
         raise KafkaError(text or code.meaning, code)
 
 
+def _pattern(row: Any) -> ResourcePattern:
+    return ResourcePattern(
+        _known(ResourceType.coded(row.resource_type), "resource type", row.resource_type),
+        row.resource_name,
+        _known(PatternType.coded(row.pattern_type), "pattern type", row.pattern_type),
+    )
+
+
 def _rule(row: Any) -> AccessRule:
     return AccessRule(
-        row.principal, row.host, AclOperation(row.operation), AclPermission(row.permission_type)
+        row.principal,
+        row.host,
+        _known(AclOperation.coded(row.operation), "operation", row.operation),
+        _known(AclPermission.coded(row.permission_type), "permission", row.permission_type),
     )
+
+
+def _known(member: Member | None, what: str, code: int) -> Member:
+    """KafkaError for what a newer broker has."""
+    if member is None:
+        raise KafkaError(
+            f"a rule has the {what} {code}, which this client does not know",
+            ErrorCode.UNSUPPORTED_VERSION,
+        )
+    return member
 
 
 def _filter_fields(wanted: AclFilter, suffix: str) -> dict[str, Any]:
