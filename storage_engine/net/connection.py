@@ -175,6 +175,11 @@ class Connection(FrameProtocol):
         return found
 
     @property
+    def is_open(self) -> bool:
+        """Set until it begins to close."""
+        return self._life is _OPEN
+
+    @property
     def frame_max_bytes(self) -> int:
         """`socket.request.max.bytes`."""
         return self._frame_max_bytes

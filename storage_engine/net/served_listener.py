@@ -36,3 +36,8 @@ class ServedListener:
     """Gets each connection that is admitted, before its first frame."""
     tls: "ListenerTls | None" = None
     """None: nothing is encrypted."""
+    max_connections: int | None = None
+    """`listener.name.<name>.max.connections`, beside that of the whole broker."""
+    is_for_brokers: bool = False
+    """Whether brokers talk to each other by it, and clients by others: it is served also when
+    clients have taken all places."""

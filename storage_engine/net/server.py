@@ -59,6 +59,7 @@ class Server:
         self.short_of_memory: dict[Connection, None] = {}
         self.connections: dict[Connection, int] = {}
         self._per_host: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
         self._bound: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []
         self._joining: set[asyncio.Task[None]] = set()
@@ -147,16 +148,16 @@ class Server:
     # Connections that come.
 
     def _accepted(self, listener: ServedListener, sock: socket.socket) -> None:
-        count = len(self.connections) + len(self._joining) + len(self._handshakes or ())
-        if count >= self.limits.max_connections:
+        if not self._has_room(listener):
             # Before anything is made for it: a crowd must cost no more than this.
             sock.close()
             self._refused += 1
             if self._refused == 1:
                 log.warning(
-                    "connection closed reason=there are max.connections=%d already; the number of"
-                    " further ones follows every %d s",
-                    self.limits.max_connections,
+                    "connection closed listener=%s reason=there are max.connections=%d already; the"
+                    " number of further ones follows every %d s",
+                    listener.name,
+                    self._most(listener),
                     LOG_AGAIN_MS // 1000,
                 )
                 self.loop.call_later(LOG_AGAIN_MS / 1000, self._log_refused)
@@ -168,6 +169,36 @@ class Server:
         task = self.loop.create_task(self._join(listener, sock))
         self._joining.add(task)
         task.add_done_callback(self._joining.discard)
+
+    def _has_room(self, listener: ServedListener) -> bool:
+        """Whether there may be another connection of that listener. A broker's takes the place of a
+        client's that was silent for long (KIP-612)."""
+        own = self._per_listener[listener.name]
+        if listener.max_connections is not None and own >= listener.max_connections:
+            return False
+        count = len(self.connections) + len(self._joining) + len(self._handshakes or ())
+        if count < self.limits.max_connections:
+            return True
+        return listener.is_for_brokers and self._end_a_clients_connection()
+
+    def _most(self, listener: ServedListener) -> int:
+        own = listener.max_connections
+        most = self.limits.max_connections
+        return most if own is None else min(own, most)
+
+    def _end_a_clients_connection(self) -> bool:
+        """Ends the one that was silent for the longest time, if there is one."""
+        clients = (
+            each for each in self.connections if each.is_open and not each.listener.is_for_brokers
+        )
+        oldest = max(
+            clients, key=lambda each: (self.connections[each], not each.active), default=None
+        )
+        if oldest is None:
+            return False
+        log.info("connection closed connection=%s reason=a broker needs its place", oldest.name)
+        oldest.abort()
+        return True
 
     async def _join(self, listener: ServedListener, sock: socket.socket) -> None:
         try:
@@ -197,6 +228,7 @@ class Server:
         self.connections[connection] = 0
         self._all_gone.clear()
         self._per_host[host] += 1
+        self._per_listener[connection.listener_name] += 1
         per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._per_host[host] > per_ip:
             connection.close(f"{host} has max.connections.per.ip={per_ip} already")
@@ -211,6 +243,7 @@ class Server:
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]
+        self._per_listener[connection.listener_name] -= 1
         self.crowded.discard(connection)
         self.short_of_memory.pop(connection, None)
         if not self.connections:

@@ -106,12 +106,12 @@ class BrokerConfig:
         return self._values[key]
 
     def integer(self, key: str) -> int:
-        value = self._values[key]
+        value = self.get(key)
         assert isinstance(value, int), key
         return value
 
     def optional_integer(self, key: str) -> int | None:
-        return None if self._values[key] is None else self.integer(key)
+        return None if self.get(key) is None else self.integer(key)
 
     def number(self, key: str) -> float:
         value = self._values[key]

@@ -7,6 +7,7 @@ from functools import partial
 from storage_engine.broker.quotas.connection_rate import ConnectionRate
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.listener import Listener
+from storage_engine.broker.settings.listener_key import PREFIX
 from storage_engine.broker.settings.tls_renewal import TlsRenewal
 from storage_engine.broker.wiring.build import BrokerParts
 from storage_engine.net.connection import Connection
@@ -57,6 +58,8 @@ def look_after_tls(parts: BrokerParts, tls: TlsByListener) -> None:
 def _served(
     listener: Listener, parts: BrokerParts, tls: ListenerTls | None, rate: ConnectionRate
 ) -> ServedListener:
+    names = parts.ports.config.listeners.names
+    inter_broker = parts.ports.config.listeners.inter_broker
     on_opened: Callable[[Connection], None] = rate.opened
     if listener.protocol.uses_sasl:
         on_opened = partial(_one_after_the_other, parts.authentication.gate.opened, rate.opened)
@@ -70,7 +73,14 @@ def _served(
         handle_run=parts.produce_runs,
         on_opened=on_opened,
         tls=tls,
+        max_connections=_own_limit(parts.ports.config, listener),
+        is_for_brokers=len(names) > 1 and listener.name == inter_broker.name,
     )
+
+
+def _own_limit(config: BrokerConfig, listener: Listener) -> int | None:
+    key = f"{PREFIX}{listener.name.lower()}.max.connections"
+    return config.optional_integer(key) if config.is_given(key) else None
 
 
 def _one_after_the_other(

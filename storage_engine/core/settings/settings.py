@@ -342,6 +342,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         name="max.connections",
         type=SettingType.INT,
         minimum=0,
+        per_listener=True,
         unit="connections",
         doc="The most connections of all clients (default: what the limit of open files allows).",
     ),

@@ -76,7 +76,7 @@ class Handshakes:
         host = str(address[0])
         self._peers[sock] = host, f"{host}:{address[1]}"
         self._per_host[host] += 1
-        problem = self._problem(host)
+        problem = self._problem(listener, host)
         if problem:
             self._fail(listener, sock, problem)
         else:
@@ -93,13 +93,13 @@ class Handshakes:
         for task in self._tasks:
             task.cancel()
 
-    def _problem(self, host: str) -> str:
+    def _problem(self, listener: "ServedListener", host: str) -> str:
         limits = self._limits
         per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._open_from(host) + self._per_host[host] > per_ip:
             return f"{host} has max.connections.per.ip={per_ip} already"
         most = max(1, limits.max_connections // HALF_OPEN_PART)
-        if len(self._peers) > most:
+        if len(self._peers) > most and not listener.is_for_brokers:
             return f"{most} others are in their handshakes, half of max.connections"
         return ""
 

@@ -110,9 +110,9 @@ def test_both_listeners_of_a_server_are_served_by_their_names(loop_thread):
         with TlsClient(server.ports["SSL"]) as client:
             client.send(b"a")
             assert client.receive() == b"a"
-        with Client(server.ports["PLAINTEXT"]) as client:
-            client.send(b"b")
-            assert client.receive() == b"b"
+        with Client(server.ports["PLAINTEXT"]) as other:
+            other.send(b"b")
+            assert other.receive() == b"b"
     assert names == [("SSL", ANONYMOUS), ("PLAINTEXT", ANONYMOUS)]
 
 
@@ -363,3 +363,77 @@ def test_a_request_that_waits_is_answered_while_the_server_closes(loop_thread):
         )
         loop_thread.run(server.close(grace_ms=5000))
         assert client.receive() == b"late"
+
+
+# --- the places of a server with several listeners ---
+
+
+@contextlib.contextmanager
+def two_listeners(thread, **limits):
+    listeners = [
+        ServedListener(
+            name="INSIDE",
+            host="127.0.0.1",
+            handle=echo,
+            tls=ListenerTls("INSIDE", profile_of()),
+            is_for_brokers=True,
+        ),
+        ServedListener(name="OUTSIDE", host="127.0.0.1", handle=echo, max_connections=5),
+        ServedListener(name="OTHER", host="127.0.0.1", handle=echo),
+    ]
+    server = Server(thread.loop, listeners, ServerLimits(**limits))
+    thread.run(server.start())
+    try:
+        yield server
+    finally:
+        thread.run(server.close(grace_ms=100))
+
+
+def answered(client):
+    client.send(b"x")
+    return client.receive() == b"x"
+
+
+def test_a_broker_takes_the_place_of_a_silent_client(loop_thread):
+    with two_listeners(loop_thread, max_connections=4, idle_max_ms=400) as server:
+        clients = [Client(server.ports["OTHER"]) for _ in range(4)]
+        assert all(answered(client) for client in clients)
+        with Client(server.ports["OTHER"]) as fifth:
+            assert fifth.closed_by_server()
+        deadline = time.monotonic() + 0.2
+        while time.monotonic() < deadline:
+            for client in clients[1:]:
+                assert answered(client)
+        with TlsClient(server.ports["INSIDE"]) as broker:
+            assert answered(broker)
+            assert clients[0].closed_by_server()
+            assert all(answered(client) for client in clients[1:])
+        for client in clients:
+            client.close()
+
+
+def test_brokers_never_take_the_place_of_brokers(loop_thread):
+    with (
+        two_listeners(loop_thread, max_connections=2) as server,
+        TlsClient(server.ports["INSIDE"]) as one,
+        TlsClient(server.ports["INSIDE"]) as other,
+    ):
+        with Client(server.ports["INSIDE"]) as third:
+            assert third.closed_by_server()
+        assert answered(one)
+        assert answered(other)
+
+
+def test_a_listener_may_have_a_limit_of_its_own(loop_thread):
+    with two_listeners(loop_thread, max_connections=100) as server:
+        clients = [Client(server.ports["OUTSIDE"]) for _ in range(5)]
+        assert all(answered(client) for client in clients)
+        with Client(server.ports["OUTSIDE"]) as sixth:
+            assert sixth.closed_by_server()
+        with Client(server.ports["OTHER"]) as other:
+            assert answered(other)
+        for client in clients:
+            client.close()
+        eventually(lambda: not server.connections)
+        with Client(server.ports["OUTSIDE"]) as again:
+            assert answered(again)
