@@ -142,7 +142,7 @@ def test_what_is_wrong_is_told_at_once_and_without_the_secret(cluster, wrong, ca
 
 @pytest.mark.parametrize("shown", [None, "stranger_file"])
 def test_a_client_without_the_right_certificate_is_told_what_it_may_lack(cluster, shown):
-    config = cluster.config("MTLS", default_api_timeout_ms="2000")
+    config = cluster.config("MTLS", default_api_timeout_ms="5000")
     if shown is not None:
         config["ssl.keystore.location"] = getattr(cluster, shown)
     with pytest.raises(HeadraceError, match="a certificate of an authority that it knows"):

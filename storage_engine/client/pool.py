@@ -15,6 +15,7 @@ from storage_engine.client.security.client_sockets import ClientSockets
 from storage_engine.core.errors import (
     AuthenticationError,
     ConfigError,
+    DeadlineExceededError,
     ErrorCode,
     HeadraceError,
     KafkaError,
@@ -64,33 +65,38 @@ class ConnectionPool:
         for address in known:
             if (connection := self._take_idle(address)) is not None:
                 return connection
+        failures: dict[str, str] = {}
         while True:
-            failures: list[str] = []
             for address in self._candidates(known, deadline, failures):
                 try:
                     return self.take_at(address, deadline)
                 except (AuthenticationError, ConfigError):
                     raise
+                except DeadlineExceededError as error:
+                    # The last attempt may have had no time: what was said before tells more.
+                    failures.setdefault(address_text(*address), _reason(address, error))
                 except HeadraceError as error:
-                    failures.append(_reason(address, error))
+                    failures[address_text(*address)] = _reason(address, error)
             if deadline.left_ms <= _ROUND_PAUSE_MS:
                 raise KafkaError(
-                    f"no broker answers within {deadline.timeout_ms} ms: {', '.join(failures)}; "
+                    f"no broker answers within {deadline.timeout_ms} ms: "
+                    f"{', '.join(failures.values())}; "
                     f"{self._source.remedy}",
                     ErrorCode.BROKER_NOT_AVAILABLE,
                 )
             sleep_ms(_ROUND_PAUSE_MS)
 
     def _candidates(
-        self, known: Sequence[Address], deadline: Deadline, failures: list[str]
+        self, known: Sequence[Address], deadline: Deadline, failures: dict[str, str]
     ) -> Iterator[Address]:
         """The source is asked when all that are known have failed."""
         yield from _shuffled(known)
         try:
             others = self._source.addresses(deadline)
         except HeadraceError as error:
-            failures.append(str(error))
+            failures[""] = str(error)
             return
+        failures.pop("", None)
         yield from (address for address in _shuffled(others) if address not in known)
 
     def give_back(self, connection: BrokerConnection) -> None:

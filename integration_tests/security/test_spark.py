@@ -1,0 +1,104 @@
+"""The Spark format at brokers with TLS and log-ins; with a file of settings no secret is anywhere
+that Spark or we write."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from integration_tests.security import spark_job
+from integration_tests.security.secured_cluster import SECRET, properties_file, secured_cluster
+from storage_engine.client import Admin, NewTopic
+
+ROOT = Path(__file__).parents[2]
+JOB_TIMEOUT_S = 600
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with secured_cluster(tmp_path_factory.mktemp("secured")) as cluster:
+        yield cluster
+
+
+def run_job(cluster, folder, prefix, options, wrong):
+    """What the job has said."""
+    with Admin(cluster.bob("BOTH")) as admin:
+        admin.create_topics(
+            NewTopic(name=f"{prefix}-{end}", partitions=2, replication_factor=1)
+            for end in ("in", "out")
+        )
+    given = {"options": options, "wrong": wrong, "folder": str(folder), "prefix": prefix}
+    done = subprocess.run(
+        [sys.executable, "-P", spark_job.__file__, json.dumps(given)],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=JOB_TIMEOUT_S,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-4000:]
+    return said
+
+
+def holding(folder, *secrets):
+    """The files with one of the secrets in them."""
+    found = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            found += [path.name for secret in secrets if secret.encode() in data]
+    return found
+
+
+def test_with_a_file_of_settings_no_secret_is_written_or_said(cluster, tmp_path):
+    config = cluster.bob("BOTH")
+    servers = {"kafka.bootstrap.servers": config.pop("bootstrap.servers")}
+    (tmp_path / "settings").mkdir()
+    right = properties_file(tmp_path / "settings" / "right.properties", config)
+    wrong = properties_file(
+        tmp_path / "settings" / "wrong.properties", {**config, "sasl.password": "hidden-pw"}
+    )
+    (tmp_path / "job").mkdir()
+    said = run_job(
+        cluster,
+        tmp_path / "job",
+        "filed",
+        {**servers, "client.config.file": str(right)},
+        {**servers, "client.config.file": str(wrong)},
+    )
+    assert f"read {spark_job.ROWS}" in said
+    assert "[AUTHENTICATION_FAILED]" in said
+    assert "the log-in as 'bob' by SCRAM-SHA-512 failed" in said
+    assert SECRET not in said
+    assert "hidden-pw" not in said
+    assert (tmp_path / "job" / "checkpoint" / "offsets").is_dir()
+    assert any((tmp_path / "job" / "events").rglob("*"))
+    assert holding(tmp_path / "job", SECRET, "hidden-pw") == []
+
+
+def test_options_as_they_are_written_for_sparks_own_connector(cluster, tmp_path):
+    line = (
+        "kafkashaded.org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f'username="bob" password="{SECRET}";'
+    )
+    options = {
+        "kafka.bootstrap.servers": cluster.config("BOTH")["bootstrap.servers"],
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-256",
+        "kafka.sasl.jaas.config": line,
+        "kafka.ssl.truststore.location": cluster.ca_file,
+        "kafka.ssl.truststore.type": "PEM",
+    }
+    stranger = {**options, "kafka.ssl.truststore.location": cluster.stranger_file}
+    said = run_job(cluster, tmp_path, "inline", options, stranger)
+    assert f"read {spark_job.ROWS}" in said
+    assert "certificate is not accepted" in said
+    assert "'sasl.jaas.config' is a secret, and Spark stores and shows options" in said
+    # Offsets, commits and state are ours to write, and so are our messages.
+    assert holding(tmp_path / "checkpoint", SECRET) == []
+    assert not [line for line in said.splitlines() if "headrace" in line and SECRET in line]
