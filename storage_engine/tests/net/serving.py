@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.net.limits import ServerLimits
@@ -105,7 +105,7 @@ class Client:
     def close(self) -> None:
         self.socket.close()
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

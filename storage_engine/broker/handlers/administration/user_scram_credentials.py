@@ -154,11 +154,11 @@ class ScramCredentialHandlers:
                 done(failure)
                 return
             log.info(
-                "credentials changed of=%s mechanisms=%s by=%s connection=%s",
+                "credentials changed of=%s mechanisms=%s by=%s host=%s",
                 entity.path,
                 ",".join(mechanism.value for mechanism in credentials),
                 call.connection.principal,
-                call.connection.name,
+                call.connection.peer_host,
             )
             self.config_changes.refresh(entity, lambda: done(None))
 

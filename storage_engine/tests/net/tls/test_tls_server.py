@@ -110,9 +110,9 @@ def test_both_listeners_of_a_server_are_served_by_their_names(loop_thread):
         with TlsClient(server.ports["SSL"]) as client:
             client.send(b"a")
             assert client.receive() == b"a"
-        with Client(server.ports["PLAINTEXT"]) as client:
-            client.send(b"b")
-            assert client.receive() == b"b"
+        with Client(server.ports["PLAINTEXT"]) as other:
+            other.send(b"b")
+            assert other.receive() == b"b"
     assert names == [("SSL", ANONYMOUS), ("PLAINTEXT", ANONYMOUS)]
 
 

@@ -1,0 +1,234 @@
+"""Clients that we did not write log in, each by what it has; wrong ones are told just that."""
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError as KafkaPythonError
+
+from integration_tests.security.secured_cluster import PLAIN_SECRET, SECRET, secured_cluster
+from integration_tests.support.cluster_support import wait_until
+
+TIMEOUT_S = 30
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with secured_cluster(tmp_path_factory.mktemp("foreign")) as cluster:
+        yield cluster
+
+
+WAYS = {
+    "SCRAM-SHA-256": lambda c: c.bob("SASL", "SCRAM-SHA-256"),
+    "SCRAM-SHA-512 over TLS": lambda c: c.bob("BOTH"),
+    "PLAIN over TLS": lambda c: c.config(
+        "BOTH", sasl_mechanism="PLAIN", sasl_username="alice", sasl_password=PLAIN_SECRET
+    ),
+}
+
+
+def failure_of(config) -> KafkaError:
+    """What librdkafka is told."""
+    errors: list[KafkaError] = []
+    settings: dict[str, Any] = {**config, "error_cb": errors.append, "log_level": 0}
+    client = AdminClient(settings)
+
+    def told() -> KafkaError | None:
+        client.poll(0.1)
+        codes = (KafkaError._AUTHENTICATION, KafkaError._SSL)
+        return next((each for each in errors if each.code() in codes), None)
+
+    found = wait_until(told, "librdkafka is refused", timeout_s=TIMEOUT_S)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_librdkafka_writes_and_reads(cluster, way):
+    config = WAYS[way](cluster)
+    producer = Producer(config)
+    value = way.encode()
+    producer.produce("t", value)
+    assert producer.flush(TIMEOUT_S) == 0
+    group = {"group.id": way, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**config, **group})
+    consumer.subscribe(["t"])
+    found = wait_until(
+        lambda: (record := consumer.poll(1)) is not None and record.value() == value,
+        "the record comes back",
+    )
+    consumer.close()
+    assert found
+
+
+def test_librdkafka_shows_a_token(cluster):
+    cluster.write_token("carol")
+
+    def token(_config):
+        return cluster.token_file.read_text(), time.time() + 3600
+
+    config: dict[str, Any] = cluster.config("SASL", sasl_mechanism="OAUTHBEARER")
+    client = AdminClient({**config, "oauth_cb": token})
+    client.poll(1)
+    assert client.list_topics(timeout=TIMEOUT_S).brokers
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
+def test_a_wrong_password_and_an_unknown_user_are_told_alike(cluster, mechanism):
+    texts = set()
+    for user in ("bob" if mechanism != "PLAIN" else "alice", "nobody"):
+        failure = failure_of(
+            cluster.config(
+                "SASL", sasl_mechanism=mechanism, sasl_username=user, sasl_password="wrong"
+            )
+        )
+        texts.add(failure.str().partition("SASL")[2].partition("(after")[0])
+    assert len(texts) == 1
+    assert mechanism in texts.pop()
+
+
+def test_a_client_without_a_log_in_is_not_served(cluster):
+    config = cluster.config("SASL") | {"security.protocol": "PLAINTEXT", "log_level": 0}
+    with pytest.raises(KafkaException):
+        AdminClient(config).list_topics(timeout=3)
+
+
+def kafka_python(cluster, **changes):
+    return {
+        "bootstrap_servers": cluster.brokers.bootstrap("BOTH"),
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": cluster.ca_file,
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "bob",
+        "sasl_plain_password": SECRET,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
+def test_kafka_python_logs_in(cluster, mechanism):
+    user = {}
+    if mechanism == "PLAIN":
+        user = {"sasl_plain_username": "alice", "sasl_plain_password": PLAIN_SECRET}
+    config = kafka_python(cluster, sasl_mechanism=mechanism, **user)
+    producer = KafkaProducer(**config)
+    assert producer.send("t", b"x").get(TIMEOUT_S).offset >= 0
+    producer.close()
+
+
+def test_kafka_python_is_refused_with_a_wrong_password(cluster):
+    with pytest.raises(KafkaPythonError):
+        KafkaAdminClient(**kafka_python(cluster, sasl_plain_password="wrong"))
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
+def test_aiokafka_logs_in(cluster, mechanism):
+    user = ("alice", PLAIN_SECRET) if mechanism == "PLAIN" else ("bob", SECRET)
+    config = {
+        "bootstrap_servers": cluster.brokers.bootstrap("SASL"),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": user[0],
+        "sasl_plain_password": user[1],
+    }
+
+    async def run() -> bytes | None:
+        async with AIOKafkaProducer(**config) as producer:
+            sent = await producer.send_and_wait("t", b"aio", partition=1)
+        consumer = AIOKafkaConsumer(**config)
+        async with contextlib.AsyncExitStack() as stack:
+            await consumer.start()
+            stack.push_async_callback(consumer.stop)
+            from aiokafka import TopicPartition
+
+            place = TopicPartition("t", 1)
+            consumer.assign([place])
+            consumer.seek(place, sent.offset)
+            record = await asyncio.wait_for(consumer.getone(), TIMEOUT_S)
+            value: bytes | None = record.value
+            return value
+
+    assert asyncio.run(run()) == b"aio"
+
+
+def test_librdkafka_logs_in_again_while_it_writes(cluster):
+    """A session at this listener lasts two seconds."""
+    errors: list[KafkaError] = []
+    config = cluster.bob("BRIEF") | {"error_cb": errors.append}
+    producer = Producer(config)
+    failed: list[object] = []
+    until = time.monotonic() + 7
+    count = 0
+    while time.monotonic() < until:
+        producer.produce("t", b"%d" % count, on_delivery=lambda error, _: failed.append(error))
+        producer.poll(0.02)
+        count += 1
+    assert producer.flush(TIMEOUT_S) == 0
+    assert failed == [None] * count
+    assert errors == []
+
+
+def test_users_come_and_go_while_the_broker_runs(cluster):
+    admin = AdminClient({"bootstrap.servers": cluster.brokers.bootstrap("OPEN")})
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+
+    def change(alteration) -> None:
+        for each in admin.alter_user_scram_credentials([alteration]).values():
+            each.result(TIMEOUT_S)
+
+    def is_let_in(password: str) -> bool:
+        config = cluster.config(
+            "SASL", sasl_mechanism="SCRAM-SHA-256", sasl_username="dave", sasl_password=password
+        )
+        try:
+            return bool(AdminClient({**config, "log_level": 0}).list_topics(timeout=2).brokers)
+        except KafkaException:
+            return False
+
+    change(UserScramCredentialUpsertion("dave", info, b"first"))
+    assert is_let_in("first")
+    change(UserScramCredentialUpsertion("dave", info, b"second"))
+    assert not is_let_in("first")
+    assert is_let_in("second")
+    change(UserScramCredentialDeletion("dave", ScramMechanism.SCRAM_SHA_256))
+    assert not is_let_in("second")
+    described = admin.describe_user_scram_credentials().result(TIMEOUT_S)
+    assert set(described) == {"bob"}
+
+
+def test_the_users_of_the_file_come_and_go_with_it(cluster):
+    path = Path(cluster.folder / "users.properties")
+    before = path.read_text()
+    path.write_text(before + "erin=erins-secret\n")
+    config = cluster.config(
+        "BOTH", sasl_mechanism="PLAIN", sasl_username="erin", sasl_password="erins-secret"
+    )
+    assert AdminClient(config).list_topics(timeout=TIMEOUT_S).brokers
+    path.write_text(before)
+    failure_of(config)
+
+
+def test_no_secret_stands_in_what_the_broker_has_written(cluster):
+    """After all that was tried above."""
+    secrets = [SECRET, PLAIN_SECRET, "erins-secret", cluster.token_file.read_text()]
+    folder = cluster.folder / "broker-1"
+    written = [
+        each for each in folder.rglob("*") if each.is_file() and each.suffix != ".properties"
+    ]
+    assert any(each.name == "broker.log" for each in written)
+    for file in written:
+        data = file.read_bytes()
+        assert [text for text in secrets if text.encode() in data] == [], file
