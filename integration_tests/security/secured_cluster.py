@@ -89,11 +89,14 @@ def properties_file(path: Path, config: Mapping[str, str]) -> Path:
 
 
 @contextlib.contextmanager
-def secured_cluster(folder: Path, *, brokers: int = 1) -> Iterator[SecuredCluster]:
-    """Gone after the block. Everybody may do everything: who is let in is what it is about."""
+def secured_cluster(
+    folder: Path, *, brokers: int = 1, more: Mapping[str, str] | None = None
+) -> Iterator[SecuredCluster]:
+    """Gone after the block. Everybody may do everything, unless `more` settings have an authorizer:
+    who is let in is what it is about."""
     with brokers_by_hand(folder, LISTENERS) as by_hand:
         cluster = SecuredCluster(folder, by_hand)
-        settings = _settings(cluster)
+        settings = {**_settings(cluster), **(more or {})}
         for broker_id in range(1, brokers + 1):
             by_hand.start(broker_id, settings)
         admin = AdminClient({"bootstrap.servers": by_hand.bootstrap("OPEN")})

@@ -59,8 +59,9 @@ HALF_OPEN_PART = 2
 TLS_SHUTDOWN_TIMEOUT_MS = 1000
 """How long a TLS connection that is closed waits for the other side to say so, too."""
 
-TLS_WRITE_BYTES = 256 * 1024
-"""Bytes of an answer that are copied and encrypted in one go, in some 0.2 ms."""
+TLS_WRITE_BYTES = 64 * 1024
+"""Bytes of an answer that are copied and encrypted in one go: what stays in a processor's cache
+meanwhile takes a tenth less time."""
 
 TURN_NS = 5_000_000
 """Requests of all connections that one turn of the event loop takes up: the rest has its turn after

@@ -187,8 +187,8 @@ class _Channel:
         except OSError as error:
             self._connecting = None
             self._failed(_connect_problem(error))
-        except UnicodeError:
-            # Of a name whose parts are empty or too long to ask for.
+        except ValueError:
+            # Of a name whose parts are empty or too long to ask for, or that no certificate has.
             self._connecting = None
             self._failed("that is no host name")
 

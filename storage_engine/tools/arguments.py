@@ -36,10 +36,10 @@ def add_broker_id(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
+def add_bootstrap_server(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """`--bootstrap-server HOST:PORT`, and `--command-config FILE`."""
     parser.add_argument(
-        "--bootstrap-server", required=True, metavar="HOST:PORT", help=BOOTSTRAP_HELP
+        "--bootstrap-server", required=required, metavar="HOST:PORT", help=BOOTSTRAP_HELP
     )
     parser.add_argument(
         "--command-config",

@@ -77,6 +77,16 @@ COMMANDS = (
         name="groups", module="groups", summary="list, describe, reset and delete consumer groups"
     ),
     Command(
+        name="users",
+        module="users",
+        summary="list, add and remove users that log in by SCRAM",
+    ),
+    Command(
+        name="acls",
+        module="acls",
+        summary="list, add and remove access rules: who may do what",
+    ),
+    Command(
         name="quotas",
         module="quotas",
         summary="list, set and remove the quotas of users, client ids and addresses",

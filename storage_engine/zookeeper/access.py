@@ -3,11 +3,11 @@
 The password is in a file of its own, never in a setting, which DescribeConfigs would show.
 
 With credentials the broker authenticates by ZooKeeper's digest scheme. With `zookeeper.set.acl` the
-nodes it creates can be written by its user alone and read by anyone, as Kafka's can: nothing below
-the root is secret, but a stranger's write could damage the cluster. The cluster stores nothing
-below /consumers, where everybody may write. Existing nodes keep their ACLs, the root of ZooKeeper
-among them: a user who may write there may remove /controller, so only a chroot in zookeeper.connect
-is safe.
+nodes it creates can be written by its user alone and read by anyone, as Kafka's can: a stranger's
+write could damage the cluster. What users log in with can be read by the brokers alone. The cluster
+stores nothing below /consumers, where everybody may write. Existing nodes keep their ACLs, the root
+of ZooKeeper among them: a user who may write there may remove /controller, so only a chroot in
+zookeeper.connect is safe.
 """
 
 import stat
@@ -32,6 +32,8 @@ from storage_engine.core.errors import ConfigError, HeadraceError
 CREDENTIALS_KEY = "zookeeper.digest.credentials.file"
 _OF_EVERYBODY = "/consumers"
 """The path that consumer groups in ZooKeeper write to: their members have no credentials."""
+_SECRET = "/config/users"
+"""Credentials of users: with what stands there a password can be guessed as fast as hashes go."""
 
 
 class ZooKeeperRefusedError(HeadraceError):
@@ -73,7 +75,11 @@ class ZooKeeperAccess:
     def acl_of(self, path: str) -> list[ACL] | None:
         """Return the ACL of a node that is to be created; None for the default ACL of this
         client."""
-        return OPEN_ACL_UNSAFE if path == _OF_EVERYBODY else None
+        if path == _OF_EVERYBODY:
+            return list(OPEN_ACL_UNSAFE)
+        if self.set_acl and (path == _SECRET or path.startswith(f"{_SECRET}/")):
+            return [make_digest_acl(self.user, self.password, all=True)]
+        return None
 
     def check(self, client: KazooClient, written: Written = BY_BROKERS) -> None:
         """Raise ZooKeeperRefusedError when nodes could not be created with this access."""

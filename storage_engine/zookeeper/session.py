@@ -255,7 +255,7 @@ class ZooKeeperSession:
             return
         transaction = self._client.transaction()
         for operation in operations:
-            _add(transaction, operation)
+            _add(transaction, operation, self._access)
         path = " ".join(operation.path for operation in operations)
         size_bytes = sum(len(operation.data) for operation in operations)
         self._submit(
@@ -427,7 +427,7 @@ class ZooKeeperSession:
             log.debug("callback dropped, the event loop is closed")
 
 
-def _add(transaction: Any, operation: ZkOp) -> None:
+def _add(transaction: Any, operation: ZkOp, access: ZooKeeperAccess) -> None:
     match operation.kind:
         case ZkOpKind.CHECK:
             transaction.check(operation.path, operation.version)
@@ -435,6 +435,7 @@ def _add(transaction: Any, operation: ZkOp) -> None:
             transaction.create(
                 operation.path,
                 operation.data,
+                acl=access.acl_of(operation.path),
                 ephemeral=operation.ephemeral,
                 sequence=operation.sequence,
             )

@@ -86,10 +86,7 @@ class ScramCredential:
                 password, iteration_count=iterations, salt=salt
             )
         except scramp.ScramException:
-            raise ScramCredentialError(
-                "the password has characters that SASL does not allow (control characters, "
-                "private ones or mixed directions): choose another"
-            ) from None
+            raise _not_allowed() from None
         return cls(salt=salt, stored_key=stored_key, server_key=server_key, iterations=iterations)
 
     @classmethod
@@ -141,6 +138,29 @@ class ScramCredential:
         if int(count) < ITERATIONS_MIN:
             raise ScramCredentialError(f"its iterations must be {ITERATIONS_MIN} or more")
         return cls(salt=salt, stored_key=keys[0], server_key=keys[1], iterations=int(count))
+
+
+def salted_password(
+    mechanism: ScramMechanism, password: str, *, salt: bytes, iterations: int
+) -> bytes:
+    """What a client sends of a new password, in place of it. ScramCredentialError for a password
+    that SASL can't carry. Takes milliseconds."""
+    import scramp
+    from scramp.utils import saslprep
+
+    try:
+        prepared = saslprep(password)
+    except scramp.ScramException:
+        raise _not_allowed() from None
+    name = mechanism.hash(b"").name
+    return hashlib.pbkdf2_hmac(name, prepared.encode(), salt, iterations)
+
+
+def _not_allowed() -> ScramCredentialError:
+    return ScramCredentialError(
+        "the password has characters that SASL does not allow (control characters, "
+        "private ones or mixed directions): choose another"
+    )
 
 
 def _text(value: bytes) -> str:

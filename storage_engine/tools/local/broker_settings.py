@@ -16,6 +16,7 @@ from storage_engine.broker.settings.config import (
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.settings import ALIASES
 from storage_engine.tools.errors import UsageError
+from storage_engine.tools.local.secret_files import write_secret
 
 SAFE_REPLICATION_FACTOR = 3
 SAFE_MIN_IN_SYNC = 2
@@ -113,11 +114,15 @@ def read_settings(path: Path) -> dict[str, str]:
     return parse_properties(text, source=str(path))
 
 
-def write_settings(path: Path, settings: Mapping[str, str]) -> None:
-    """Write the file unless it says the same already (then comments in it stay)."""
+def write_settings(path: Path, settings: Mapping[str, str], *, is_secret: bool = False) -> None:
+    """Write the file unless it says the same already (then comments in it stay). `is_secret`: for
+    its owner alone."""
     if path.exists() and read_settings(path) == settings:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
+    if is_secret:
+        write_secret(path, format_properties(settings).encode())
+        return
     temporary = path.with_name(path.name + ".new")
     temporary.write_text(format_properties(settings), encoding="utf-8")
     temporary.replace(path)
@@ -125,8 +130,13 @@ def write_settings(path: Path, settings: Mapping[str, str]) -> None:
 
 def format_properties(settings: Mapping[str, str]) -> str:
     """Java's `.properties` syntax, with what that syntax would change escaped."""
-    lines = [f"{_escape(key, is_key=True)}={_escape(value)}" for key, value in settings.items()]
-    return _HEADING + "\n".join(lines) + "\n"
+    return _HEADING + properties_lines(settings)
+
+
+def properties_lines(settings: Mapping[str, str]) -> str:
+    return "".join(
+        f"{_escape(key, is_key=True)}={_escape(value)}\n" for key, value in settings.items()
+    )
 
 
 def _escape(text: str, *, is_key: bool = False) -> str:

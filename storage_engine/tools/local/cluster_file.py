@@ -9,7 +9,7 @@ file that `headrace up` did not write is one clear error, never a guess.
 import json
 import os
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -53,6 +53,19 @@ class BrokerEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSecurity:
+    """How clients connect to a secured cluster; the files are relative to the cluster's folder."""
+
+    protocol: str
+    mechanism: str
+    ca: str
+    admin: str
+    """The settings of the super user."""
+    app: str
+    """The settings of a user without rights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFile:
     """The content of `cluster.json`.
 
@@ -64,6 +77,7 @@ class ClusterFile:
     zookeeper_pid: int | None
     zookeeper_dir: str | None
     brokers: tuple[BrokerEntry, ...]
+    security: ClusterSecurity | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -166,6 +180,7 @@ def _document(cluster: ClusterFile) -> dict[str, Any]:
             }
             for entry in cluster.brokers
         ],
+        **({} if cluster.security is None else {"security": asdict(cluster.security)}),
     }
 
 
@@ -188,6 +203,22 @@ def _parse(document: object) -> ClusterFile:
         zookeeper_pid=_pid(document, "zookeeper_pid", ""),
         zookeeper_dir=None if folder is None else _relative_path(document, "zookeeper_dir", ""),
         brokers=brokers,
+        security=_parse_security(document.get("security")),
+    )
+
+
+def _parse_security(item: object) -> ClusterSecurity | None:
+    if item is None:
+        return None
+    if not isinstance(item, dict):
+        raise _Malformed("'security' must be an object")
+    place = "security."
+    return ClusterSecurity(
+        protocol=_text(item, "protocol", place),
+        mechanism=_text(item, "mechanism", place),
+        ca=_relative_path(item, "ca", place),
+        admin=_relative_path(item, "admin", place),
+        app=_relative_path(item, "app", place),
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
+from storage_engine.tools.local.cluster_security import SECURITY
 from storage_engine.tools.local.free_ports import HIGHEST_PORT, find_free_port, is_port_free
 
 HOST = "127.0.0.1"
@@ -34,6 +35,8 @@ class UpRequest:
     """Port of the first broker; the others follow. 0: any free ports."""
     zookeeper: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
+    is_secure: bool = False
+    """TLS, log-ins and access rules, for a new cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,13 @@ def plan_cluster(
     brokers = _with_ports(brokers, existing, request, frozenset(running), ports)
     taken = {entry.port for entry in brokers}
     if existing is None:
-        return _with_new_zookeeper(brokers, request, taken, ports)
+        new = _with_new_zookeeper(brokers, request, taken, ports)
+        return replace(new, security=SECURITY) if request.is_secure else new
+    if request.is_secure and existing.security is None:
+        raise CommandError(
+            f"the cluster in '{directory}' is not secured, and --secure makes new ones only: take"
+            " another folder, or secure this one step by step (docs/security.md)"
+        )
     zookeeper = _continued_zookeeper(existing, request, directory)
     if existing.zookeeper_dir is not None and not zookeeper_runs:
         zookeeper = _free_zookeeper_address(zookeeper, running, taken, ports)

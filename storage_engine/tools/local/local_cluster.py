@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local import cluster_file
@@ -50,6 +51,9 @@ from storage_engine.zookeeper.embedded import (
     attach_embedded,
     start_embedded,
 )
+
+if TYPE_CHECKING:
+    from storage_engine.tools.local.secured import SecuredCluster
 
 START_TIMEOUT_S = 60.0
 """All brokers must answer within this time after the start of their processes, or after the last
@@ -119,6 +123,10 @@ class LocalCluster:
     @property
     def bootstrap_servers(self) -> str:
         return cluster_file.read(self.directory).bootstrap_servers
+
+    def admin_config(self, state: ClusterFile) -> Path | None:
+        """The settings by which commands connect to it; None for a cluster that is open."""
+        return None if state.security is None else self.directory / state.security.admin
 
     def up(self, request: UpRequest | None = None, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start what does not run yet and wait until all of it serves.
@@ -218,6 +226,8 @@ class LocalCluster:
         if state.zookeeper_dir is None:
             _check_zookeeper(state.zookeeper)
         brokers_before = len(existing.brokers) if existing else 0
+        if state.security is not None:
+            self._secured.prepare(state.brokers)
         self._write_settings(state, request.settings, brokers_before=brokers_before)
         cluster_file.write(self.directory, state)
         started_zookeeper = state.zookeeper_pid is None
@@ -227,6 +237,8 @@ class LocalCluster:
             self._progress(f"broker {ids} runs already and takes --set when it starts again")
         try:
             state = self._start_zookeeper(state)
+            if state.security is not None:
+                self._secured.write_users(state)
             self._start_and_wait(state, to_start, timeout_s)
         except BaseException:
             # Also for Ctrl-C: what this call started must not stay behind.
@@ -286,6 +298,7 @@ class LocalCluster:
                 timeout_s=timeout_s,
                 check_alive=lambda: self._check_alive(started),
                 progress=self._progress,
+                config=self.admin_config(state),
                 recovery_of=lambda entry: self._process(entry).recovery_line(),
             )
         except CommandError:
@@ -333,15 +346,18 @@ class LocalCluster:
         brokers_before: int,
         only: int | None = None,
     ) -> None:
+        is_secure = state.security is not None
+        protocol = "PLAINTEXT" if state.security is None else state.security.protocol
+        secured = self._secured.broker_settings(state.brokers) if is_secure else {}
         for entry in state.brokers:
             if only is not None and entry.id != only:
                 continue
             path = self.directory / entry.config
             settings = merge_settings(
-                read_settings(path),
+                {**secured.get(entry.id, {}), **read_settings(path)},
                 decided={
                     "broker.id": str(entry.id),
-                    "listeners": f"PLAINTEXT://{entry.address}",
+                    "listeners": f"{protocol}://{entry.address}",
                     "log.dirs": str(self.directory / entry.data_dir),
                     "zookeeper.connect": state.zookeeper,
                 },
@@ -350,7 +366,16 @@ class LocalCluster:
                 brokers_now=len(state.brokers),
             )
             check_settings(path, settings)
-            write_settings(path, settings)
+            write_settings(path, settings, is_secret=is_secure)
+        if is_secure:
+            self._secured.write_client_files(state.bootstrap_servers)
+
+    @property
+    def _secured(self) -> "SecuredCluster":
+        # What it takes to make certificates and users takes as long to import as all else here.
+        from storage_engine.tools.local.secured import SecuredCluster
+
+        return SecuredCluster(self.directory)
 
     def _make_directory(self) -> None:
         if "," in str(self.directory):

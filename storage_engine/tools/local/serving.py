@@ -9,10 +9,11 @@ whether the others serve.
 import socket
 import time
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 
-from storage_engine.client.cluster import Cluster
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import HeadraceError
+from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.cluster_file import BrokerEntry
 
@@ -23,15 +24,18 @@ _CONNECT_TIMEOUT_S = 1.0
 _POLL_S = 0.05
 
 
-def ask_metadata(entry: BrokerEntry, *, topics: Sequence[str] | None) -> ClusterMetadata:
-    """Metadata of that very broker, of `topics` (None: all); HeadraceError when there is none."""
+def ask_metadata(
+    entry: BrokerEntry, *, topics: Sequence[str] | None, config: Path | None = None
+) -> ClusterMetadata:
+    """Metadata of that very broker, of `topics` (None: all); HeadraceError when there is none.
+    `config`: the settings of a client that may see them; None for a cluster that is open."""
     try:
         # The client goes on trying a broker that refuses connections; here that is the answer.
         socket.create_connection((entry.host, entry.port), _CONNECT_TIMEOUT_S).close()
     except OSError as error:
         raise CommandError(f"{entry.address}: {error.strerror or error}") from None
-    with Cluster(
-        entry.address, request_timeout_ms=ASK_TIMEOUT_MS, deadline_ms=ASK_TIMEOUT_MS
+    with connect(
+        entry.address, config, request_timeout_ms=ASK_TIMEOUT_MS, deadline_ms=ASK_TIMEOUT_MS
     ) as cluster:
         return cluster.metadata(topics)
 
@@ -43,6 +47,7 @@ def wait_until_serving(
     timeout_s: float,
     check_alive: Callable[[], None],
     progress: Callable[[str], None],
+    config: Path | None = None,
     recovery_of: Callable[[BrokerEntry], str | None] = lambda entry: None,
 ) -> None:
     """Return when each of `entries` serves Metadata with all `expected` brokers and a controller.
@@ -58,7 +63,7 @@ def wait_until_serving(
     while waiting:
         check_alive()
         entry = waiting[0]
-        problem = _problem(entry, frozenset(expected))
+        problem = _problem(entry, frozenset(expected), config)
         if problem is None:
             progress(f"broker {entry.id} serves on {entry.address}")
             waiting.pop(0)
@@ -76,10 +81,10 @@ def wait_until_serving(
         time.sleep(_POLL_S)
 
 
-def _problem(entry: BrokerEntry, expected: frozenset[int]) -> str | None:
+def _problem(entry: BrokerEntry, expected: frozenset[int], config: Path | None) -> str | None:
     """Says what is missing until the broker serves; None when nothing is."""
     try:
-        view = ask_metadata(entry, topics=[])
+        view = ask_metadata(entry, topics=[], config=config)
     except HeadraceError as error:
         return f"does not answer ({error})"
     absent = sorted(expected - set(view.brokers))

@@ -16,6 +16,7 @@ examples:
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from storage_engine.client.metadata import ClusterMetadata
@@ -38,8 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace status`."""
-    state = LocalCluster(args.dir).state
-    answers = {entry.id: _ask(entry) for entry in state.brokers}
+    cluster = LocalCluster(args.dir)
+    state = cluster.state
+    config = cluster.admin_config(state)
+    answers = {entry.id: _ask(entry, config) for entry in state.brokers}
     document = describe(state, answers)
     if args.json:
         print_json(document)
@@ -48,11 +51,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _ask(entry: BrokerEntry) -> ClusterMetadata | None:
+def _ask(entry: BrokerEntry, config: Path | None) -> ClusterMetadata | None:
     if entry.pid is None:
         return None
     try:
-        return ask_metadata(entry, topics=None)
+        return ask_metadata(entry, topics=None, config=config)
     except HeadraceError:
         return None
 

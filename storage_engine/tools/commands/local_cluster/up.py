@@ -7,6 +7,7 @@ until Ctrl-C and then shuts the whole cluster down cleanly.
 examples:
   headrace up --dir ./cluster
   headrace up --dir ./cluster --brokers 1 --port 0 --detach
+  headrace up --dir ./cluster --secure
   headrace up --dir ./cluster --set num.partitions=6 --set log.retention.hours=24
 """
 
@@ -55,6 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="setting of every broker, written to its server.properties; repeatable",
     )
     parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="make a new cluster with TLS, log-ins and access rules: certificates in DIR/tls, the "
+        "super user in DIR/admin.properties, and a user without rights in DIR/app.properties",
+    )
+    parser.add_argument(
         "--detach",
         action="store_true",
         help="return once the brokers answer, and leave the cluster running",
@@ -71,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
         port=args.port,
         zookeeper=args.zookeeper,
         settings=tuple(parse_setting(text) for text in args.set),
+        is_secure=args.secure,
     )
     cluster = LocalCluster(args.dir, progress=report_line)
     with signals_interrupt():

@@ -1,0 +1,222 @@
+"""Users who have logged in may do what rules allow them, and nothing else: librdkafka's producers,
+consumers and transactions, and our own clients with the exactly-once sink.
+
+Brokers and the administrator come by the open listener, as User:ANONYMOUS, a super user.
+"""
+
+import time
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from integration_tests.security.secured_cluster import SecuredCluster, secured_cluster
+from integration_tests.support.cluster_support import wait_until
+from storage_engine.client import Admin, NewTopic
+
+IN_FORCE_S = 1.0
+AUTHORIZER = {"authorizer.class.name": "AclAuthorizer", "super.users": "User:ANONYMOUS"}
+GROUP, TOPIC = ResourceType.GROUP, ResourceType.TOPIC
+TRANSACTION = ResourceType.TRANSACTIONAL_ID
+ANY_RULE = AclBindingFilter(
+    ResourceType.ANY,
+    None,
+    ResourcePatternType.ANY,
+    None,
+    None,
+    AclOperation.ANY,
+    AclPermissionType.ANY,
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Iterator[SecuredCluster]:
+    folder = tmp_path_factory.mktemp("rights")
+    with secured_cluster(folder, brokers=2, more=AUTHORIZER) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(made) -> Iterator[SecuredCluster]:
+    """Nobody has a right."""
+    yield made
+    (outcome,) = _admin(made).delete_acls([ANY_RULE]).values()
+    outcome.result(30)
+    time.sleep(IN_FORCE_S)
+
+
+_admins: list[AdminClient] = []
+
+
+def _admin(cluster: SecuredCluster) -> AdminClient:
+    """Kept, since an outcome dies with its client."""
+    _admins.append(AdminClient({"bootstrap.servers": cluster.brokers.bootstrap("OPEN")}))
+    return _admins[-1]
+
+
+def _allow(
+    cluster: SecuredCluster,
+    *rights: tuple[AclOperation, ResourceType, str],
+    principal: str = "User:bob",
+    permission: AclPermissionType = AclPermissionType.ALLOW,
+    host: str = "*",
+) -> None:
+    rules = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, principal, host, operation, permission)
+        for operation, kind, name in rights
+    ]
+    for outcome in _admin(cluster).create_acls(rules).values():
+        outcome.result(30)
+    time.sleep(IN_FORCE_S)
+
+
+def _new_topic(cluster: SecuredCluster) -> str:
+    topic = f"t-{uuid4().hex[:8]}"
+    with Admin({"bootstrap.servers": cluster.brokers.bootstrap("OPEN")}) as ours:
+        ours.create_topics([NewTopic(name=topic, partitions=1, replication_factor=2)])
+    return topic
+
+
+def _produced(config: dict[str, str], topic: str, value: bytes = b"x") -> KafkaError | None:
+    outcomes: list[KafkaError | None] = []
+    producer = Producer({**config, "message.timeout.ms": "20000", "log_level": "0"})
+    producer.produce(topic, value, on_delivery=lambda error, _message: outcomes.append(error))
+    producer.flush(30)
+    return outcomes[0]
+
+
+def test_a_user_without_rights_may_write_nothing_and_with_them_only_there(cluster):
+    mine, other = _new_topic(cluster), _new_topic(cluster)
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        refused = _produced(cluster.bob("SASL", mechanism), mine)
+        assert refused is not None
+        assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    _allow(cluster, (AclOperation.WRITE, TOPIC, mine))
+    assert _produced(cluster.bob("SASL"), mine) is None
+    assert _produced(cluster.bob("BOTH"), mine) is None
+    refused = _produced(cluster.bob("SASL"), other)
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_the_subject_of_a_certificate_is_a_principal(cluster):
+    topic = _new_topic(cluster)
+    config = cluster.config(
+        "MTLS",
+        ssl_certificate_location=cluster.client_file,
+        ssl_key_location=cluster.client_file,
+    )
+    assert _produced(config, topic) is not None
+    _allow(cluster, (AclOperation.WRITE, TOPIC, topic), principal="User:*")
+    assert _produced(config, topic) is None
+
+
+def test_a_rule_for_another_host_allows_nothing_and_a_denial_counts_more(cluster):
+    topic = _new_topic(cluster)
+    write = (AclOperation.WRITE, TOPIC, topic)
+    _allow(cluster, write, host="10.1.2.3")
+    assert _produced(cluster.bob("SASL"), topic) is not None
+    _allow(cluster, write, host="127.0.0.1")
+    assert _produced(cluster.bob("SASL"), topic) is None
+    _allow(cluster, write, permission=AclPermissionType.DENY)
+    assert _produced(cluster.bob("SASL"), topic) is not None
+
+
+def test_a_consumer_needs_its_group_and_its_topic(cluster):
+    topic, group = _new_topic(cluster), f"g-{uuid4().hex[:8]}"
+    assert _produced({"bootstrap.servers": cluster.brokers.bootstrap("OPEN")}, topic) is None
+    assert _consumed(cluster, topic, group) in (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+    )
+    _allow(cluster, (AclOperation.READ, TOPIC, topic))
+    assert _consumed(cluster, topic, group) == KafkaError.GROUP_AUTHORIZATION_FAILED
+    _allow(cluster, (AclOperation.READ, GROUP, group))
+    assert _consumed(cluster, topic, group) is None
+
+
+def _consumed(cluster: SecuredCluster, topic: str, group: str) -> int | None:
+    """The code of the error that a consumer gets, None when it gets the record."""
+    consumer = Consumer(
+        {
+            **cluster.bob("SASL"),
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": "0",
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        message = consumer.poll(30)
+        assert message is not None, "nothing came"
+        error = message.error()
+        if error is None:
+            consumer.commit(message=message, asynchronous=False)
+            return None
+        code: int = error.code()
+        return code
+    finally:
+        consumer.close()
+
+
+def test_a_transaction_needs_its_transactional_id(cluster):
+    topic, name = _new_topic(cluster), f"x-{uuid4().hex[:8]}"
+    _allow(cluster, (AclOperation.WRITE, TOPIC, topic))
+    config = {**cluster.bob("SASL"), "transactional.id": name, "log_level": "0"}
+    with pytest.raises(KafkaException) as caught:
+        Producer(config).init_transactions(20)
+    assert caught.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    _allow(cluster, (AclOperation.WRITE, TRANSACTION, name))
+    producer = Producer(config)
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"in a transaction")
+    producer.commit_transaction(20)
+
+
+def test_listings_show_what_the_user_may_describe(cluster):
+    mine, other = _new_topic(cluster), _new_topic(cluster)
+    _allow(cluster, (AclOperation.DESCRIBE, TOPIC, mine))
+    client = AdminClient(cluster.bob("SASL"))
+    wait_until(lambda: mine in client.list_topics(timeout=10).topics, "it is shown")
+    assert other not in client.list_topics(timeout=10).topics
+    # librdkafka does not pass on the error of this answer.
+    assert client.describe_acls(ANY_RULE).result(30) == []
+    with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
+        client.delete_acls([ANY_RULE])[ANY_RULE].result(30)
+    with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+        client.delete_topics([mine])[mine].result(30)
+
+
+def test_a_reader_is_stopped_when_its_right_is_taken_away(cluster):
+    topic, group = _new_topic(cluster), f"g-{uuid4().hex[:8]}"
+    anonymous = {"bootstrap.servers": cluster.brokers.bootstrap("OPEN")}
+    _allow(cluster, (AclOperation.READ, TOPIC, topic), (AclOperation.READ, GROUP, group))
+    consumer = Consumer(
+        {**cluster.bob("SASL"), "group.id": group, "enable.auto.commit": False, "log_level": "0"}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        assert _produced(anonymous, topic, b"open") is None
+        first = consumer.poll(30)
+        assert first is not None and first.value() == b"open"
+        (outcome,) = _admin(cluster).delete_acls([ANY_RULE]).values()
+        outcome.result(30)
+        time.sleep(IN_FORCE_S)
+        assert _produced(anonymous, topic, b"secret") is None
+        refused = consumer.poll(30)
+        assert refused is not None and refused.error() is not None
+        assert refused.error().code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    finally:
+        consumer.close()

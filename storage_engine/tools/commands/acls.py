@@ -1,0 +1,267 @@
+"""List, add and remove access rules: who may do what to topics, groups and the cluster.
+
+Nobody may do anything that no rule permits, but for super.users; a rule that forbids goes before
+all that permit. Rules are in force where brokers have authorizer.class.name.
+
+actions:
+  list     list rules
+  add      add rules
+  remove   remove rules
+
+A principal is User:NAME; User:* is everybody. A resource is named with --topic, --group,
+--transactional-id (also the name of an exactly-once sink) or --cluster; the name '*' means all of
+them, and --prefixed those that begin with the name.
+
+examples:
+  headrace acls list --bootstrap-server 127.0.0.1:9092
+  headrace acls add --bootstrap-server 127.0.0.1:9092 --allow User:app --producer --topic orders
+  headrace acls add --bootstrap-server 127.0.0.1:9092 --allow User:app --consumer --topic orders \\
+      --group billing
+  headrace acls add --bootstrap-server 127.0.0.1:9092 --deny User:app --operation Read --topic pay
+  headrace acls remove --bootstrap-server 127.0.0.1:9092 --principal User:app
+"""
+
+import argparse
+from typing import Any
+
+from storage_engine.client.admin.access_rules import (
+    create_rules,
+    delete_rules,
+    describe_rules,
+)
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.security.acl_rules import (
+    AccessRule,
+    AclBinding,
+    AclFilter,
+    ResourcePattern,
+)
+from storage_engine.core.security.acl_types import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from storage_engine.core.security.principal import Principal
+from storage_engine.tools.arguments import add_bootstrap_server, add_json
+from storage_engine.tools.client_settings import connect
+from storage_engine.tools.errors import UsageError
+from storage_engine.tools.table import print_json, print_table, write_line
+
+_RESOURCES = (
+    ("topic", ResourceType.TOPIC),
+    ("group", ResourceType.GROUP),
+    ("transactional_id", ResourceType.TRANSACTIONAL_ID),
+)
+
+_O = AclOperation
+_PRODUCER = {
+    ResourceType.TOPIC: (_O.WRITE, _O.DESCRIBE, _O.CREATE),
+    ResourceType.TRANSACTIONAL_ID: (_O.WRITE, _O.DESCRIBE),
+}
+_CONSUMER = {ResourceType.TOPIC: (_O.READ, _O.DESCRIBE), ResourceType.GROUP: (_O.READ,)}
+"""What a producer and a consumer need, as with Kafka's kafka-acls."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace acls`: each action has its own."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = _add(actions, "list", _list, "list rules", "list --topic orders")
+    _add_resources(listing)
+    listing.add_argument("--principal", metavar="P", help="only rules of this principal")
+    add_json(listing)
+    adding = _add(
+        actions, "add", _create, "add rules", "add --allow User:app --producer --topic orders"
+    )
+    for option, meaning in (("--allow", "may do it"), ("--deny", "may not do it")):
+        adding.add_argument(
+            option, action="append", default=[], metavar="P", help=f"who {meaning}; repeatable"
+        )
+    adding.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="from where; repeatable (default: from everywhere)",
+    )
+    adding.add_argument(
+        "--operation",
+        action="append",
+        default=[],
+        choices=[each.text for each in AclOperation],
+        metavar="OPERATION",
+        help=f"what; repeatable: {', '.join(each.text for each in AclOperation)}",
+    )
+    adding.add_argument("--producer", action="store_true", help="all that a producer needs")
+    adding.add_argument("--consumer", action="store_true", help="all that a consumer needs")
+    _add_resources(adding)
+    removing = _add(
+        actions, "remove", _remove, "remove rules", "remove --principal User:app --topic orders"
+    )
+    removing.add_argument("--principal", metavar="P", help="only rules of this principal")
+    removing.add_argument("--all", action="store_true", help="all rules there are")
+    _add_resources(removing)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace acls`."""
+    with connect(args.bootstrap_server, args.command_config) as cluster:
+        args.act(cluster, args)
+    return 0
+
+
+def _add(actions: Any, name: str, act: Any, summary: str, example: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name,
+        help=summary,
+        description=(
+            f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n"
+            f"  headrace acls {example} --bootstrap-server 127.0.0.1:9092"
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_bootstrap_server(parser)
+    parser.set_defaults(act=act)
+    return parser
+
+
+def _add_resources(parser: argparse.ArgumentParser) -> None:
+    for option, metavar, what in (
+        ("--topic", "TOPIC", "topic"),
+        ("--group", "GROUP", "consumer group"),
+        ("--transactional-id", "ID", "transactional id, or exactly-once sink"),
+    ):
+        parser.add_argument(
+            option,
+            action="append",
+            default=[],
+            metavar=metavar,
+            help=f"a {what}; repeatable",
+        )
+    parser.add_argument("--cluster", action="store_true", help="the cluster")
+    parser.add_argument(
+        "--prefixed", action="store_true", help="every name that begins with those given"
+    )
+
+
+def _patterns(args: argparse.Namespace) -> list[ResourcePattern]:
+    kind = PatternType.PREFIXED if args.prefixed else PatternType.LITERAL
+    patterns = [
+        ResourcePattern(resource_type, name, kind)
+        for option, resource_type in _RESOURCES
+        for name in getattr(args, option)
+    ]
+    if args.cluster:
+        patterns.append(ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME))
+    return patterns
+
+
+def _filters(args: argparse.Namespace) -> list[AclFilter]:
+    principal = args.principal
+    if principal is not None:
+        principal = str(Principal.parse(principal, key="--principal"))
+    patterns = _patterns(args)
+    if not patterns:
+        return [AclFilter(principal=principal)]
+    return [
+        AclFilter(
+            resource_type=pattern.resource_type,
+            name=pattern.name,
+            pattern_type=pattern.pattern_type,
+            principal=principal,
+        )
+        for pattern in patterns
+    ]
+
+
+def _list(cluster: Cluster, args: argparse.Namespace) -> None:
+    found = sorted({rule for each in _filters(args) for rule in describe_rules(cluster, each)})
+    if args.json:
+        print_json([_as_json(binding) for binding in found])
+    elif found:
+        _print(found)
+    else:
+        write_line("no rule is found")
+
+
+def _print(bindings: list[AclBinding]) -> None:
+    rows = [
+        (
+            rule.permission.text,
+            rule.principal,
+            rule.operation.text,
+            pattern.resource_type.text,
+            pattern.name + ("…" if pattern.pattern_type is PatternType.PREFIXED else ""),
+            rule.host,
+        )
+        for pattern, rule in bindings
+    ]
+    print_table(("permission", "principal", "operation", "resource", "name", "from"), rows)
+
+
+def _as_json(binding: AclBinding) -> dict[str, str]:
+    pattern, rule = binding
+    return {
+        "permission": rule.permission.text,
+        "principal": rule.principal,
+        "operation": rule.operation.text,
+        "resource_type": pattern.resource_type.text,
+        "resource_name": pattern.name,
+        "pattern_type": pattern.pattern_type.text,
+        "host": rule.host,
+    }
+
+
+def _create(cluster: Cluster, args: argparse.Namespace) -> None:
+    patterns = _patterns(args)
+    if not patterns:
+        raise UsageError(
+            "to what? Give --topic, --group, --transactional-id or --cluster; '*' means all"
+        )
+    who = [(name, AclPermission.ALLOW) for name in args.allow]
+    who += [(name, AclPermission.DENY) for name in args.deny]
+    if not who:
+        raise UsageError("who? Give --allow or --deny with a principal, such as User:app")
+    bindings = [
+        AclBinding(
+            pattern,
+            AccessRule(
+                str(Principal.parse(name, key=f"--{permission.text.lower()}")),
+                host,
+                operation,
+                permission,
+            ),
+        )
+        for pattern in patterns
+        for name, permission in who
+        for host in args.host or [WILDCARD]
+        for operation in _operations(args, pattern.resource_type)
+    ]
+    if not bindings:
+        raise UsageError("what? Give --operation, --producer or --consumer")
+    create_rules(cluster, bindings)
+    _print(sorted(bindings))
+
+
+def _operations(args: argparse.Namespace, resource_type: ResourceType) -> list[AclOperation]:
+    wanted = [each for each in AclOperation if each.text in args.operation]
+    if args.producer:
+        wanted += _PRODUCER.get(resource_type, ())
+    if args.consumer:
+        wanted += _CONSUMER.get(resource_type, ())
+    return list(dict.fromkeys(wanted))
+
+
+def _remove(cluster: Cluster, args: argparse.Namespace) -> None:
+    filters = _filters(args)
+    if filters == [AclFilter()] and not args.all:
+        raise UsageError("which? Give a resource, --principal, or --all")
+    removed = delete_rules(cluster, filters)
+    if removed:
+        _print(removed)
+        write_line("these rules are removed")
+    else:
+        write_line("no rule is found")

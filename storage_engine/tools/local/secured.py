@@ -1,0 +1,156 @@
+"""`headrace up --secure`: TLS by the cluster's own authority, log-ins by SCRAM, access rules.
+
+    D/tls/ca.pem                    whom clients trust
+    D/tls/ca.key, broker-<id>.pem   keys, for their owner alone
+    D/tls/zookeeper.credentials     by which brokers write to ZooKeeper, and nobody else
+    D/admin.properties              the super user `admin`, as clients and commands take it
+    D/app.properties                the user `app`, which may do nothing until it is allowed to
+
+Users are written into ZooKeeper before the first broker starts, since brokers log in to each other,
+too.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage_engine.core.security.scram_credential import ScramMechanism
+from storage_engine.core.settings.properties import parse_properties
+from storage_engine.tools.local.broker_settings import properties_lines, read_settings
+from storage_engine.tools.local.certificates import (
+    make_authority,
+    make_broker_certificate,
+)
+from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
+from storage_engine.tools.local.cluster_security import (
+    ADMIN,
+    APP,
+    CA_FILE,
+    MECHANISM,
+    PROTOCOL,
+    SECURITY,
+    TLS_FOLDER,
+)
+from storage_engine.tools.local.secret_files import write_secret
+from storage_engine.zookeeper.access import CREDENTIALS_KEY, load_access
+from storage_engine.zookeeper.user_nodes import UserNodes, credentials_of
+
+BROKER_USER = "broker"
+PASSWORD_BYTES = 24
+
+_ZOOKEEPER_CREDENTIALS = f"{TLS_FOLDER}/zookeeper.credentials"
+_JAAS_KEY = f"listener.name.{PROTOCOL.lower()}.{MECHANISM.value.lower()}.sasl.jaas.config"
+_HEADING = (
+    "# Written by 'headrace up --secure'. It has a password: keep it to yourself.\n"
+    "# For --command-config, for clients by librdkafka and for Headrace's own.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SecuredCluster:
+    """The files of one directory."""
+
+    directory: Path
+
+    def prepare(self, brokers: Sequence[BrokerEntry]) -> None:
+        """Makes keys, certificates and passwords that are not there yet."""
+        tls = self.directory / TLS_FOLDER
+        tls.mkdir(exist_ok=True)
+        make_authority(tls)
+        for entry in brokers:
+            make_broker_certificate(tls, _certificate_file(entry), entry.host)
+        credentials = self.directory / _ZOOKEEPER_CREDENTIALS
+        if not credentials.exists():
+            write_secret(credentials, f"{BROKER_USER}:{_new_password()}\n".encode())
+
+    def broker_settings(self, brokers: Sequence[BrokerEntry]) -> dict[int, dict[str, str]]:
+        """What makes the `server.properties` of each broker secure, where it says nothing else."""
+        tls = self.directory / TLS_FOLDER
+        password = self._broker_password(brokers) or _new_password()
+        of_all = {
+            "security.inter.broker.protocol": PROTOCOL,
+            "ssl.keystore.type": "PEM",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(tls / CA_FILE),
+            "sasl.enabled.mechanisms": ",".join(each.value for each in ScramMechanism),
+            "sasl.mechanism.inter.broker.protocol": MECHANISM.value,
+            _JAAS_KEY: _login(BROKER_USER, password),
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": f"User:{BROKER_USER};User:{ADMIN}",
+            CREDENTIALS_KEY: str(self.directory / _ZOOKEEPER_CREDENTIALS),
+            "zookeeper.set.acl": "true",
+        }
+        return {
+            entry.id: {**of_all, "ssl.keystore.location": str(tls / _certificate_file(entry))}
+            for entry in brokers
+        }
+
+    def write_client_files(self, bootstrap_servers: str) -> None:
+        """For `admin` and `app`; passwords that are there stay."""
+        for user, name in ((ADMIN, SECURITY.admin), (APP, SECURITY.app)):
+            path = self.directory / name
+            password = self._client_password(path) or _new_password()
+            settings = {
+                "bootstrap.servers": bootstrap_servers,
+                "security.protocol": PROTOCOL,
+                "sasl.mechanism": MECHANISM.value,
+                "sasl.username": user,
+                "sasl.password": password,
+                "ssl.ca.location": str(self.directory / SECURITY.ca),
+            }
+            write_secret(path, (_HEADING + properties_lines(settings)).encode())
+
+    def write_users(self, state: ClusterFile) -> None:
+        """Into ZooKeeper, if the brokers' user is not there yet: a user that somebody has removed
+        since stays removed."""
+        passwords = {BROKER_USER: self._broker_password(state.brokers)}
+        for user, name in ((ADMIN, SECURITY.admin), (APP, SECURITY.app)):
+            passwords[user] = self._client_password(self.directory / name)
+        access = load_access(self.directory / _ZOOKEEPER_CREDENTIALS, set_acl=True)
+        with UserNodes.connected(state.zookeeper, access) as users:
+            if BROKER_USER in users:
+                return
+            # The brokers' last: it stands for all of them.
+            for user in (APP, ADMIN, BROKER_USER):
+                password = passwords[user]
+                if password is not None:
+                    users.set(user, credentials_of(password, ScramMechanism))
+
+    def _broker_password(self, brokers: Sequence[BrokerEntry]) -> str | None:
+        """That of the first broker that has one."""
+        for entry in brokers:
+            text = read_settings(self.directory / entry.config).get(_JAAS_KEY)
+            if text:
+                return _password_in(text)
+        return None
+
+    def _client_password(self, path: Path) -> str | None:
+        return _settings_in(path).get("sasl.password")
+
+
+def _settings_in(path: Path) -> Mapping[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    return parse_properties(text, source=str(path))
+
+
+def _certificate_file(entry: BrokerEntry) -> str:
+    return f"broker-{entry.id}.pem"
+
+
+def _new_password() -> str:
+    return secrets.token_urlsafe(PASSWORD_BYTES)
+
+
+def _login(user: str, password: str) -> str:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return f'{module} required username="{user}" password="{password}";'
+
+
+def _password_in(login: str) -> str | None:
+    from storage_engine.core.security.jaas import parse_jaas
+
+    return parse_jaas(login, key=_JAAS_KEY).options.get("password")
