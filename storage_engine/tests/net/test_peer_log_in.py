@@ -1,6 +1,7 @@
 """This broker logs in to others before its first request, and again before its time is over."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -33,10 +34,10 @@ class Broker:
     def __call__(self, connection, frame) -> None:
         header, body = parse_request_header(frame)
         exchange = connection.begin()
-        response: object
+        spec: Any = sasl_handshake.API
+        response: object = self.handshake
         if header.api_key == sasl_handshake.KEY:
             self.seen.append("handshake")
-            spec, response = sasl_handshake.API, self.handshake
         elif header.api_key == sasl_authenticate.KEY:
             request = sasl_authenticate.decode_request(header.api_version, body)
             self.seen.append(request.auth_bytes.decode())
