@@ -87,7 +87,8 @@ def test_who_does_not_know_the_password_gets_nothing(cluster: LocalCluster) -> N
     make_topic(cluster, "secrets")
     assert write(cluster, "admin", "secrets", sasl_password="wrong") is not None
     wrong = {**read_settings_file(cluster.directory / "admin.properties"), "sasl.password": "wrong"}
-    with Admin(wrong) as admin, pytest.raises(OurError, match="log-in as 'admin' by SCRAM-SHA-512 failed"):
+    failed = "log-in as 'admin' by SCRAM-SHA-512 failed"
+    with Admin(wrong) as admin, pytest.raises(OurError, match=failed):
         admin.list_topics()
     plain = {"bootstrap.servers": cluster.bootstrap_servers, "default.api.timeout.ms": 3000}
     with Admin(plain) as admin, pytest.raises(OurError):

@@ -162,7 +162,7 @@ def _consumed(cluster: SecuredCluster, topic: str, group: str) -> int | None:
         assert message is not None, "nothing came"
         error = message.error()
         if error is None:
-            consumer.commit(message, asynchronous=False)
+            consumer.commit(message=message, asynchronous=False)
             return None
         code: int = error.code()
         return code

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from storage_engine.broker.access.acl_znodes import AclChangeZNode, AclZNode
 from storage_engine.broker.access.rule_watch import RuleWatch
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
@@ -20,7 +21,6 @@ from storage_engine.core.security.acl_rules import (
     AclFilter,
     ResourcePattern,
 )
-from storage_engine.zookeeper.acl_znodes import AclChangeZNode, AclZNode
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
@@ -77,10 +77,7 @@ class RuleChanges:
         done: Callable[[dict[ResourcePattern, RuleOutcome]], None],
     ) -> None:
         """Remove from these patterns the rules that any of the filters finds."""
-        changes = {
-            pattern: partial(_without, [each for each in filters if each.finds_pattern(pattern)])
-            for pattern in patterns
-        }
+        changes = {pattern: partial(_without, pattern, filters) for pattern in patterns}
         self._flows.start(self._change_all(changes), done)
 
     def _change_all(
@@ -137,8 +134,9 @@ class RuleChanges:
         )
 
 
-def _without(filters: Sequence[AclFilter], present: _Rules) -> _Rules:
-    return frozenset(rule for rule in present if not any(each.finds_rule(rule) for each in filters))
+def _without(pattern: ResourcePattern, filters: Sequence[AclFilter], present: _Rules) -> _Rules:
+    about = [each for each in filters if each.finds_pattern(pattern)]
+    return frozenset(rule for rule in present if not any(each.finds_rule(rule) for each in about))
 
 
 def _operations(pattern: ResourcePattern, wanted: _Rules, data: bytes, read: ZkReply) -> list[ZkOp]:

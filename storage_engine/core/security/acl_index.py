@@ -8,6 +8,7 @@ So the time of a question depends neither on the number of resources with rules 
 principals that a resource has rules for.
 """
 
+import ipaddress
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -47,7 +48,7 @@ class _PatternRules:
         self.rules = rules
         self.bits: dict[tuple[str, str], tuple[int, int]] = {}
         for rule in rules:
-            key = rule.principal, rule.host
+            key = rule.principal, same_host(rule.host)
             allowed, denied = self.bits.get(key, (0, 0))
             if rule.permission is AclPermission.ALLOW:
                 allowed |= operation_bits(rule.operation)
@@ -199,8 +200,21 @@ class AclIndex:
         return any(rules.bits.get(key, (0, 0))[0] & granting for key in who)
 
 
+def same_host(host: str) -> str:
+    """One text for all forms of an address of version 6: Java writes 0:0:0:0:0:0:0:1 for ::1. An
+    address of version 4 that came through a socket of version 6 is that of version 4."""
+    if ":" not in host:
+        return host
+    try:
+        address = ipaddress.IPv6Address(host.partition("%")[0])
+    except ValueError:
+        return host
+    return str(address.ipv4_mapped or address)
+
+
 def _who(principal: str, host: str) -> _Who:
     """The pairs under which rules for that principal at that host stand."""
+    host = same_host(host)
     return (
         (principal, host),
         (principal, WILDCARD),

@@ -147,8 +147,8 @@ def _set(args: argparse.Namespace) -> None:
 
 
 def _set_in_zookeeper(args: argparse.Namespace, password: str) -> None:
+    from storage_engine.tools.user_nodes import UserNodes, credentials_of
     from storage_engine.zookeeper.access import load_access
-    from storage_engine.zookeeper.user_nodes import UserNodes, credentials_of
 
     file = args.zookeeper_credentials
     access = load_access(file, set_acl=file is not None)

@@ -33,8 +33,8 @@ from storage_engine.tools.local.cluster_security import (
     TLS_FOLDER,
 )
 from storage_engine.tools.local.secret_files import write_secret
+from storage_engine.tools.user_nodes import UserNodes, credentials_of
 from storage_engine.zookeeper.access import CREDENTIALS_KEY, load_access
-from storage_engine.zookeeper.user_nodes import UserNodes, credentials_of
 
 BROKER_USER = "broker"
 PASSWORD_BYTES = 24

@@ -110,6 +110,21 @@ def test_a_changed_rule_counts_at_once_although_answers_are_cached() -> None:
     assert len(authorizer.index) == 0
 
 
+@pytest.mark.parametrize(
+    ("ruled", "came"),
+    [
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("2001:DB8::7", "2001:db8:0:0:0:0:0:7"),
+        ("fe80::1", "fe80::1%eth0"),
+        ("10.0.0.1", "::ffff:10.0.0.1"),
+    ],
+)
+def test_an_address_is_the_same_in_each_of_its_forms(ruled: str, came: str) -> None:
+    authorizer = _authorizer(_rule("t", READ), _rule("t", READ, DENY, host=ruled))
+    assert not authorizer.allows(ALICE, came, READ, TOPIC, "t")
+    assert authorizer.allows(ALICE, "10.9.9.9", READ, TOPIC, "t")
+
+
 def test_the_operations_of_a_resource_are_bits() -> None:
     authorizer = _authorizer(_rule("g", READ, kind=GROUP))
     assert authorizer.operations(ALICE, HOST, GROUP, "g") == 1 << READ | 1 << DESCRIBE
