@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from storage_engine.broker.access.acl_znodes import AclChangeZNode, AclZNode
 from storage_engine.broker.access.rule_watch import RuleWatch
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
@@ -20,7 +21,6 @@ from storage_engine.core.security.acl_rules import (
     AclFilter,
     ResourcePattern,
 )
-from storage_engine.zookeeper.acl_znodes import AclChangeZNode, AclZNode
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 

@@ -14,12 +14,12 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from storage_engine.broker.access.acl_znodes import AclChangeZNode, AclZNode, acl_paths
 from storage_engine.broker.access.rule_znodes import rules_in
 from storage_engine.core.ports import Clock, MetadataStore, Scheduler, SessionState, ZkReply
 from storage_engine.core.security.acl_rules import ResourcePattern
 from storage_engine.core.security.acl_types import PatternType, ResourceType
 from storage_engine.core.security.authorizer import Authorizer
-from storage_engine.zookeeper.acl_znodes import AclChangeZNode, AclZNode, acl_paths
 from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 

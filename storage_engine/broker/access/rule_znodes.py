@@ -2,10 +2,10 @@
 
 import logging
 
+from storage_engine.broker.access.acl_znodes import AclZNode
 from storage_engine.core.ports import ZkReply
 from storage_engine.core.security.acl_rules import EVERY_USER, AccessRule, ResourcePattern
 from storage_engine.core.security.acl_types import WILDCARD, AclOperation, AclPermission
-from storage_engine.zookeeper.acl_znodes import AclZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
 log = logging.getLogger(__name__)
