@@ -23,8 +23,8 @@ class ClientSockets:
     __slots__ = ("_context", "sasl")
 
     def __init__(self, security: "ClientSecurity | None") -> None:
-        """None: in the clear, and nobody logs in. ConfigError for a file that can't be used, and for
-        a user or a password."""
+        """None: in the clear, and nobody logs in. ConfigError for a file, a user or a password that
+        can't be used."""
         self._context: ssl.SSLContext | None = None
         self.sasl: ClientSasl | None = None
         """How each connection logs in; None: not at all."""

@@ -1,4 +1,4 @@
-"""The names of the settings of security, apart from their table, since Spark's workers need them."""
+"""The names of the settings of security, apart from their table: Spark's workers need no more."""
 
 PROTOCOL = "security.protocol"
 
