@@ -80,8 +80,9 @@ def test_librdkafka_shows_a_token(cluster):
     def token(_config):
         return cluster.token_file.read_text(), time.time() + 3600
 
-    config: dict[str, Any] = cluster.config("SASL", sasl_mechanism="OAUTHBEARER")
-    client = AdminClient({**config, "oauth_cb": token})
+    config: dict[str, Any] = dict(cluster.config("SASL", sasl_mechanism="OAUTHBEARER"))
+    config["oauth_cb"] = token
+    client = AdminClient(config)
     client.poll(1)
     assert client.list_topics(timeout=TIMEOUT_S).brokers
 

@@ -8,10 +8,11 @@ import atheris
 
 from storage_engine.tests.sampling import ALL_FAULTS
 
-WATCHED = ["storage_engine.protocol", "storage_engine.tests.fuzz"]
+WATCHED = ["storage_engine.protocol", "storage_engine.tests.fuzz", "storage_engine.core.security"]
+WATCHED.append("scramp")
 if ALL_FAULTS:
     # The long tail of requests goes by kafka-python's definitions. To prepare it takes ten seconds.
-    WATCHED.append("kafka.protocol")
+    WATCHED += ["kafka.protocol", "jwt"]
 
 with atheris.instrument_imports(include=WATCHED):
     from storage_engine.protocol.apis.registry import spec_for

@@ -1,7 +1,8 @@
 """Inputs to begin with: a message of every API in its newest and its oldest version, as Kafka's own
-schemas have it, and records good and bad in every compression."""
+schemas have it, records good and bad in every compression, and log-ins by each mechanism."""
 
 import warnings
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
 from storage_engine.protocol.records.record_batch import Codec
-from storage_engine.tests.fuzz.targets import VERSIONS, records_input, request_input
+from storage_engine.tests.fuzz.targets import (
+    SCRAM_FIRST,
+    VERSIONS,
+    log_in_input,
+    records_input,
+    request_input,
+)
 from storage_engine.tests.protocol import hostile_batches
 from storage_engine.tests.protocol.apis import kio_messages
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, encode_batch
@@ -20,7 +27,7 @@ _NO_TAGS = b"\x00"
 
 def write_seeds(target: str, folder: Path) -> None:
     """A file for each."""
-    every = {"request": _requests, "records": _records}[target]
+    every = {"request": _requests, "records": _records, "log_in": _log_ins}[target]
     for number, seed in enumerate(every()):
         (folder / f"seed-{number:04}").write_bytes(seed)
 
@@ -34,6 +41,22 @@ def _requests() -> Iterator[bytes]:
             yield request_input(key, version, _NO_CLIENT_ID + tags + _message(key, version))
     for key, version in VERSIONS:
         yield request_input(key, version, _NO_CLIENT_ID + bytes(12))
+
+
+def _log_ins() -> Iterator[bytes]:
+    token = b".".join(
+        urlsafe_b64encode(part).rstrip(b"=")
+        for part in (b'{"alg":"ES256","kid":"1"}', b'{"sub":"a","exp":1,"iat":1}', bytes(64))
+    )
+    yield log_in_input("PLAIN", b"\0alice\0secret")
+    yield log_in_input("PLAIN", b"alice\0alice\0secret")
+    yield log_in_input("OAUTHBEARER", b"n,,\x01auth=Bearer " + token + b"\x01\x01", b"\x01")
+    yield log_in_input("OAUTHBEARER", b"n,a=a,\x01auth=Bearer " + token + b"\x01k=v\x01\x01")
+    for way in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        final = b"c=biws,r=abcdef,p=" + b64encode(bytes(32 if way.endswith("6") else 64))
+        yield log_in_input(way, SCRAM_FIRST, final)
+        yield log_in_input(way, final, is_begun=True)
+        yield log_in_input(way, b"y,,n=a=2C=3D,r=abc,e=x", final)
 
 
 def _message(key: int, version: int) -> bytes:

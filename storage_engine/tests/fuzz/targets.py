@@ -1,18 +1,33 @@
-"""What is fuzzed by coverage: any bytes as a request, and as records, as brokers and clients take
-them.
+"""What is fuzzed by coverage: any bytes as a request, as records, as brokers and clients take them,
+and as the tokens of a log-in.
 
 A target returns, or raises what no decoder of ours may: anything but an error of ours of one line.
 The first bytes of an input choose what the others are meant to be, so that a mutation of the first
 tries the others as another API, version or codec.
 """
 
+import functools
 import struct
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from storage_engine.core.errors import InvalidRequestError, KafkaError
+from storage_engine.broker.authentication.token_check import TokenCheck, TokenRules
+from storage_engine.broker.authentication.token_keys import TokenKey
+from storage_engine.core.errors import HeadraceError, InvalidRequestError, KafkaError
+from storage_engine.core.security.sasl_server import (
+    LogInRefusedError,
+    PlainServer,
+    SaslServerMechanism,
+)
+from storage_engine.core.security.sasl_server_oauth import OAuthBearerServer
+from storage_engine.core.security.sasl_server_scram import (
+    FoundCredential,
+    ScramDecoys,
+    ScramServer,
+)
+from storage_engine.core.security.scram_credential import ScramMechanism
 from storage_engine.protocol.apis.registry import (
     INTERNAL_RANGES,
     OWN_RANGES,
@@ -119,8 +134,50 @@ def _sealed(batch: bytearray, way: int, codec: Codec) -> bytearray:
     return batch
 
 
+LOG_IN_WAYS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+TOKENS_APART = b"\n\n"
+SCRAM_FIRST = b"n,,n=alice,r=abc"
+
+
+def log_in_input(way: str, *tokens: bytes, is_begun: bool = False) -> bytes:
+    """See `log_in`."""
+    return bytes([LOG_IN_WAYS.index(way) | is_begun << 2]) + TOKENS_APART.join(tokens)
+
+
+def log_in(data: bytes) -> None:
+    """As the tokens of a client that knows no password: it is never let in. `is_begun`: its first
+    token was of the form."""
+    if not data:
+        return
+    server = _server(LOG_IN_WAYS[data[0] & 3])
+    if data[0] & 4 and isinstance(server, ScramServer):
+        server.respond(SCRAM_FIRST)
+    with _refusing(LogInRefusedError):
+        for token in data[1:].split(TOKENS_APART)[:4]:
+            server.respond(token)
+    assert server.authenticated is None
+
+
+def _server(way: str) -> SaslServerMechanism:
+    if way == "PLAIN":
+        return PlainServer(lambda user, password: False)
+    if way == "OAUTHBEARER":
+        return OAuthBearerServer(_token_check())
+    mechanism = ScramMechanism.named(way)
+    credential = ScramDecoys(b"key").credential(mechanism, "alice")
+    return ScramServer(mechanism, lambda _: FoundCredential(credential, True), "def")
+
+
+@functools.cache
+def _token_check() -> TokenCheck:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1()).public_key()
+    return TokenCheck(TokenRules(), lambda _: TokenKey(key=key, algorithms=("ES256",)))
+
+
 @contextmanager
-def _refusing(errors: type[KafkaError]) -> Iterator[None]:
+def _refusing(errors: type[HeadraceError]) -> Iterator[None]:
     try:
         yield
     except errors as error:
@@ -163,4 +220,5 @@ def within_memory(target: Callable[[bytes], object], data: bytes) -> None:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "request": within_time(request),
     "records": within_time(records),
+    "log_in": within_time(log_in),
 }

@@ -20,11 +20,16 @@ from storage_engine.tests.net.tls.test_tls_server import serving_tls
 __all__ = ["loop_thread"]
 
 
+class TlsAsker(Asker):
+    def __init__(self, thread) -> None:
+        super().__init__(thread)
+        self.tls = ListenerTls("SSL", profile_of())
+        self.transport.tls = lambda: self.tls.client
+
+
 @pytest.fixture
 def asker(loop_thread):
-    asker = Asker(loop_thread)
-    asker.tls = ListenerTls("SSL", profile_of())
-    asker.transport.tls = lambda: asker.tls.client
+    asker = TlsAsker(loop_thread)
     yield asker
     asker.close()
 
