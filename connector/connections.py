@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from connector.errors import OptionError
 from connector.options.connection_options import ConnectionOptions
+from storage_engine.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from storage_engine.client.cluster import Cluster
@@ -34,13 +36,18 @@ def cluster_for(options: ConnectionOptions) -> "Cluster":
     key = options, _changed_at(options.config_file)
     cluster = _clusters.pop(key, None)
     if cluster is None:
-        cluster = Cluster(
-            options.bootstrap_servers,
-            client_id=options.client_id,
-            request_timeout_ms=options.request_timeout_ms,
-            bootstrap_timeout_ms=options.request_timeout_ms,
-            security=options.client_security(),
-        )
+        security = options.client_security()
+        try:
+            cluster = Cluster(
+                options.bootstrap_servers,
+                client_id=options.client_id,
+                request_timeout_ms=options.request_timeout_ms,
+                bootstrap_timeout_ms=options.request_timeout_ms,
+                security=security,
+            )
+        except ConfigError as error:
+            # A file that the settings name is not right on this machine.
+            raise OptionError("BAD_OPTION", str(error)) from None
         if len(_clusters) >= MAX_CLUSTERS:
             _clusters.pop(next(iter(_clusters))).close()
     _clusters[key] = cluster

@@ -1,10 +1,15 @@
 """Connections of a process."""
 
 import os
+from dataclasses import replace
+
+import pytest
 
 from connector import connections
 from connector.connections import MAX_CLUSTERS, close_all, cluster_for
+from connector.errors import OptionError
 from connector.options.connection_options import ConnectionOptions
+from storage_engine.client.settings import client_security
 
 
 def _options(name="h"):
@@ -35,4 +40,31 @@ def test_the_number_of_clusters_is_bounded():
         cluster_for(_options(f"h{number}"))
     assert len(connections._clusters) == MAX_CLUSTERS
     assert cluster_for(_options("first")) is not first
+    close_all()
+
+
+def test_a_file_that_is_not_right_on_this_machine_is_an_option_error():
+    options = replace(
+        _options(),
+        security=client_security(
+            {"security.protocol": "SSL", "ssl.ca.location": "/no/ca.pem"}, client="test"
+        ),
+    )
+    with pytest.raises(OptionError, match=r"BAD_OPTION.*ssl\.ca\.location=/no/ca\.pem"):
+        cluster_for(options)
+
+
+def test_a_file_of_settings_that_was_changed_is_read_again(tmp_path):
+    close_all()
+    file = tmp_path / "client.properties"
+    text = (
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=a\n"
+    )
+    file.write_text(text)
+    options = replace(_options(), config_file=str(file))
+    before = cluster_for(options)
+    assert cluster_for(options) is before
+    file.write_text(text.replace("=a", "=b"))
+    os.utime(file, ns=(1, 1))
+    assert cluster_for(options) is not before
     close_all()

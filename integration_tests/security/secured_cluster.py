@@ -3,7 +3,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import jwt
@@ -12,6 +12,8 @@ from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -32,10 +34,7 @@ _PROTOCOLS = {
 }
 """OPEN is for the brokers among themselves; at BRIEF a session lasts two seconds."""
 
-_MECHANISMS = {
-    "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
-    "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
-}
+_SCRAM = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 
 
 class SecuredCluster:
@@ -66,6 +65,21 @@ class SecuredCluster:
             sasl_password=SECRET,
             **more,
         )
+
+    def add_user(self, name: str, password: str) -> None:
+        """For both mechanisms of SCRAM."""
+        self._change(
+            UserScramCredentialUpsertion(name, ScramCredentialInfo(each, 4096), password.encode())
+            for each in _SCRAM
+        )
+
+    def remove_user(self, name: str) -> None:
+        self._change(UserScramCredentialDeletion(name, each) for each in _SCRAM)
+
+    def _change(self, changes: Iterable[UserScramCredentialAlteration]) -> None:
+        admin = AdminClient({"bootstrap.servers": self.brokers.bootstrap("OPEN")})
+        for change in admin.alter_user_scram_credentials(list(changes)).values():
+            change.result(30)
 
     def write_key_set(self) -> Path:
         """The public key by which brokers judge tokens."""
@@ -99,13 +113,7 @@ def secured_cluster(
         settings = {**_settings(cluster), **(more or {})}
         for broker_id in range(1, brokers + 1):
             by_hand.start(broker_id, settings)
-        admin = AdminClient({"bootstrap.servers": by_hand.bootstrap("OPEN")})
-        changes = [
-            UserScramCredentialUpsertion("bob", ScramCredentialInfo(each, 4096), SECRET.encode())
-            for each in _MECHANISMS.values()
-        ]
-        for change in admin.alter_user_scram_credentials(changes).values():
-            change.result(30)
+        cluster.add_user("bob", SECRET)
         with Admin({"bootstrap.servers": by_hand.bootstrap("OPEN")}) as ours:
             ours.create_topics([NewTopic(name="t", partitions=3, replication_factor=brokers)])
         yield cluster

@@ -1,6 +1,7 @@
 """Our clients at brokers with TLS and log-ins: what is right lets them in, and nothing else."""
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -197,6 +198,32 @@ def test_sessions_are_renewed_between_requests_while_records_flow(cluster, monke
     assert sorted(read) == sorted(sent)
     most = max(log_ins.count(each) for each in set(log_ins))
     assert most >= 3, "a connection logs in again and again, instead of being made anew"
+
+
+def test_a_user_who_is_removed_is_out_at_the_next_log_in(cluster):
+    """The clients that were in get an error, and no endless silence."""
+    cluster.add_user("dave", "pw-of-dave")
+    config = cluster.bob("BRIEF")
+    config |= {"sasl.username": "dave", "sasl.password": "pw-of-dave"}
+    refused = pytest.raises(AuthenticationError, match="as 'dave' by SCRAM-SHA-512 failed")
+    # The end of the block raises the first error of what was sent in it.
+    with pytest.raises(AuthenticationError), Producer(config) as producer:
+        producer.send("t", b"before").result()
+        group = {**config, "group.id": "of-dave", "auto.offset.reset": "earliest"}
+        with contextlib.closing(Consumer(group)) as consumer:
+            consumer.subscribe(["t"])
+            until = time.monotonic() + 30
+            while not consumer.poll(200) and time.monotonic() < until:
+                pass
+            cluster.remove_user("dave")
+            began = time.monotonic()
+            with refused:
+                while time.monotonic() < began + 60:
+                    consumer.poll(200)
+        with pytest.raises(AuthenticationError, match="as 'dave'"):
+            while time.monotonic() < began + 60:
+                producer.send("t", b"after").result()
+                time.sleep(0.1)
 
 
 def test_the_clients_for_asyncio(cluster):

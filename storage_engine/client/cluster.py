@@ -71,7 +71,8 @@ class Cluster(Closing):
     ) -> None:
         """`deadline_ms` bounds every operation with its retries, `request_timeout_ms` a single
         request. `source`: finds brokers; `bootstrap_servers` then only says what it is. `security`:
-        how connections are encrypted and log in."""
+        how connections are encrypted and log in; ConfigError where a file that it names is not
+        right."""
         self.bootstrap_servers = bootstrap_servers
         self.client_id = client_id
         self.request_timeout_ms = request_timeout_ms

@@ -14,7 +14,6 @@ from storage_engine.client.security.client_security import NO_SECURITY, ClientSe
 from storage_engine.client.security.client_sockets import ClientSockets
 from storage_engine.core.errors import (
     AuthenticationError,
-    ConfigError,
     DeadlineExceededError,
     ErrorCode,
     HeadraceError,
@@ -70,7 +69,7 @@ class ConnectionPool:
             for address in self._candidates(known, deadline, failures):
                 try:
                     return self.take_at(address, deadline)
-                except (AuthenticationError, ConfigError):
+                except AuthenticationError:
                     raise
                 except DeadlineExceededError as error:
                     # The last attempt may have had no time: what was said before tells more.

@@ -1,7 +1,7 @@
 """Opens the sockets of a client as its settings of security say.
 
-The TLS context is made with the first connection, from the files as they are then: it takes some
-milliseconds, and a client without TLS never imports `ssl`.
+What the settings name is read when a client is made, so that a wrong file is an error there, in the
+thread of the caller, and not at some connection later. A client without TLS never imports `ssl`.
 """
 
 from typing import TYPE_CHECKING
@@ -19,30 +19,33 @@ if TYPE_CHECKING:
 class ClientSockets:
     """Of one client."""
 
-    __slots__ = ("_context", "_tls", "sasl")
+    __slots__ = ("_context", "sasl")
 
     def __init__(self, security: ClientSecurity) -> None:
-        self._tls = security.tls
+        """ConfigError for a file that can't be used, and for a user or a password."""
         self._context: ssl.SSLContext | None = None
         self.sasl: ClientSasl | None = security.sasl
         """How each connection logs in; None: not at all."""
-
-    def prepare(self, deadline: Deadline) -> None:
-        """Gets what all connections need, which may take longer than connecting: files are read,
-        and a token is asked for. ConfigError, AuthenticationError or KafkaError."""
-        if self._tls is not None and self._context is None:
+        if security.tls is not None:
             from storage_engine.client.security.tls_context import tls_context
 
-            self._context = tls_context(self._tls)
+            self._context = tls_context(security.tls)
+        if security.sasl is not None:
+            from storage_engine.client.security.log_in import check
+
+            check(security.sasl)
+
+    def prepare(self, deadline: Deadline) -> None:
+        """Gets what a connection needs and may take longer than connecting: a token.
+        AuthenticationError or KafkaError."""
         if self.sasl is not None and self.sasl.tokens is not None:
             from storage_engine.client.security.oauth_tokens import bearer_token
 
             bearer_token(self.sasl.tokens, deadline)
 
     def open(self, address: Address, deadline: Deadline, pool: BufferPool) -> BlockingConnection:
-        """A connection, encrypted where the settings say so. Call `prepare` before."""
+        """A connection, encrypted where the settings say so."""
         if self._context is None:
-            assert self._tls is None, "an encrypted connection was asked for before `prepare`"
             return BlockingConnection.open(*address, deadline, pool)
         from storage_engine.net.blocking_tls import TlsConnection
 

@@ -59,7 +59,11 @@ def log_in(connection: Exchanges, sasl: ClientSasl, deadline: Deadline) -> int |
     from storage_engine.protocol.apis.sasl_authenticate import API as SASL_AUTHENTICATE
     from storage_engine.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 
-    client = _client(sasl, deadline)
+    token_text = "" if sasl.tokens is None else bearer_token(sasl.tokens, deadline)
+    try:
+        client = _client(sasl, token_text)
+    except ConfigError as error:
+        raise _named(connection, sasl, str(error)) from None
     _agree_on_mechanism(connection, sasl, deadline)
     began_ms = monotonic_ms()
     lifetime_ms = 0
@@ -82,15 +86,16 @@ def log_in(connection: Exchanges, sasl: ClientSasl, deadline: Deadline) -> int |
     return began_ms + round(lifetime_ms * random.uniform(_EARLIEST, _LATEST))
 
 
-def _client(sasl: ClientSasl, deadline: Deadline) -> SaslClient:
+def check(sasl: ClientSasl) -> None:
+    """ConfigError for a user, a password or an extension that no server can take."""
+    _client(sasl, "checked.before.asked")
+
+
+def _client(sasl: ClientSasl, token: str) -> SaslClient:
     if sasl.tokens is not None:
-        return OAuthBearerClient(
-            bearer_token(sasl.tokens, deadline),
-            user=sasl.user,
-            extensions=dict(sasl.tokens.extensions),
-        )
-    if sasl.password is None:
-        raise ConfigError(f"{sasl.mechanism} needs a password; give sasl.password")
+        extensions = dict(sasl.tokens.extensions)
+        return OAuthBearerClient(token, user=sasl.user, extensions=extensions)
+    assert sasl.password is not None, "the settings were checked"
     return password_client(sasl.mechanism, sasl.username, sasl.password.reveal())
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage_engine.client.security.client_security import TokenSettings
-from storage_engine.core.errors import AuthenticationError, ConfigError, ErrorCode, KafkaError
+from storage_engine.core.errors import AuthenticationError, ErrorCode, KafkaError
 from storage_engine.net.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ _kept: dict[TokenSettings, BearerToken] = {}
 
 
 def bearer_token(settings: TokenSettings, deadline: Deadline) -> str:
-    """A token that may be shown now. AuthenticationError when the endpoint refuses,
-    KafkaError(NETWORK_EXCEPTION) when it can't be reached, ConfigError for a wrong file."""
+    """A token that may be shown now. AuthenticationError when the endpoint refuses, or a file can't
+    be read; KafkaError(NETWORK_EXCEPTION) when the endpoint can't be reached."""
     url = settings.endpoint_url
     if url is not None and url.lower().startswith("file:"):
         # Whoever writes the file renews it.
@@ -52,8 +52,9 @@ def bearer_token(settings: TokenSettings, deadline: Deadline) -> str:
     if kept is not None and time.time() < kept.renew_at_s:
         return kept.text
     fresh = _unsecured(settings) if url is None else _from_endpoint(settings, url, deadline)
-    while len(_kept) >= MAX_KEPT:
-        _kept.pop(next(iter(_kept)), None)
+    # Other threads may do the same: a copy is taken of what is iterated over.
+    for oldest in list(_kept)[: max(0, len(_kept) - MAX_KEPT + 1)]:
+        _kept.pop(oldest, None)
     _kept[settings] = fresh
     return fresh.text
 
@@ -84,7 +85,7 @@ def _from_file(url: str) -> str:
             return file.read(MAX_ANSWER_BYTES).strip()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no token"
-        raise ConfigError(
+        raise AuthenticationError(
             f"sasl.oauthbearer.token.endpoint.url={url} can't be read: {reason}"
         ) from None
 
@@ -128,7 +129,7 @@ def _from_endpoint(settings: TokenSettings, url: str, deadline: Deadline) -> Bea
     except OSError as error:
         raise _unreachable(url, error.strerror or "no answer") from None
     except ValueError:
-        raise ConfigError(f"sasl.oauthbearer.token.endpoint.url={url} is no URL") from None
+        raise AuthenticationError(f"sasl.oauthbearer.token.endpoint.url={url} is no URL") from None
     return _answered(data, url, asked_s, settings.refresh_factor)
 
 
@@ -145,7 +146,7 @@ def _opener(settings: TokenSettings) -> "OpenerDirector":
     try:
         context = ssl.create_default_context(cafile=settings.ca_location)
     except OSError:
-        raise ConfigError(
+        raise AuthenticationError(
             f"https.ca.location={settings.ca_location} can't be read as a PEM file"
         ) from None
     return build_opener(NoRedirects, HTTPSHandler(context=context))

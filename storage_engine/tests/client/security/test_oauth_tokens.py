@@ -14,7 +14,7 @@ import pytest
 from storage_engine.client.security import oauth_tokens
 from storage_engine.client.security.oauth_tokens import bearer_token, forget_token
 from storage_engine.client.settings import client_security
-from storage_engine.core.errors import AuthenticationError, ConfigError, ErrorCode, KafkaError
+from storage_engine.core.errors import AuthenticationError, ErrorCode, KafkaError
 from storage_engine.net.deadline import Deadline
 from storage_engine.tests.net.tls_serving import Authority
 
@@ -170,7 +170,7 @@ def test_a_token_in_a_file_is_read_each_time(tmp_path):
     file.write_text("two")
     assert bearer_token(settings, soon()) == "two"
     file.unlink()
-    with pytest.raises(ConfigError, match="can't be read"):
+    with pytest.raises(AuthenticationError, match="can't be read"):
         bearer_token(settings, soon())
 
 

@@ -247,6 +247,20 @@ def test_every_client_knows_them_and_shows_no_secret(client):
     assert "hidden-pw" not in str(raised.value)
 
 
+@pytest.mark.parametrize("client", [Admin, Producer, Consumer])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"ssl.ca.location": "/no/such/ca.pem"}, {"sasl.password": "a\x07b"}],
+    ids=["file", "password"],
+)
+def test_a_file_or_password_that_cannot_be_used_is_told_where_the_client_is_made(client, wrong):
+    config = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", **LOG_IN, **wrong}
+    if client is not Consumer:
+        config.pop("group.id")
+    with pytest.raises(ConfigError, match=r"/no/such/ca\.pem can't be read|can't be used with"):
+        client(config)
+
+
 def test_the_value_can_be_compared_and_sent_and_is_not_shown():
     security = parsed({**LOG_IN, "ssl.key.password": "hidden-pw"})
     assert pickle.loads(pickle.dumps(security)) == security
