@@ -8,11 +8,13 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from integration_tests.exactly_once.exactly_once import Row, Watched
 from integration_tests.support.background import Background
+from integration_tests.support.client_files import file_for, settings_for
 from integration_tests.support.cluster_support import CLIENT_TIMEOUT_MS, DEADLINE_S, wait_until
 from integration_tests.support.spark_support import consume
-from storage_engine.client.cluster import LATEST, Cluster
+from storage_engine.client.cluster import LATEST
 from storage_engine.core import ids
 from storage_engine.core.errors import HeadraceError
+from storage_engine.tools.client_settings import connect
 
 POLL_S = 0.2
 FETCH_WAIT_MS = 100
@@ -29,7 +31,7 @@ class CommittedReader(Background):
         self.watched = {partition: Watched() for partition in range(partitions)}
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap_servers,
+                **settings_for(bootstrap_servers),
                 "group.id": "unused",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
@@ -97,7 +99,9 @@ def stable_ends(bootstrap_servers: str, topic: str, partitions: int) -> dict[int
     """End offsets; None while a transaction is open, or a partition has no leader."""
     parts = [ids.TopicPartition(topic, number) for number in range(partitions)]
     try:
-        with Cluster(bootstrap_servers, request_timeout_ms=CLIENT_TIMEOUT_MS) as cluster:
+        with connect(
+            bootstrap_servers, file_for(bootstrap_servers), request_timeout_ms=CLIENT_TIMEOUT_MS
+        ) as cluster:
             ends = cluster.list_offsets(dict.fromkeys(parts, LATEST))
             stable = cluster.list_offsets(dict.fromkeys(parts, LATEST), isolation="read_committed")
     except HeadraceError:

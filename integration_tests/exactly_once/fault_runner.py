@@ -35,6 +35,7 @@ from integration_tests.exactly_once.sink_queries import (
     STATEFUL,
     TWO_SOURCES,
 )
+from integration_tests.support.client_files import file_for
 from integration_tests.support.cluster_support import (
     HEALED_S,
     admin,
@@ -111,9 +112,9 @@ class Bench:
 
 
 @contextlib.contextmanager
-def bench(folder: Path) -> Iterator[Bench]:
+def bench(folder: Path, *, is_secure: bool = False) -> Iterator[Bench]:
     """A bench that is gone after the block."""
-    with running_cluster(folder / "cluster", settings=SETTINGS) as cluster:
+    with running_cluster(folder / "cluster", settings=SETTINGS, is_secure=is_secure) as cluster:
         made = Bench(cluster, folder)
         try:
             yield made
@@ -164,6 +165,7 @@ class _CaseRun:
         grows = self._case.fault is Fault.GROWTH
         self._grow(BATCHES * PER_BATCH, closing=not grows)
         self._output_leader = leader_of(self._admin, self._target, 0)
+        file = file_for(self._cluster.bootstrap_servers)
         self._run = Run(
             query=self._case.query,
             servers=self._cluster.bootstrap_servers,
@@ -173,6 +175,7 @@ class _CaseRun:
             folder=str(self._folder),
             per_batch=PER_BATCH,
             min_partitions=2,
+            client_file=None if file is None else str(file),
         )
 
     def _grow(self, count: int, *, closing: bool) -> None:

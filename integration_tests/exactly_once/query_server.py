@@ -61,6 +61,8 @@ class Run:
     endless: bool = False
     broken: str | None = None
     """One of `broken_sinks`."""
+    client_file: str | None = None
+    """Settings by which to connect, of a secured cluster."""
 
 
 def serve(master: str, folder: str) -> None:
@@ -127,6 +129,8 @@ def _run(spark: "SparkSession", run: Run) -> str:
     from integration_tests.exactly_once.sink_moments import BROKEN_OPTION, FOLDER_OPTION, FORMAT
     from integration_tests.exactly_once.sink_queries import QUERIES
 
+    connecting = {} if run.client_file is None else {"client.config.file": run.client_file}
+
     def source(topic: str) -> "DataFrame":
         reader = spark.readStream.format("headrace")
         return (
@@ -135,6 +139,7 @@ def _run(spark: "SparkSession", run: Run) -> str:
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", run.per_batch)
             .option("minPartitions", run.min_partitions)
+            .options(**connecting)
             .load()
         )
 
@@ -149,6 +154,7 @@ def _run(spark: "SparkSession", run: Run) -> str:
         .option("sinkId", run.sink_id)
         .option("checkpointLocation", str(Path(run.folder) / "checkpoint"))
     )
+    writer = writer.options(**connecting)
     if run.broken is not None:
         writer = writer.option(BROKEN_OPTION, run.broken)
     try:

@@ -31,6 +31,8 @@ from integration_tests.support.configured_brokers import (
 )
 
 BROKERS = (1, 2)
+SECRET = "hush-hush"
+"""Of no use, since no key is encrypted: it must appear nowhere."""
 MAP = "INTERNAL:SSL,CLIENT:SSL,PLAINTEXT:PLAINTEXT"
 
 
@@ -59,6 +61,7 @@ class SecuredPair:
             "ssl.keystore.location": self.key_stores[broker],
             "ssl.truststore.location": self.files.authority_file,
             "listener.name.internal.ssl.client.auth": "required",
+            "ssl.key.password": SECRET,
             **more,
         }
 
@@ -247,6 +250,16 @@ def test_a_wrong_file_is_one_line_at_the_start(pair, changed, reason):
     assert reason in last
     assert "Traceback" not in told
     assert "PRIVATE KEY" not in told
+
+
+def test_settings_are_described_without_their_secrets(pair):
+    resource = ConfigResource(ResourceType.BROKER, "1")
+    told = AdminClient(pair.over_tls()).describe_configs([resource])[resource].result(30)
+    assert told["listener.name.internal.ssl.client.auth"].value == "required"
+    assert told["ssl.keystore.location"].value == pair.key_stores[1]
+    assert told["ssl.key.password"].is_sensitive
+    assert told["ssl.key.password"].value is None
+    assert SECRET not in "".join(pair.brokers.log_of(broker) for broker in BROKERS)
 
 
 # --- renewal ---

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from integration_tests.support.client_files import connected_as_admin, settings_for
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -84,15 +85,28 @@ def wait_while_lacking(
 
 @contextlib.contextmanager
 def running_cluster(
-    directory: Path, *, brokers: int = 3, settings: tuple[tuple[str, str], ...] = ()
+    directory: Path,
+    *,
+    brokers: int = 3,
+    settings: tuple[tuple[str, str], ...] = (),
+    is_secure: bool = False,
 ) -> Iterator[LocalCluster]:
-    """A cluster on free ports that is gone after the block, whatever happens in it.
+    """A cluster on free ports that is gone after the block, whatever happens in it. `is_secure`:
+    the tests' clients are its super user.
 
     Its brokers are killed: handing over one after the other takes seconds. A test that looks at
     what they leave calls `down` itself.
     """
-    request = UpRequest(brokers=brokers, port=0, settings=(*FEW_GROUPS, *QUICK_FAILOVER, *settings))
-    with LocalCluster.running(directory, request) as cluster:
+    request = UpRequest(
+        brokers=brokers,
+        port=0,
+        settings=(*FEW_GROUPS, *QUICK_FAILOVER, *settings),
+        is_secure=is_secure,
+    )
+    with (
+        LocalCluster.running(directory, request) as cluster,
+        connected_as_admin(cluster) if is_secure else contextlib.nullcontext(),
+    ):
         try:
             yield cluster
         finally:
@@ -110,7 +124,7 @@ def make_whole(cluster: LocalCluster) -> None:
 def admin(cluster: HasBootstrapServers) -> AdminClient:
     return AdminClient(
         {
-            "bootstrap.servers": cluster.bootstrap_servers,
+            **settings_for(cluster.bootstrap_servers),
             "socket.timeout.ms": CLIENT_TIMEOUT_MS,
             "log_level": 0,
         }

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from connector.spark_version import limits_micro_batches, pushes_filters
 from integration_tests.support.background import Background
+from integration_tests.support.client_files import settings_for
 from integration_tests.support.cluster_support import DEADLINE_S
 from integration_tests.support.steady_producer import consumer_and_ends
 
@@ -96,7 +97,7 @@ def produce(
 ) -> None:
     """By librdkafka, acknowledged by all; a record has the arguments of its `produce`. Idempotent:
     else a batch that is refused and sent again comes behind those that were sent after it."""
-    settings: dict[str, Any] = {"bootstrap.servers": servers, "linger.ms": 5}
+    settings: dict[str, Any] = {**settings_for(servers), "linger.ms": 5}
     settings |= {"enable.idempotence": True, "batch.num.messages": batch_records}
     producer = Producer(settings)
     failures = []
@@ -124,7 +125,7 @@ class IdProducer(Background):
         self._per_second = per_second
         self._producer = Producer(
             {
-                "bootstrap.servers": servers,
+                **settings_for(servers),
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 5,
@@ -211,7 +212,7 @@ def _consumer(servers: str, isolation: str = "read_uncommitted") -> Consumer:
 
 def _settings(servers: str, isolation: str) -> dict[str, Any]:
     return {
-        "bootstrap.servers": servers,
+        **settings_for(servers),
         "group.id": "judge",
         "enable.auto.commit": False,
         "enable.partition.eof": True,

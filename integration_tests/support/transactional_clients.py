@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 
 from integration_tests.support.background import Background
+from integration_tests.support.client_files import settings_for
 from integration_tests.support.cluster_support import wait_until
 
 WAIT_S = 60.0
@@ -34,7 +35,7 @@ class Confluent:
     def __init__(self, bootstrap_servers: str, transactional_id: str, timeout_ms: int = 60_000):
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap_servers,
+                **settings_for(bootstrap_servers),
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": timeout_ms,
                 "linger.ms": 0,
@@ -105,7 +106,7 @@ class Reader(Background):
         super().__init__()
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap_servers,
+                **settings_for(bootstrap_servers),
                 "group.id": "unused",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
