@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from connector.errors import OptionError
 from connector.options.given_options import INT32_MAX, GivenOptions, bad_option
-from storage_engine.client.security.client_security import NO_SECURITY, ClientSecurity
-from storage_engine.client.security.security_rows import SECRET_KEYS, SECURITY_KEYS
+from storage_engine.client.security.setting_names import SECRET_KEYS, SECURITY_KEYS
 from storage_engine.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from storage_engine.client.security.client_security import ClientSecurity
 
 DEFAULT_REQUEST_TIMEOUT_MS = 30_000
 DEFAULT_METADATA_MAX_AGE_MS = 10_000
@@ -22,7 +25,7 @@ class ConnectionOptions:
     client_id: str
     request_timeout_ms: int
     metadata_max_age_ms: int
-    security: ClientSecurity = NO_SECURITY
+    security: "ClientSecurity | None" = None
     """By the options alone; with a file, `client_security` says it."""
     config_file: str | None = None
     """`client.config.file`. Its contents never leave the process that reads it: what is sent to
@@ -30,9 +33,9 @@ class ConnectionOptions:
     open_options: tuple[tuple[str, str], ...] = ()
     """With a file, the options of security that hold no secret; they override the file's."""
 
-    def client_security(self) -> ClientSecurity:
-        """How connections are encrypted and log in. Reads the file, where there is one, on the
-        machine that it is called on. OptionError where it can't be used."""
+    def client_security(self) -> "ClientSecurity | None":
+        """How connections are encrypted and log in; None: neither. Reads the file, where there is
+        one, on the machine that it is called on. OptionError where it can't be used."""
         if self.config_file is None:
             return self.security
         from storage_engine.client.settings import client_security, read_settings_file
@@ -61,7 +64,7 @@ def parse_connection(given: GivenOptions) -> ConnectionOptions:
         or DEFAULT_REQUEST_TIMEOUT_MS,
         metadata_max_age_ms=given.integer("metadata.max.age.ms", low=1, high=INT32_MAX)
         or DEFAULT_METADATA_MAX_AGE_MS,
-        security=NO_SECURITY if config_file is not None else _security(inline),
+        security=None if config_file is not None else _security(inline),
         config_file=config_file,
         open_options=() if config_file is None else _open(inline),
     )
@@ -70,9 +73,9 @@ def parse_connection(given: GivenOptions) -> ConnectionOptions:
     return connection
 
 
-def _security(inline: dict[str, str]) -> ClientSecurity:
+def _security(inline: dict[str, str]) -> "ClientSecurity | None":
     if not inline:
-        return NO_SECURITY
+        return None
     from storage_engine.client.settings import client_security
 
     try:

@@ -7,7 +7,7 @@ of its own. Source: R-CLI1; the Metadata and ListOffsets APIs.
 
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage_engine.client.broker_discovery import BrokerSource, GivenBrokers
 from storage_engine.client.closing import Closing
@@ -15,7 +15,6 @@ from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.metadata import ClusterMetadata, Leader, TopicMetadata, view_of
 from storage_engine.client.pool import ConnectionPool
 from storage_engine.client.retry import Retry, pause_ms
-from storage_engine.client.security.client_security import NO_SECURITY, ClientSecurity
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
@@ -29,6 +28,9 @@ from storage_engine.protocol.apis.list_offsets import (
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from storage_engine.protocol.apis.spec import AnyApi
+
+if TYPE_CHECKING:
+    from storage_engine.client.security.client_security import ClientSecurity
 
 EARLIEST = EARLIEST_TIMESTAMP
 LATEST = LATEST_TIMESTAMP
@@ -67,12 +69,12 @@ class Cluster(Closing):
         bootstrap_timeout_ms: int = BOOTSTRAP_TIMEOUT_MS,
         unknown_topic_wait_ms: int = UNKNOWN_TOPIC_WAIT_MS,
         source: BrokerSource | None = None,
-        security: ClientSecurity = NO_SECURITY,
+        security: "ClientSecurity | None" = None,
     ) -> None:
         """`deadline_ms` bounds every operation with its retries, `request_timeout_ms` a single
         request. `source`: finds brokers; `bootstrap_servers` then only says what it is. `security`:
-        how connections are encrypted and log in; ConfigError where a file that it names is not
-        right."""
+        how connections are encrypted and log in, None: neither; ConfigError where a file that it
+        names is not right."""
         self.bootstrap_servers = bootstrap_servers
         self.client_id = client_id
         self.request_timeout_ms = request_timeout_ms

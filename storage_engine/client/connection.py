@@ -7,11 +7,10 @@ the next answer belongs to the oldest request in flight. Source: KIP-35, KIP-511
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storage_engine import __version__
 from storage_engine.client.addresses import Address
-from storage_engine.client.security.client_security import NO_SECURITY, ClientSasl
 from storage_engine.client.security.client_sockets import ClientSockets
 from storage_engine.core.errors import (
     ErrorCode,
@@ -31,11 +30,14 @@ from storage_engine.protocol.framing import (
     read_correlation_id,
 )
 
+if TYPE_CHECKING:
+    from storage_engine.client.security.client_security import ClientSasl
+
 _SOFTWARE = "headrace"
 _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
 
 
-_PLAIN_SOCKETS = ClientSockets(NO_SECURITY)
+_PLAIN_SOCKETS = ClientSockets(None)
 
 
 class NotServedError(UnsupportedVersionError):
@@ -64,7 +66,7 @@ class BrokerConnection:
         sock: BlockingConnection,
         address: Address,
         client_id: str,
-        sasl: ClientSasl | None = None,
+        sasl: "ClientSasl | None" = None,
     ) -> None:
         self._socket = sock
         self._sasl = sasl

@@ -6,11 +6,11 @@ parent.
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from storage_engine.client.addresses import Address, address_text
 from storage_engine.client.broker_discovery import BrokerSource
 from storage_engine.client.connection import BrokerConnection
-from storage_engine.client.security.client_security import NO_SECURITY, ClientSecurity
 from storage_engine.client.security.client_sockets import ClientSockets
 from storage_engine.core.errors import (
     AuthenticationError,
@@ -21,6 +21,9 @@ from storage_engine.core.errors import (
 )
 from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline, sleep_ms
+
+if TYPE_CHECKING:
+    from storage_engine.client.security.client_security import ClientSecurity
 
 CONNECT_TIMEOUT_MS = 3_000
 """The time for one address: an address that drops packets must leave time for the others."""
@@ -37,7 +40,7 @@ class ConnectionPool:
     """Opens, keeps and closes connections."""
 
     def __init__(
-        self, source: BrokerSource, client_id: str, security: ClientSecurity = NO_SECURITY
+        self, source: BrokerSource, client_id: str, security: "ClientSecurity | None" = None
     ) -> None:
         self._source = source
         self._sockets = ClientSockets(security)

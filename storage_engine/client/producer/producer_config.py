@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from storage_engine.client.security.client_security import ClientSecurity
-from storage_engine.client.security.security_rows import SECURITY_KEYS
+from storage_engine.client.security.setting_names import SECURITY_KEYS
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID,

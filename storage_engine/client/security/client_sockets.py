@@ -7,7 +7,6 @@ thread of the caller, and not at some connection later. A client without TLS nev
 from typing import TYPE_CHECKING
 
 from storage_engine.client.addresses import Address
-from storage_engine.client.security.client_security import ClientSasl, ClientSecurity
 from storage_engine.net.blocking import BlockingConnection
 from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
@@ -15,17 +14,22 @@ from storage_engine.net.deadline import Deadline
 if TYPE_CHECKING:
     import ssl
 
+    from storage_engine.client.security.client_security import ClientSasl, ClientSecurity
+
 
 class ClientSockets:
     """Of one client."""
 
     __slots__ = ("_context", "sasl")
 
-    def __init__(self, security: ClientSecurity) -> None:
-        """ConfigError for a file that can't be used, and for a user or a password."""
+    def __init__(self, security: "ClientSecurity | None") -> None:
+        """None: in the clear, and nobody logs in. ConfigError for a file, a user or a password that
+        can't be used."""
         self._context: ssl.SSLContext | None = None
-        self.sasl: ClientSasl | None = security.sasl
+        self.sasl: ClientSasl | None = None
         """How each connection logs in; None: not at all."""
+        if security is None:
+            return
         if security.tls is not None:
             from storage_engine.client.security.tls_context import tls_context
 
@@ -34,6 +38,7 @@ class ClientSockets:
             from storage_engine.client.security.log_in import check
 
             check(security.sasl)
+            self.sasl = security.sasl
 
     def prepare(self, deadline: Deadline) -> None:
         """Gets what a connection needs and may take longer than connecting: a token.

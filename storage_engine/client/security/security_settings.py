@@ -13,11 +13,7 @@ from storage_engine.client.security.client_security import (
     ClientTls,
 )
 from storage_engine.client.security.sasl_settings import sasl_of
-from storage_engine.client.security.security_rows import (
-    PROTOCOL,
-    SECRET_KEYS,
-    SECURITY_KEYS,
-)
+from storage_engine.client.security.setting_names import PROTOCOL, SECRET_KEYS, SECURITY_KEYS
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import Secret
 from storage_engine.core.security.security_protocol import PROTOCOL_NAMES, SecurityProtocol

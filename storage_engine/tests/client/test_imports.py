@@ -5,7 +5,17 @@ import sys
 
 from storage_engine import client
 
-HEAVY = ("asyncio", "kafka", "numpy", "pyarrow", "kazoo", "ssl")
+HEAVY = (
+    "asyncio",
+    "kafka",
+    "numpy",
+    "pyarrow",
+    "kazoo",
+    "ssl",
+    "scramp",
+    "cryptography",
+    "jwt",
+)
 
 
 def test_the_client_imports_nothing_heavy():

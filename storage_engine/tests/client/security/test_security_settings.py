@@ -6,7 +6,8 @@ import pytest
 
 from storage_engine.client import Admin, Consumer, ConsumerConnector, Producer
 from storage_engine.client.security.client_security import NO_SECURITY
-from storage_engine.client.security.security_rows import SECRET_KEYS, SECURITY_KEYS
+from storage_engine.client.security.security_rows import SECURITY_SETTINGS
+from storage_engine.client.security.setting_names import JAVA_ONLY, SECRET_KEYS, SECURITY_KEYS
 from storage_engine.client.settings import client_security, read_settings_file
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.security_protocol import SecurityProtocol
@@ -270,8 +271,10 @@ def test_the_value_can_be_compared_and_sent_and_is_not_shown():
     assert "hidden-pw" not in f"{security.sasl} {security.tls}"
 
 
-def test_every_secret_is_a_setting():
+def test_the_names_are_those_of_the_table():
+    assert {setting.name for setting in SECURITY_SETTINGS} == SECURITY_KEYS
     assert SECRET_KEYS <= SECURITY_KEYS
+    assert not JAVA_ONLY & SECURITY_KEYS
 
 
 def test_a_file_of_javas_tools_is_read(tmp_path):
