@@ -81,6 +81,9 @@ class BrokersByHand:
         process.send_signal(signum)
         process.wait(START_S)
 
+    def pid(self, broker_id: int) -> int:
+        return self._processes[broker_id].pid
+
     def close(self) -> None:
         """Kills them all."""
         for broker_id, process in self._processes.items():

@@ -9,16 +9,19 @@ import atheris
 from storage_engine.tests.sampling import ALL_FAULTS
 
 WATCHED = ["storage_engine.protocol", "storage_engine.tests.fuzz", "storage_engine.core.security"]
-WATCHED.append("scramp")
+WATCHED += ["storage_engine.broker.authentication", "scramp"]
 if ALL_FAULTS:
     # The long tail of requests goes by kafka-python's definitions. To prepare it takes ten seconds.
     WATCHED += ["kafka.protocol", "jwt"]
 
 with atheris.instrument_imports(include=WATCHED):
+    # What is imported on first use must be imported now to be watched.
+    import jwt  # noqa: F401
+    import scramp  # noqa: F401
+
     from storage_engine.protocol.apis.registry import spec_for
     from storage_engine.tests.fuzz.targets import TARGETS, VERSIONS
 
-    # What is imported on first use must be imported now to be watched.
     for api_key, _ in VERSIONS:
         spec_for(api_key)
 

@@ -1,5 +1,7 @@
 """Each row of the table of guards, allowed and denied, at a real broker in simulated time."""
 
+from pathlib import Path
+
 import pytest
 
 from storage_engine.broker.guards.table import GUARD_ROWS
@@ -53,6 +55,13 @@ def _answer(cluster, case: Case):
 def test_every_api_has_a_row() -> None:
     missing = [name_of(key) for key in APIS if key not in GUARD_ROWS]
     assert not missing, "add what they ask for to broker/guards/table.py"
+
+
+def test_the_document_says_what_each_request_asks_for() -> None:
+    document = (Path(__file__).parents[4] / "docs" / "security.md").read_text(encoding="utf-8")
+    rows = {key: f"| {name_of(key)} | {GUARD_ROWS[key].asks} |" for key in APIS}
+    missing = [row for _, row in sorted(rows.items()) if row not in document.splitlines()]
+    assert not missing
 
 
 def test_every_row_has_a_case() -> None:
