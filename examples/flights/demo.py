@@ -26,6 +26,7 @@ from examples.flights.loader import DAY_MS, Loader
 from examples.flights.stream import Stream, StreamError
 from examples.flights.topics import Topics
 from storage_engine.core.errors import HeadraceError
+from storage_engine.tools.client_settings import connect
 from storage_engine.tools.local import cluster_file
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.directory_lock import directory_lock
@@ -66,20 +67,22 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
         if cluster_file.exists(directory):
             LocalCluster(directory).down()
         _remove(directory, checkpoint)
-        cluster = stack.enter_context(LocalCluster.running(directory, UpRequest(brokers=3, port=0)))
-        servers = cluster.bootstrap_servers
-        display.event(f"three brokers serve on {servers}")
-        topics = stack.enter_context(Topics(servers, PARTITIONS))
+        request = UpRequest(brokers=3, port=0, is_secure=arguments.secure)
+        cluster = stack.enter_context(LocalCluster.running(directory, request))
+        servers, config = cluster.bootstrap_servers, cluster.admin_config(cluster.state)
+        how = ", with TLS, log-ins and access rules" if arguments.secure else ""
+        display.event(f"three brokers serve on {servers}{how}")
+        topics = stack.enter_context(Topics(connect(servers, config), PARTITIONS))
         topics.create()
         display.event("topics flights, weather and delays made, three replicas each; Spark starts")
-        stream = Stream(servers, checkpoint, output / "spark.log")
+        stream = Stream(servers, checkpoint, output / "spark.log", config)
         stack.callback(stream.stop)
         flights, weather = _first_days(arguments.days, dataset.flights(), dataset.weather())
         inputs = {
             "flights": (dataset.flight_records(flights), PARTITIONS["flights"]),
             "weather": (dataset.weather_records(weather), PARTITIONS["weather"]),
         }
-        loader = Loader(servers, inputs, seconds=arguments.seconds)
+        loader = Loader(lambda: connect(servers, config), inputs, seconds=arguments.seconds)
         stack.callback(loader.stop)
         display.event(f"read {len(flights):,} flights and {len(weather):,} weather reports")
         failover = Failover(cluster, display.event)
@@ -179,6 +182,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--days", type=int, default=366, help="load the first so many days only")
     parser.add_argument(
         "--seconds", type=float, default=40.0, help="spread the loading over so many seconds"
+    )
+    parser.add_argument(
+        "--secure", action="store_true", help="on a cluster with TLS, log-ins and access rules"
     )
     return parser.parse_args(arguments)
 

@@ -70,10 +70,13 @@ def delays(records: DataFrame) -> DataFrame:
 
 def start(spark: SparkSession, arguments: argparse.Namespace) -> StreamingQuery:
     """The running query."""
-
+    connecting = {"kafka.bootstrap.servers": arguments.bootstrap_servers}
+    if arguments.client_config is not None:
+        # Not as options by themselves: Spark shows those to everybody.
+        connecting["client.config.file"] = arguments.client_config
     records = (
         spark.readStream.format("headrace")
-        .option("kafka.bootstrap.servers", arguments.bootstrap_servers)
+        .options(**connecting)
         .option("subscribe", "flights,weather")
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", arguments.max_offsets_per_trigger)
@@ -84,7 +87,7 @@ def start(spark: SparkSession, arguments: argparse.Namespace) -> StreamingQuery:
         .writeStream.format("headrace")
         .queryName("delays")
         .outputMode("append")
-        .option("kafka.bootstrap.servers", arguments.bootstrap_servers)
+        .options(**connecting)
         .option("topic", "delays")
         .option("checkpointLocation", arguments.checkpoint)
     )
@@ -120,6 +123,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="job.py", description=__doc__.partition("\n")[0])
     parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT[,…]")
     parser.add_argument("--checkpoint", required=True, metavar="DIR")
+    parser.add_argument(
+        "--client-config", metavar="FILE", help="settings of a client, for a secured cluster"
+    )
     parser.add_argument("--max-offsets-per-trigger", type=int, default=100_000, metavar="N")
     parser.add_argument(
         "--available-now", action="store_true", help="stop at the end of the topics"

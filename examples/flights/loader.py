@@ -7,7 +7,7 @@ is dead; the stream's watermark relies on it.
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,16 +55,21 @@ class Loader(threading.Thread):
     """Loads in the background, `seconds` in all when nothing holds it up."""
 
     def __init__(
-        self, bootstrap_servers: str, topics: Mapping[str, tuple[Records, int]], *, seconds: float
+        self,
+        connect: Callable[[], Cluster],
+        topics: Mapping[str, tuple[Records, int]],
+        *,
+        seconds: float,
     ) -> None:
-        """`topics`: for each topic its records and the number of its partitions."""
+        """`connect`: a cluster for the loader's own thread. `topics`: for each topic its records
+        and the number of its partitions."""
         super().__init__(name="loader", daemon=True)
         self.total = sum(len(records) for records, _ in topics.values())
         self.days: list[LoadedDay] = []
         """Grows at its end only; other threads read it."""
         self.acknowledged = 0
         self._error: HeadraceError | None = None
-        self._bootstrap_servers = bootstrap_servers
+        self._connect = connect
         self._stopping = threading.Event()
         self._held_until = threading.Event()
         self._first_ms = min(_first(records) for records, _ in topics.values())
@@ -129,7 +134,7 @@ class Loader(threading.Thread):
             self._error = error
 
     def _load(self) -> None:
-        cluster = Cluster(self._bootstrap_servers)
+        cluster = self._connect()
         writer = BatchWriter(cluster, acks=-1)
         try:
             due = time.monotonic()

@@ -84,7 +84,10 @@ class StreamProgress:
 class Stream:
     """The running job."""
 
-    def __init__(self, bootstrap_servers: str, checkpoint: Path, log_file: Path) -> None:
+    def __init__(
+        self, bootstrap_servers: str, checkpoint: Path, log_file: Path, config: Path | None = None
+    ) -> None:
+        """`config`: the settings of a client, for a cluster that is secured."""
         self.progress = StreamProgress()
         self._checkpoint = checkpoint
         self._log_file = log_file
@@ -93,6 +96,7 @@ class Stream:
             str(_JOB),
             f"--bootstrap-servers={bootstrap_servers}",
             f"--checkpoint={checkpoint}",
+            *([] if config is None else [f"--client-config={config}"]),
         ]
         log_file.unlink(missing_ok=True)
         self._start()

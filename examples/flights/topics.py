@@ -40,9 +40,9 @@ class Content:
 class Topics:
     """A few topics of a cluster."""
 
-    def __init__(self, bootstrap_servers: str, partitions: Mapping[str, int]) -> None:
-        """`partitions`: how many each topic has."""
-        self._cluster = Cluster(bootstrap_servers)
+    def __init__(self, cluster: Cluster, partitions: Mapping[str, int]) -> None:
+        """`cluster` is closed with this; `partitions`: how many each topic has."""
+        self._cluster = cluster
         self._partitions = partitions
 
     def create(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from examples.flights import demo, job
 from examples.flights.loader import DAY_MS
+from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.directory_lock import directory_lock
 
 ROOT = Path(__file__).parents[3]
@@ -42,8 +43,11 @@ def run_demo(output, *arguments):
     )
 
 
-def test_the_result_is_exact_though_a_broker_and_the_driver_die_and_nothing_stays_behind(tmp_path):
-    ended = run_demo(tmp_path, "--days=20", "--seconds=8")
+@pytest.mark.parametrize("more", [(), ("--secure",)] if ALL_FAULTS else [()], ids=str)
+def test_the_result_is_exact_though_a_broker_and_the_driver_die_and_nothing_stays_behind(
+    tmp_path, more
+):
+    ended = run_demo(tmp_path, "--days=20", "--seconds=8", *more)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "killed with SIGKILL" in ended.stdout
     assert "is back in sync with every partition" in ended.stdout

@@ -153,6 +153,10 @@ class BrokerConfig:
                 return self._of_listeners[own]
         return self._values[key]
 
+    def is_set(self, key: str) -> bool:
+        """`is_given`, under the name that it has where settings may change."""
+        return self.is_given(key)
+
     def is_given(self, key: str) -> bool:
         """Whether the file or an override has it, rather than its default counting."""
         if is_listener_key(key):

@@ -79,6 +79,11 @@ class DynamicConfig:
         assert value is None or isinstance(value, Secret), key
         return value
 
+    def is_set(self, key: str) -> bool:
+        """Whether the key itself is set anywhere, rather than a more general one."""
+        is_in_layer = any(key in layer for layer in self._layers.values())
+        return is_in_layer or self.static.is_set(key)
+
     def chain(self, key: str) -> list[SourcedValue]:
         """All values of a setting, in their order of precedence."""
         values = [

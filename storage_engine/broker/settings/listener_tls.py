@@ -7,6 +7,7 @@ from storage_engine.broker.settings.listener_key import PREFIX
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.principal_mapping import PrincipalMapping
 from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import SecurityProtocol
 from storage_engine.core.settings.setting import SettingValue
 from storage_engine.net.tls.cipher_suites import chosen_suites
 from storage_engine.net.tls.contexts import TlsOptions
@@ -26,9 +27,10 @@ class TlsSource(Protocol):
     def text(self, key: str) -> str: ...
     def items(self, key: str) -> tuple[str, ...]: ...
     def secret(self, key: str) -> Secret | None: ...
+    def is_set(self, key: str) -> bool: ...
 
 
-def load_profile(settings: TlsSource, listener: str) -> TlsProfile:
+def load_profile(settings: TlsSource, listener: str, protocol: SecurityProtocol) -> TlsProfile:
     """Reads the listener's files. ConfigError of one line, with its name, for what does not go."""
     prefix = f"{PREFIX}{listener.lower()}."
     try:
@@ -46,12 +48,19 @@ def load_profile(settings: TlsSource, listener: str) -> TlsProfile:
                 protocols=settings.items(f"{prefix}ssl.enabled.protocols"),
                 suites=chosen_suites(settings.items(f"{prefix}ssl.cipher.suites")),
             ),
-            client_auth=settings.text(f"{prefix}ssl.client.auth"),
+            client_auth=_client_auth(settings, prefix, protocol),
             checks_host_name=bool(algorithm),
             mapping=PrincipalMapping.parse(settings.text(f"{prefix}ssl.principal.mapping.rules")),
         )
     except ConfigError as failure:
         raise ConfigError(f"listener {listener}: {failure}") from None
+
+
+def _client_auth(settings: TlsSource, prefix: str, protocol: SecurityProtocol) -> str:
+    """Where clients log in by SASL, certificates are asked for only if the listener's own setting
+    says so: what stands for all listeners is meant for those without a log-in (KIP-684)."""
+    own = f"{prefix}ssl.client.auth"
+    return "none" if protocol.uses_sasl and not settings.is_set(own) else settings.text(own)
 
 
 def _key_store_settings(settings: TlsSource, prefix: str) -> KeyStoreSettings:

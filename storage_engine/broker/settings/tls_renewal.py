@@ -55,7 +55,10 @@ class TlsRenewal:
     def check(self, trial: DynamicConfig) -> None:
         """ConfigError when the listeners' TLS would not work under these settings."""
         for name in self._listeners:
-            ListenerTls(name, load_profile(trial, name))
+            ListenerTls(name, self._load(trial, name))
+
+    def _load(self, config: DynamicConfig, name: str) -> TlsProfile:
+        return load_profile(config, name, config.static.listeners.named(name).protocol)
 
     def read_again(self) -> None:
         """Take up what the settings name now."""
@@ -69,7 +72,7 @@ class TlsRenewal:
         found: dict[str, TlsProfile | ConfigError] = {}
         for name in self._listeners:
             try:
-                found[name] = load_profile(self._config, name)
+                found[name] = self._load(self._config, name)
             except ConfigError as failure:
                 found[name] = failure
         return found

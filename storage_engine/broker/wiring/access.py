@@ -20,6 +20,7 @@ from storage_engine.core.settings.access_settings import (
     SUPER_USERS,
 )
 from storage_engine.net.connection import Connection
+from storage_engine.protocol.apis.fetch import ANY_REPLICA_ID
 from storage_engine.protocol.apis.metadata import MetadataResponse
 
 
@@ -48,14 +49,20 @@ class AccessParts:
             connection, create, ResourceType.TOPIC, topic, request=call.spec.name
         )
 
-    def unreadable(self, call: ApiCall[Any], topics: Iterable[str]) -> Collection[str]:
+    def unreadable(
+        self, call: ApiCall[Any], replica_id: int, topics: Iterable[str]
+    ) -> Collection[str]:
         """For fetches: those of the topics that the consumer may not read. A broker that repairs a
-        log fetches as a consumer; whoever may fetch as a replica may read everything anyway."""
+        log asks any replica, and may do that with ClusterAction, as when it fetches as a
+        replica."""
         allows, connection = self.control.allows, call.connection
         read, kind = AclOperation.READ, ResourceType.TOPIC
         refused = [topic for topic in topics if not allows(connection, read, kind, topic)]
-        if refused and allows(
-            connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        is_of_any_replica = replica_id == ANY_REPLICA_ID
+        if (
+            refused
+            and is_of_any_replica
+            and allows(connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         ):
             return ()
         if refused:

@@ -26,7 +26,8 @@ def load_tls(config: BrokerConfig) -> TlsByListener:
             # Only these load the libraries.
             from storage_engine.broker.settings.listener_tls import load_profile
 
-            found[listener.name] = ListenerTls(listener.name, load_profile(config, listener.name))
+            profile = load_profile(config, listener.name, listener.protocol)
+            found[listener.name] = ListenerTls(listener.name, profile)
     return found
 
 

@@ -31,6 +31,9 @@ from storage_engine.protocol.apis.fetch import (
 )
 from storage_engine.protocol.fetch_session import NO_SESSION_EPOCH
 
+Unreadable = Callable[[ApiCall[FetchResponse], int, Iterable[str]], Collection[str]]
+"""(call, replica id, topics) -> those of the topics that the client may not read."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchHandler:
@@ -41,7 +44,7 @@ class FetchHandler:
     cold_reads: ColdReads
     waits: FetchWaits
     metadata: MetadataCache
-    unreadable: Callable[[ApiCall[FetchResponse], Iterable[str]], Collection[str]] | None = None
+    unreadable: Unreadable | None = None
     """Those of the topics that a consumer may not read; None where everybody may read all."""
 
     def handle(self, call: ApiCall[FetchResponse], request: FetchRequest) -> Steps | None:
@@ -153,7 +156,8 @@ class _Answering:
         if unreadable is None or named.replica_id >= 0:
             return named
         topics = [item.topic for item in named.partitions]
-        refused = unreadable(self.call, {topic for topic in topics if topic != UNKNOWN})
+        wanted = {topic for topic in topics if topic != UNKNOWN}
+        refused = unreadable(self.call, named.replica_id, wanted)
         if self.asked_for is None:
             self.asked_for = []
         self.asked_for += [None if topic in refused else topic for topic in topics]
@@ -172,7 +176,8 @@ class _Answering:
         unreadable = self.handler.unreadable
         if unreadable is None or self.asked_for is None:
             return answers
-        refused = unreadable(self.call, {topic for topic in self.asked_for if topic})
+        wanted = {topic for topic in self.asked_for if topic}
+        refused = unreadable(self.call, self.request.replica_id, wanted)
         code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return [
             FetchPartitionResponse(wanted.topic, wanted.partition, code)

@@ -92,24 +92,24 @@ class _Administrator:
             self._cluster.ask(broker, DELETE, 2, DeleteAclsRequest(filters=[found]))
 
 
-def _trouble(cluster, random: Random) -> None:
+def _trouble(cluster, paused: set[int], random: Random) -> None:
     """Something happens to a broker."""
     broker = cluster[random.choice(BROKERS)]
     match random.randrange(6):
         case 0 if broker.up:
-            cluster.paused.discard(broker.id)
+            paused.discard(broker.id)
             broker.kill(session_ends_at_once=random.random() < 0.5)
         case 1 if not broker.up:
             broker.begin()
-        case 2 if broker.up and broker.id not in cluster.paused:
-            cluster.paused.add(broker.id)
+        case 2 if broker.up and broker.id not in paused:
+            paused.add(broker.id)
             broker.pause()
-        case 3 if broker.id in cluster.paused:
-            cluster.paused.discard(broker.id)
+        case 3 if broker.id in paused:
+            paused.discard(broker.id)
             broker.resume()
-        case 4 if broker.up and broker.id not in cluster.paused:
+        case 4 if broker.up and broker.id not in paused:
             broker.session.cut_off(arrives=random.random() < 0.5)
-        case 5 if broker.up and broker.id not in cluster.paused:
+        case 5 if broker.up and broker.id not in paused:
             broker.session.reconnect()
 
 
@@ -118,15 +118,15 @@ def test_all_brokers_end_with_the_rules_of_zookeeper(tmp_path, monkeypatch, seed
     monkeypatch.setattr(rule_watch, "KEEP_MS", 15_000)
     random = Random(seed)
     cluster = guarded_cluster(tmp_path, 3)
-    cluster.paused = set()
+    paused: set[int] = set()
     administrator = _Administrator(cluster, random)
     for _ in range(STEPS):
         administrator.act()
         if random.random() < 0.4:
-            _trouble(cluster, random)
+            _trouble(cluster, paused, random)
         cluster.loop.run_for(random.choice((1, 50, 1_000, 9_000)))
-    for broker in list(cluster.paused):
-        cluster[broker].resume()
+    for number in paused:
+        cluster[number].resume()
     for broker in cluster.brokers:
         if broker.up:
             broker.session.reconnect()

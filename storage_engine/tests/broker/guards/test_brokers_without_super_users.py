@@ -1,10 +1,16 @@
 """Brokers need no more than ClusterAction for all that they ask of each other."""
 
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.protocol.apis.create_acls import API as CREATE
 from storage_engine.protocol.apis.create_acls import CreateAclsRequest
-from storage_engine.protocol.apis.fetch import ANY_REPLICA_ID, FetchPartition, FetchRequest
+from storage_engine.protocol.apis.fetch import (
+    ANY_REPLICA_ID,
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchRequest,
+)
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.tests.broker.guards.guarded_cluster import (
     BROKER,
@@ -59,4 +65,7 @@ def test_replication_failover_and_repair_work_with_cluster_action_alone(tmp_path
     (row,) = cluster.answer(cluster.ask(leader, FETCH, 11, repair)).partitions
     assert not row.error_code
     assert row.records
+    consumer = repair._replace(replica_id=CONSUMER_REPLICA_ID)
+    (row,) = cluster.answer(cluster.ask(leader, FETCH, 11, consumer)).partitions
+    assert row.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     cluster.close()

@@ -35,6 +35,9 @@ from storage_engine.tests.net.tls.certificates import (
 
 __all__ = ["loop_thread"]
 
+SEED = int(os.environ.get("HEADRACE_SEED", "15"))
+DAMAGED = 300
+
 
 @contextlib.contextmanager
 def serving_tls(thread, handle, tls=None, on_opened=None, **limits):
@@ -437,3 +440,57 @@ def test_a_listener_may_have_a_limit_of_its_own(loop_thread):
         eventually(lambda: not server.connections)
         with Client(server.ports["OUTSIDE"]) as again:
             assert answered(again)
+
+
+# --- damaged handshakes ---
+
+
+def first_messages() -> list[bytes]:
+    """What clients begin with, of both versions, with certificates and without."""
+    found = []
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        context = client_context_of(issued=CLIENT)
+        context.minimum_version = context.maximum_version = version
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        with contextlib.suppress(ssl.SSLWantReadError):
+            context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1").do_handshake()
+        found.append(outgoing.read())
+    return found
+
+
+def damaged(chance: random.Random, data: bytes) -> bytes:
+    """With bytes changed, doubled or cut."""
+    changed = bytearray(data)
+    for _ in range(chance.randint(1, 6)):
+        place = chance.randrange(len(changed))
+        match chance.randrange(3):
+            case 0:
+                changed[place] = chance.randrange(256)
+            case 1:
+                changed[place:place] = changed[place : place + chance.randint(1, 50)]
+            case 2 if len(changed) > 60:
+                del changed[place : place + chance.randint(1, 50)]
+    return bytes(changed)
+
+
+def test_damaged_handshakes_end_their_own_connection(loop_thread, caplog):
+    chance = random.Random(SEED)
+    tls = ListenerTls("SSL", profile_of(client_auth="requested"))
+    messages = first_messages()
+    reported = []
+    loop_thread.loop.set_exception_handler(lambda _, context: reported.append(context))
+    with serving_tls(loop_thread, echo, tls) as server:
+        for _ in range(DAMAGED):
+            with Client(server.port) as client, contextlib.suppress(ConnectionError):
+                client.socket.sendall(damaged(chance, chance.choice(messages)))
+                if chance.random() < 0.5:
+                    client.socket.settimeout(0.05)
+                    with contextlib.suppress(TimeoutError):
+                        client.socket.recv(65536)
+                    client.socket.sendall(chance.randbytes(chance.randint(1, 400)))
+        eventually(lambda: not len(server._handshakes))
+        eventually(lambda: not server.connections)
+        with TlsClient(server.port) as client:
+            assert answered(client)
+    assert reported == []
+    assert "Traceback" not in caplog.text
