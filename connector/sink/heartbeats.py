@@ -51,6 +51,13 @@ class Heartbeats:
         interval_s = self._interval_ms / 1000
         if self._ended.wait(interval_s):
             return
+        try:
+            self._beat_on(interval_s)
+        except HeadraceError as error:
+            # Such as a file of settings that is gone: the task's own connections may go on.
+            logger.warning("heartbeats of the sink can't be sent: %s", error)
+
+    def _beat_on(self, interval_s: float) -> None:
         connection, batch = self._options.connection, self._batch
         with Cluster(
             connection.bootstrap_servers,

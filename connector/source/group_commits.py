@@ -59,6 +59,13 @@ class GroupOffsetCommits:
             thread.join(FLUSH_MS / 1000)
 
     def _run(self) -> None:
+        try:
+            self._commit_on()
+        except HeadraceError as error:
+            # Such as a file of settings that is gone since the query began.
+            logger.warning("the query goes on, but its group is not told how far: %s", error)
+
+    def _commit_on(self) -> None:
         from storage_engine.client.cluster import Cluster
         from storage_engine.client.groups.committed_offsets import OffsetCommitter
 

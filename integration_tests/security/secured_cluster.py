@@ -89,9 +89,11 @@ class SecuredCluster:
         return path
 
     def write_token(self, name: str, *, lifetime_s: int = 3_600) -> None:
+        self.token_file.write_text(self.token(name, lifetime_s=lifetime_s))
+
+    def token(self, name: str, *, lifetime_s: int = 3_600) -> str:
         claims = {"sub": name, "exp": int(time.time()) + lifetime_s, "iat": int(time.time())}
-        text = jwt.encode(claims, self._key, algorithm="RS256", headers={"kid": "1"})
-        self.token_file.write_text(text)
+        return jwt.encode(claims, self._key, algorithm="RS256", headers={"kid": "1"})
 
 
 def properties_file(path: Path, config: Mapping[str, str]) -> Path:

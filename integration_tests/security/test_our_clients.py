@@ -29,6 +29,7 @@ from storage_engine.client import (
     TopicPartition,
 )
 from storage_engine.client.security import log_in as log_in_module
+from storage_engine.tests.client.security.token_endpoint import Endpoint, running
 from storage_engine.tools.cli import main
 
 SCRAM_LINE = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -95,6 +96,22 @@ def test_a_token_that_has_ended_is_refused(cluster):
         Admin(WAYS["OAUTHBEARER over TLS"](cluster)) as admin,
     ):
         admin.list_topics()
+
+
+def test_a_token_of_an_endpoint_lets_in_by_client_credentials(cluster):
+    endpoint = Endpoint()
+    endpoint.answer = (200, {"access_token": cluster.token("carol"), "expires_in": 3600})
+    config = cluster.config(
+        "BOTH",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauthbearer_token_endpoint_url=f"http://127.0.0.1:{endpoint.port}/token",
+        sasl_jaas_config="org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule "
+        'required clientId="app" clientSecret="hidden-pw" scope="kafka";',
+    )
+    with running(endpoint):
+        written_and_read(config, "by-endpoint")
+    assert len(endpoint.asked) == 1, "all clients of a process share the token"
+    assert endpoint.asked[0][1] == "grant_type=client_credentials&scope=kafka"
 
 
 WRONG = {

@@ -81,7 +81,8 @@ class SettingsApplier:
         self._config.replace_layer(source, settings)
         if self._config.layer(source) == before:
             return
-        log.info("settings taken of=%s settings=%s", entity.path, dict(settings))
+        # Not what stands there: others may have written a password.
+        log.info("settings taken of=%s settings=%s", entity.path, self._config.layer(source))
         for topic in {partition.topic_partition.topic for partition in self._replicas}:
             self._replicas.apply_topic_config(topic, self._topics.of(topic))
         self._controller.settings_changed(None)

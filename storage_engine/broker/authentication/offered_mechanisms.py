@@ -17,6 +17,7 @@ from storage_engine.core.security.sasl_server import PlainServer, SaslServerMech
 from storage_engine.core.security.sasl_server_oauth import OAuthBearerServer
 from storage_engine.core.security.sasl_server_scram import ScramServer
 from storage_engine.core.security.scram_credential import ScramMechanism
+from storage_engine.core.settings.setting import SettingValue
 
 _OAUTH = "sasl.oauthbearer."
 
@@ -101,7 +102,7 @@ class OfferedMechanisms:
             clock=parts.clock,
             background=parts.background,
         )
-        audiences = parts.config.of_listener(self._name, f"{_OAUTH}expected.audience")
+        audiences = self._value("expected.audience")
         rules = TokenRules(
             audiences=audiences if isinstance(audiences, tuple) else (),
             issuer=self._text("expected.issuer"),
@@ -112,10 +113,13 @@ class OfferedMechanisms:
         return lambda: OAuthBearerServer(check)
 
     def _text(self, key: str) -> str | None:
-        value = self._parts.config.of_listener(self._name, _OAUTH + key)
+        value = self._value(key)
         return value if isinstance(value, str) else None
 
     def _integer(self, key: str) -> int:
-        value = self._parts.config.of_listener(self._name, _OAUTH + key)
+        value = self._value(key)
         assert isinstance(value, int), key
         return value
+
+    def _value(self, key: str) -> SettingValue:
+        return self._parts.config.of_listener(self._name, _OAUTH + key, OAUTHBEARER)

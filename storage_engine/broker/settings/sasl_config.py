@@ -98,7 +98,8 @@ def _listener(settings: SaslSource, listener: Listener) -> SaslListener:
         value = settings.of_listener(listener.name, REAUTH, mechanism)
         assert isinstance(value, int), REAUTH
         reauth[mechanism] = value
-    if OAUTHBEARER in mechanisms and settings.of_listener(listener.name, JWKS) is None:
+    keys_url = settings.of_listener(listener.name, JWKS, OAUTHBEARER)
+    if OAUTHBEARER in mechanisms and keys_url is None:
         raise ConfigError(
             f"{_own(listener, JWKS)} is missing: OAUTHBEARER needs the keys of whoever signs tokens"
         )

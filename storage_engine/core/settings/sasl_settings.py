@@ -64,6 +64,7 @@ SASL_SETTINGS: tuple[Setting, ...] = (
         name="sasl.oauthbearer.jwks.endpoint.url",
         type=SettingType.STRING,
         per_listener=True,
+        per_mechanism=True,
         doc="The public keys for OAUTHBEARER: a JWKS at an https, http or file URL.",
     ),
     Setting(
@@ -73,6 +74,7 @@ SASL_SETTINGS: tuple[Setting, ...] = (
         minimum=1000,
         unit="ms",
         per_listener=True,
+        per_mechanism=True,
         doc="The keys are read again after this time.",
     ),
     Setting(
@@ -82,6 +84,7 @@ SASL_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="ms",
         per_listener=True,
+        per_mechanism=True,
         doc="After a failed read of the keys the next one waits for this time, then for twice as "
         "long, and so on.",
     ),
@@ -92,18 +95,21 @@ SASL_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="ms",
         per_listener=True,
+        per_mechanism=True,
         doc="The longest such wait.",
     ),
     Setting(
         name="sasl.oauthbearer.expected.audience",
         type=SettingType.LIST,
         per_listener=True,
+        per_mechanism=True,
         doc="A token must be for one of these audiences; if none is set, for no audience.",
     ),
     Setting(
         name="sasl.oauthbearer.expected.issuer",
         type=SettingType.STRING,
         per_listener=True,
+        per_mechanism=True,
         doc="A token must be from this issuer (default: from any whose keys are there).",
     ),
     Setting(
@@ -112,6 +118,7 @@ SASL_SETTINGS: tuple[Setting, ...] = (
         default="sub",
         may_be_empty=False,
         per_listener=True,
+        per_mechanism=True,
         doc="The claim of a token that names the client.",
     ),
     Setting(
@@ -122,6 +129,7 @@ SASL_SETTINGS: tuple[Setting, ...] = (
         maximum=3600,
         unit="s",
         per_listener=True,
+        per_mechanism=True,
         doc="The clock of the identity provider may differ from this broker's by this time.",
     ),
 )

@@ -9,11 +9,17 @@ import time
 import pytest
 
 from storage_engine.broker.authentication import sasl_gate
+from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.sasl_exchange import OfferedMechanism
 from storage_engine.core.security.sasl_server import LogInRefusedError, PlainServer
 from storage_engine.core.security.sasl_server_oauth import OAuthBearerServer
-from storage_engine.protocol.apis import api_versions, metadata
+from storage_engine.protocol.apis import (
+    api_versions,
+    metadata,
+    sasl_authenticate,
+    sasl_handshake,
+)
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.tests.broker.authentication.logging_in import (
     ALICE,
@@ -220,6 +226,33 @@ def test_a_crowd_that_does_not_log_in_takes_no_place_of_those_who_do(monkeypatch
             each.close()
         eventually(lambda: not server.gate._log_ins)
         assert not server.gate._in_progress
+
+
+class Call:
+    """A request that came by a listener without a gate."""
+
+    def __init__(self) -> None:
+        self.connection = object()
+        self.answers: list = []
+
+    def respond(self, message) -> None:
+        self.answers.append(message)
+
+
+def test_where_nobody_is_asked_a_log_in_has_no_place() -> None:
+    table = HandlerTable()
+    with gated_server() as server:
+        server.gate.add_apis(table)
+    requests = {
+        sasl_handshake.KEY: sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"),
+        sasl_authenticate.KEY: sasl_authenticate.SaslAuthenticateRequest(auth_bytes=ALICE),
+    }
+    for key, request in requests.items():
+        call = Call()
+        served = table.get(key)
+        assert served is not None
+        served.handler(call, request)
+        assert [each.error_code for each in call.answers] == [ErrorCode.ILLEGAL_SASL_STATE]
 
 
 # Again.

@@ -53,6 +53,15 @@ def test_users_of_plain_stand_in_a_file_or_in_the_login_module() -> None:
     assert "hunter" not in repr(listener)
 
 
+@pytest.mark.parametrize("prefix", ["", "listener.name.out.", "listener.name.out.oauthbearer."])
+def test_settings_of_tokens_may_stand_for_all_for_a_listener_or_for_its_mechanism(prefix) -> None:
+    given = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{prefix}sasl.oauthbearer.jwks.endpoint.url": "file:///jwks",
+    }
+    assert dict(config(given).sasl.listeners["OUT"].max_reauth_ms) == {"OAUTHBEARER": 0}
+
+
 def test_brokers_log_in_with_the_login_module_of_their_listener() -> None:
     sasl = config(
         {

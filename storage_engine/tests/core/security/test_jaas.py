@@ -1,6 +1,10 @@
 """`sasl.jaas.config` as Java's users write it."""
 
+import contextlib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.jaas import MAX_LENGTH, parse_jaas
@@ -66,3 +70,27 @@ def test_what_is_wrong_is_said_without_what_was_written(text, reason):
 
 def test_the_options_are_not_in_the_repr():
     assert "hidden" not in repr(parse_jaas(f'{SCRAM} required password="hidden";', key=KEY))
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,10}", fullmatch=True),
+        st.text(st.characters(codec="utf-8"), max_size=20),
+        max_size=4,
+    )
+)
+def test_whatever_a_value_is_it_comes_back(options):
+    quoted = {
+        name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in options.items()
+    }
+    text = " ".join(f'{name}="{value}"' for name, value in quoted.items())
+    assert read(f"{SCRAM} required {text};") == ("ScramLoginModule", options)
+
+
+@given(st.text(alphabet="ab.=;\"'\\/* \n#reqid", max_size=80))
+def test_whatever_is_written_is_read_or_refused(text):
+    with contextlib.suppress(ConfigError):
+        parse_jaas(text, key=KEY)
+        return
+    with contextlib.suppress(ConfigError):
+        parse_jaas(f"{SCRAM} required {text}", key=KEY)

@@ -3,6 +3,8 @@
 import base64
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scramp import ScramMechanism
 
 from storage_engine.core.errors import AuthenticationError, ConfigError
@@ -98,6 +100,18 @@ def test_a_server_that_says_something_else_is_refused(hostile):
     client.respond(None)
     with pytest.raises(AuthenticationError):
         client.respond(hostile)
+
+
+@given(st.lists(st.binary(max_size=60), max_size=4), st.sampled_from(SCRAM_MECHANISMS))
+def test_no_server_makes_the_client_fail_otherwise_or_believe(challenges, mechanism):
+    client = password_client(mechanism, "alice", SECRET)
+    client.respond(None)
+    for challenge in challenges:
+        try:
+            client.respond(challenge)
+        except AuthenticationError:
+            break
+    assert not client.is_done
 
 
 def test_a_challenge_has_a_bound():
