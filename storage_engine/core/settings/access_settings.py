@@ -11,7 +11,7 @@ ACCESS_SETTINGS: tuple[Setting, ...] = (
         name=AUTHORIZER,
         type=SettingType.STRING,
         choices=("AclAuthorizer", "kafka.security.authorizer.AclAuthorizer"),
-        doc="AclAuthorizer: clients may do only what access rules allow (default: they may do all).",
+        doc="AclAuthorizer: clients may do what access rules allow (default: they may do all).",
     ),
     Setting(
         name=SUPER_USERS,
