@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from storage_engine.broker.settings.config_entity import ConfigEntity
+from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.scram_credential import ScramCredential, ScramMechanism
 from storage_engine.protocol.apis.alter_user_scram_credentials import (
@@ -139,4 +139,5 @@ def test_a_user_is_found_by_the_name_of_its_node(name: str) -> None:
 
 @pytest.mark.parametrize("path", ["users/<default>", "users/a/clients/b", "users/", "users/%zz"])
 def test_nodes_of_other_kinds_are_no_users(path: str) -> None:
-    assert ConfigEntity.parse(path) is None
+    found = ConfigEntity.parse(path)
+    assert found is None or found.kind is not EntityKind.USER
