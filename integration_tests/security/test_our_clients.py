@@ -217,6 +217,13 @@ def test_sessions_are_renewed_between_requests_while_records_flow(cluster, monke
     assert most >= 3, "a connection logs in again and again, instead of being made anew"
 
 
+def test_a_session_that_has_ended_while_nothing_was_asked_goes_on(cluster):
+    with Admin(cluster.bob("BRIEF")) as admin:
+        before = admin.list_topics()
+        time.sleep(3)
+        assert admin.list_topics() == before
+
+
 def test_a_user_who_is_removed_is_out_at_the_next_log_in(cluster):
     """The clients that were in get an error, and no endless silence."""
     cluster.add_user("dave", "pw-of-dave")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from storage_engine.client.addresses import Address, address_text
 from storage_engine.client.broker_discovery import BrokerSource
 from storage_engine.client.connection import BrokerConnection
-from storage_engine.client.security.client_sockets import ClientSockets
+from storage_engine.client.security.client_sockets import CONNECT_TIMEOUT_MS, ClientSockets
 from storage_engine.core.errors import (
     AuthenticationError,
     DeadlineExceededError,
@@ -25,8 +25,9 @@ from storage_engine.net.deadline import Deadline, sleep_ms
 if TYPE_CHECKING:
     from storage_engine.client.security.client_security import ClientSecurity
 
-CONNECT_TIMEOUT_MS = 3_000
-"""The time for one address: an address that drops packets must leave time for the others."""
+LOG_IN_TIMEOUT_MS = 10_000
+"""The time for one address where there is a log-in. It takes up to seven round trips, and a broker
+does those of many clients one after the other."""
 
 IDLE_CONNECTIONS_PER_BROKER = 4
 """Kept open for the next user; a client reads and writes with one or two."""
@@ -54,7 +55,8 @@ class ConnectionPool:
         if connection is not None:
             return connection
         self._sockets.prepare(deadline)
-        limit = deadline.no_later_than(CONNECT_TIMEOUT_MS)
+        has_log_in = self._sockets.sasl is not None
+        limit = deadline.no_later_than(LOG_IN_TIMEOUT_MS if has_log_in else CONNECT_TIMEOUT_MS)
         return BrokerConnection.open(address, self._client_id, limit, self._memory, self._sockets)
 
     def take_any(self, known: Sequence[Address], deadline: Deadline) -> BrokerConnection:

@@ -53,7 +53,7 @@ class TokenCheck:
         ) as error:
             raise LogInRefusedError(f"its token is not valid ({type(error).__name__})") from None
         name = claims.get(self._rules.principal_claim)
-        if not isinstance(name, str) or not name.strip() or len(name) > NAME_CHARACTERS_MAX:
+        if not isinstance(name, str) or not _can_be_a_name(name.strip()):
             raise LogInRefusedError(
                 f"its token has no claim '{self._rules.principal_claim}' that can be a name"
             )
@@ -75,3 +75,8 @@ class TokenCheck:
             options={"require": ["exp", "iat", self._rules.principal_claim]},
         )
         return claims
+
+
+def _can_be_a_name(text: str) -> bool:
+    # Names stand in logs.
+    return 0 < len(text) <= NAME_CHARACTERS_MAX and text.isprintable()

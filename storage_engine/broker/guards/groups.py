@@ -143,10 +143,10 @@ def _fetch_of_groups(
 ) -> Steps:
     names = [group.group_id for group in request.groups]
     refused = yield from client.refused(AclOperation.DESCRIBE, _GROUP, names)
-    denied = [
-        _FetchedGroup(group_id=name, topics=[], error_code=int(REFUSALS[_GROUP]))
-        for name in refused
-    ]
+    denied = []
+    for name in refused:
+        denied.append(_FetchedGroup(group_id=name, topics=[], error_code=int(REFUSALS[_GROUP])))
+        yield None
     request.groups = [group for group in request.groups if group.group_id not in refused]
     rows: dict[str, list[Any]] = {}
     for group in request.groups:
@@ -227,7 +227,10 @@ def find_coordinator(
         return
     keys = request.coordinator_keys
     refused = yield from client.refused(AclOperation.DESCRIBE, kind, keys)
-    rows = [FindCoordinatorResponse.Coordinator(key=key, **nowhere) for key in refused]
+    rows = []
+    for key in refused:
+        rows.append(FindCoordinatorResponse.Coordinator(key=key, **nowhere))
+        yield None
     request.coordinator_keys = [key for key in keys if key not in refused]
     call.amend = with_rows("coordinators", rows)
     yield from passed(handler, call, request)

@@ -85,8 +85,13 @@ def _produce_some(
 ) -> Steps:  # fmt: skip
     topics = [item.topic for item in request.partitions]
     refused = yield from client.refused(AclOperation.WRITE, _TOPIC, topics)
-    kept = [item for item in request.partitions if item.topic not in refused]
-    rows = [_unwritten(item, _DENIED_TOPIC) for item in request.partitions if item.topic in refused]
+    kept, rows = [], []
+    for item in request.partitions:
+        if item.topic in refused:
+            rows.append(_unwritten(item, _DENIED_TOPIC))
+        else:
+            kept.append(item)
+        yield None
     if not kept:
         _refuse_produce(call, request.acks, rows)
         return
@@ -162,14 +167,16 @@ def list_offsets(
     topics = [item.topic for item in request.partitions]
     refused = yield from client.refused(AclOperation.DESCRIBE, _TOPIC, topics)
     if refused:
-        code = int(_DENIED_TOPIC)
-        rows = [
-            ListOffsetsPartitionResponse(each.topic, each.partition, code)
-            for each in request.partitions
-            if each.topic in refused
-        ]
+        kept, rows = [], []
+        for each in request.partitions:
+            if each.topic in refused:
+                rows.append(
+                    ListOffsetsPartitionResponse(each.topic, each.partition, int(_DENIED_TOPIC))
+                )
+            else:
+                kept.append(each)
+            yield None
         call.amend = partial(_with_partitions, rows)
-        kept = [each for each in request.partitions if each.topic not in refused]
         request = request._replace(partitions=kept)
     yield from passed(handler, call, request)
 

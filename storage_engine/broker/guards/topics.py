@@ -177,9 +177,13 @@ def delete_topics(
     client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
 ) -> Steps:
     if call.version < FIRST_DELETE_WITH_IDS:
-        refused = yield from client.refused(AclOperation.DELETE, _TOPIC, request.topic_names)
-        rows = [_undeleted(name, _NO_ID) for name in refused]
-        request.topic_names = [name for name in request.topic_names if name not in refused]
+        names = request.topic_names
+        refused = yield from client.refused(AclOperation.DELETE, _TOPIC, names)
+        rows = []
+        for name in refused:
+            rows.append(_undeleted(name, _NO_ID))
+            yield None
+        request.topic_names = [name for name in names if name not in refused]
     else:
         kept, rows = yield from _split_deletions(client, request.topics)
         request.topics = kept

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.printable import is_text, printable
+from storage_engine.core.printable import printable
 from storage_engine.core.security.scram_credential import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -43,8 +43,11 @@ def check_user(user: str) -> None:
     """Raises KafkaError for a name that no user can have."""
     if not user:
         raise _unacceptable("the name of a user must not be empty")
-    if not is_text(user) or "\0" in user or len(user.encode()) > USER_BYTES_MAX:
-        raise _unacceptable(f"the name of a user must be a text of at most {USER_BYTES_MAX} bytes")
+    # Names stand in logs.
+    if not user.isprintable() or len(user.encode()) > USER_BYTES_MAX:
+        raise _unacceptable(
+            f"the name of a user must have printable characters, {USER_BYTES_MAX} bytes at most"
+        )
     if user in (".", ".."):
         raise _unacceptable("a user can't be named '.' or '..'")
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from storage_engine.client.security.client_security import ClientSasl, ClientSecurity
 
 
+CONNECT_TIMEOUT_MS = 3_000
+"""The time for one address: an address that drops packets must leave time for the others."""
+
+
 class ClientSockets:
     """Of one client."""
 
@@ -49,9 +53,10 @@ class ClientSockets:
             bearer_token(self.sasl.tokens, deadline)
 
     def open(self, address: Address, deadline: Deadline, pool: BufferPool) -> BlockingConnection:
-        """A connection, encrypted where the settings say so."""
+        """A connection, encrypted where the settings say so, within CONNECT_TIMEOUT_MS."""
+        limit = deadline.no_later_than(CONNECT_TIMEOUT_MS)
         if self._context is None:
-            return BlockingConnection.open(*address, deadline, pool)
+            return BlockingConnection.open(*address, limit, pool)
         from storage_engine.net.blocking_tls import TlsConnection
 
-        return TlsConnection.open_tls(*address, self._context, deadline, pool)
+        return TlsConnection.open_tls(*address, self._context, limit, pool)

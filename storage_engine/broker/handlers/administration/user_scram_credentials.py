@@ -88,7 +88,7 @@ class ScramCredentialHandlers:
             entities = [
                 ConfigEntity.parse(f"{EntityKind.USER.value}/{name}") for name in reply.children
             ]
-            users = [entity.name for entity in entities if entity is not None]
+            users = [each.name for each in entities if each and each.kind is EntityKind.USER]
         times = Counter(named)
         rows = []
         for start in range(0, len(users), READ_AT_ONCE):

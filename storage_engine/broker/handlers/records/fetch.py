@@ -9,8 +9,9 @@ turns of the event loop: each answer is true at the time of its own read. Source
 KIP-227, KIP-516.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
@@ -170,23 +171,23 @@ class _Answering:
         return named._replace(partitions=partitions)
 
     def _permitted(
-        self, answers: Sequence[FetchPartitionResponse]
-    ) -> Sequence[FetchPartitionResponse]:
+        self, asked_for: Sequence[str | None], answers: Sequence[FetchPartitionResponse]
+    ) -> Generator[None, Any, list[FetchPartitionResponse]]:
         """The answers without what may not, or no longer, be read."""
         unreadable = self.handler.unreadable
-        if unreadable is None or self.asked_for is None:
-            return answers
-        wanted = {topic for topic in self.asked_for if topic}
-        refused = unreadable(self.call, self.request.replica_id, wanted)
+        assert unreadable is not None
         code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return [
-            FetchPartitionResponse(wanted.topic, wanted.partition, code)
-            if topic is None or topic in refused
-            else answer
-            for topic, wanted, answer in zip(
-                self.asked_for, self.fetch.request.partitions, answers, strict=True
-            )
-        ]
+        permitted = list(answers)
+        for start in range(0, len(asked_for), FEW_PARTITIONS):
+            some = asked_for[start : start + FEW_PARTITIONS]
+            topics = {topic for topic in some if topic}
+            refused = unreadable(self.call, self.request.replica_id, topics)
+            for place, topic in enumerate(some, start):
+                if topic is None or topic in refused:
+                    wanted = self.fetch.request.partitions[place]
+                    permitted[place] = FetchPartitionResponse(wanted.topic, wanted.partition, code)
+            yield None
+        return permitted
 
     def wait_or_answer(self, read: FetchRead) -> None:
         if must_answer(self.request, read) or not self.handler.waits.wait(
@@ -257,7 +258,28 @@ class _Answering:
         self.handler.reader.note_sent(self.request, read.partitions)
         by_id = self.call.version >= FIRST_WITH_TOPIC_IDS
         answers = with_ids(self.fetch.request, read.partitions) if by_id else read.partitions
-        response = self.fetch.response(self._permitted(answers))
+        asked_for = self.asked_for
+        if asked_for is None:
+            self._respond(answers, read)
+            return
+        steps = self._respond_permitted(asked_for, answers, read)
+        if len(asked_for) > FEW_PARTITIONS:
+            self.call.run(steps)
+        else:
+            for _ in steps:
+                pass
+
+    def _respond_permitted(
+        self,
+        asked_for: Sequence[str | None],
+        answers: Sequence[FetchPartitionResponse],
+        read: FetchRead,
+    ) -> Steps:
+        permitted = yield from self._permitted(asked_for, answers)
+        self._respond(permitted, read)
+
+    def _respond(self, answers: Sequence[FetchPartitionResponse], read: FetchRead) -> None:
+        response = self.fetch.response(answers)
         if self.call.version >= FIRST_WITH_NODES and read.failed:
             listener = self.call.connection.listener_name
             nodes = nodes_of(self.handler.metadata, listener, response.partitions)

@@ -140,6 +140,7 @@ def signed_with_the_public_key() -> str:
         signed(sub=None),
         signed(sub=""),
         signed(sub=" "),
+        signed(sub="alice\nERROR all is lost"),
         signed(sub="a" * 2000),
         signed(aud="others"),
         signed(exp=float("inf")),

@@ -6,6 +6,7 @@ import pytest
 
 from storage_engine.broker.guards.table import GUARD_ROWS
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.security.principal import ANONYMOUS, Principal
 from storage_engine.protocol.apis.registry import APIS, INTERNAL_RANGES, api_of, name_of
 from storage_engine.tests.broker.guards.api_cases import CASES, Case
 from storage_engine.tests.broker.guards.guarded_cluster import (
@@ -41,10 +42,10 @@ def _find_coordinator(cluster, kind: int, name: str) -> None:
     raise AssertionError("no coordinator")
 
 
-def _answer(cluster, case: Case):
+def _answer(cluster, case: Case, principal: Principal = BOB):
     if case.key not in cluster[1].parts.dispatcher.advertised and case.key not in INTERNAL_RANGES:
         pytest.skip("this broker does not serve it")
-    come_as(cluster, BOB)
+    come_as(cluster, principal)
     try:
         spec, _ = api_of(case.key)
         return cluster.answer(cluster.ask(1, spec, case.version, case.request()))
@@ -83,8 +84,20 @@ def test_who_has_no_rights_is_refused(cluster, case: Case) -> None:
     assert codes_in(_answer(cluster, case)) & REFUSALS
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.rights], ids=str)
+def test_who_has_not_logged_in_is_refused(cluster, case: Case) -> None:
+    allow_only(cluster, case.rights)
+    assert codes_in(_answer(cluster, case, ANONYMOUS)) & REFUSALS
+
+
 # After the others, since what is allowed may be done.
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_who_has_all_rights_is_not_refused(cluster, case: Case) -> None:
     allow_only(cluster, case.rights)
     assert not codes_in(_answer(cluster, case)) & REFUSALS
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_super_user_is_never_refused(cluster, case: Case) -> None:
+    allow_only(cluster, [])
+    assert not codes_in(_answer(cluster, case, ADMIN)) & REFUSALS

@@ -104,6 +104,7 @@ def test_a_credential_is_removed_and_the_others_stay(cluster) -> None:
         (upsertion("x", mechanism=3), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
         (upsertion(""), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (upsertion("."), ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        (upsertion("x\ny"), ErrorCode.UNACCEPTABLE_CREDENTIAL),
         (upsertion("x" * 256), ErrorCode.UNACCEPTABLE_CREDENTIAL),
     ],
     ids=lambda each: str(each)[:20] if isinstance(each, ErrorCode) else "",
@@ -141,3 +142,11 @@ def test_a_user_is_found_by_the_name_of_its_node(name: str) -> None:
 def test_nodes_of_other_kinds_are_no_users(path: str) -> None:
     found = ConfigEntity.parse(path)
     assert found is None or found.kind is not EntityKind.USER
+
+
+def test_quotas_of_users_are_no_credentials(cluster) -> None:
+    alter(cluster, upsertion("alice"))
+    for node in ("<default>", "bob"):
+        config = {"version": 1, "config": {"producer_byte_rate": "1000"}}
+        cluster.zookeeper.put(f"/config/users/{node}", json.dumps(config).encode())
+    assert describe(cluster) == {"alice": {1: 4096}}
