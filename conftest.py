@@ -66,6 +66,7 @@ MEASURED_S = {
     "integration_tests/replication/test_durable_acknowledgements_share_flushes.py": 32,
     "integration_tests/replication/test_diverged_logs_agree_again.py": 31,
     "integration_tests/security/test_listeners_and_tls.py": 60,
+    "integration_tests/security/test_brokers_change_their_listener.py": 45,
     "integration_tests/spark/test_spark_driver_killed.py": 27,
     "integration_tests/replication/test_a_hundred_kills_lose_nothing.py": 27,
     "storage_engine/tests/protocol/apis/test_hostile_bytes.py": 26,

@@ -165,6 +165,8 @@ class _Filler:
             return False
         if kind == "bytes" or kind == "records":
             return b""
+        if kind == "float64":
+            return 1.0
         if kind == "uuid":
             return None
         if kind.startswith("int"):

@@ -254,7 +254,8 @@ def test_a_wrong_file_is_one_line_at_the_start(pair, changed, reason):
 
 def test_settings_are_described_without_their_secrets(pair):
     resource = ConfigResource(ResourceType.BROKER, "1")
-    told = AdminClient(pair.over_tls()).describe_configs([resource])[resource].result(30)
+    admin = AdminClient(pair.over_tls())
+    told = admin.describe_configs([resource])[resource].result(30)
     assert told["listener.name.internal.ssl.client.auth"].value == "required"
     assert told["ssl.keystore.location"].value == pair.key_stores[1]
     assert told["ssl.key.password"].is_sensitive

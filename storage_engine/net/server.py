@@ -154,9 +154,8 @@ class Server:
             self._refused += 1
             if self._refused == 1:
                 log.warning(
-                    "connection closed listener=%s reason=there are max.connections=%d already; the"
-                    " number of further ones follows every %d s",
-                    listener.name,
+                    "connection closed reason=there are max.connections=%d already; the number of"
+                    " further ones follows every %d s",
                     self._most(listener),
                     LOG_AGAIN_MS // 1000,
                 )

@@ -16,6 +16,7 @@ from storage_engine.simulation.request_costs import CostMeter
 
 WITHOUT_LISTS = {
     "ApiVersions", "Heartbeat", "InitProducerId", "AddOffsetsToTxn", "EndTxn", "DescribeCluster",
+    "SaslHandshake", "SaslAuthenticate", "DescribeAcls",
 }  # fmt: skip
 ITEMS = 700
 """More than are decoded at once, so that all that long requests do is done."""
