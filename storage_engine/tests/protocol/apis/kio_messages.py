@@ -79,6 +79,8 @@ def _primitive(kafka_type: str) -> st.SearchStrategy[Any]:
         "int16": _integers(16),
         "int32": _integers(32),
         "int64": _integers(64),
+        # Not NaN, which is not equal to itself.
+        "float64": st.floats(allow_nan=False),
         "string": st.text(st.characters(codec="utf-8"), max_size=150),
         "uuid": st.uuids(),
         "bytes": st.binary(max_size=150),
