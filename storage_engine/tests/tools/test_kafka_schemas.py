@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 
 def output_of(program: str) -> list[str]:
@@ -35,6 +36,26 @@ def test_clients_are_there_for_whoever_asks() -> None:
         "print(KafkaConsumer.__name__, type(kafka).__name__, hasattr(kafka, 'nonsense'))"
     )
     assert output_of(program) == ["KafkaConsumer", "module", "False"]
+
+
+def test_a_package_that_can_not_be_loaded_says_so_each_time(tmp_path: Path) -> None:
+    package = tmp_path / "kafka"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('broken')")
+    (package / "part.py").write_text("")
+    program = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from storage_engine.tools.kafka_schemas import load_only_when_asked\n"
+        "load_only_when_asked()\n"
+        "import kafka.part\n"
+        "for _ in range(2):\n"
+        "    try:\n"
+        "        kafka.KafkaConsumer\n"
+        "    except RuntimeError as error:\n"
+        "        print(error)"
+    )
+    assert output_of(program) == ["broken", "broken"]
 
 
 def test_a_package_that_is_loaded_stays_as_it_is() -> None:
