@@ -107,6 +107,17 @@ def _nothing_is_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterato
         check_nothing_is_left(folder)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[Any]:
+    """Names that are no text are logged by some tests: such a report could not go from a worker to
+    the run, which would end at once."""
+    report = yield
+    report.sections = [
+        (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
+
+
 SHOWN_FILES = 25
 
 

@@ -12,6 +12,7 @@ examples:
 
 import argparse
 import faulthandler
+import gc
 import logging
 import logging.handlers
 import os
@@ -85,9 +86,11 @@ def run(args: argparse.Namespace) -> int:
     descriptors = raise_descriptor_limit()
     log.info("broker starts config=%s descriptors=%d", args.config, descriptors)
     # Imported late, because these imports take most of the start, and a wrong setting is reported
-    # without them.
+    # without them. A collection meanwhile would find no garbage, and takes a tenth of that time.
+    gc.disable()
     from storage_engine.broker.main import run as run_broker
 
+    gc.enable()
     try:
         return run_broker(config)
     except HeadraceError as error:

@@ -188,7 +188,10 @@ def read_lines(descriptor: int) -> Iterator[Any]:
 
 def has_more(descriptor: int) -> bool:
     """Whether something, or the end, can be read within PAUSE_S."""
-    return bool(select.select([descriptor], [], [], PAUSE_S)[0])
+    # Not `select`, which knows no descriptor above 1023.
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(PAUSE_S * 1000))
 
 
 def _progress_reporter() -> Callable[[int | None], None]:

@@ -65,6 +65,7 @@ def test_each_segment_of_a_long_log_costs_the_same(tmp_path, largest):
         )
         assert found == ((count - 1, count - 1, 0) if largest else None)
         looks[count] = segments.looks
+        log.close()
     # Four times as many, each with two more steps to find it.
     assert looks[256] <= 6 * looks[64], looks
 

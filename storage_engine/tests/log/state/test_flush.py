@@ -173,6 +173,7 @@ def test_many_unflushed_segments_take_several_jobs(tmp_path):
     assert log.needs_flush(0)
     log.flush()
     assert log.recovery_point == log.log_end_offset
+    log.close()
 
 
 def test_closing_after_a_truncation_brings_the_cut_to_the_medium(tmp_path):

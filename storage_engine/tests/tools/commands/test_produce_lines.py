@@ -1,6 +1,9 @@
 """`headrace produce`: how lines become batches, without a broker."""
 
+import contextlib
+import fcntl
 import os
+import resource
 import threading
 from typing import Any
 
@@ -81,7 +84,8 @@ def _read(*pieces: bytes) -> list[bytes]:
     reader, writer = os.pipe()
 
     def feed() -> None:
-        with os.fdopen(writer, "wb") as file:
+        # Where the reader has failed, there is nobody to write to.
+        with contextlib.suppress(BrokenPipeError), os.fdopen(writer, "wb") as file:
             for piece in pieces:
                 file.write(piece)
                 file.flush()
@@ -91,13 +95,33 @@ def _read(*pieces: bytes) -> list[bytes]:
     try:
         return [line for lines in read_lines(reader) for line in lines.to_pylist()]
     finally:
-        feeder.join()
         os.close(reader)
+        feeder.join()
 
 
 def test_input_larger_than_a_chunk_comes_as_it_went() -> None:
     lines = [b"%d" % i * 50 for i in range(CHUNK_BYTES // 50)]
     assert _read(b"\n".join(lines)) == lines
+
+
+def test_input_comes_by_a_descriptor_of_any_number() -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] <= FIRST_ABOVE_SELECT + 1:
+        pytest.skip("this process may have no such descriptor")
+    reader, writer = os.pipe()
+    high = fcntl.fcntl(reader, fcntl.F_DUPFD, FIRST_ABOVE_SELECT)
+    try:
+        os.write(writer, b"one\ntwo")
+        os.close(writer)
+        assert [line for lines in read_lines(high) for line in lines.to_pylist()] == [
+            b"one",
+            b"two",
+        ]
+    finally:
+        os.close(high)
+        os.close(reader)
+
+
+FIRST_ABOVE_SELECT = 1024
 
 
 def test_no_input_is_no_line() -> None:
