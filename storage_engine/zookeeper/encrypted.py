@@ -104,6 +104,11 @@ def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it does not answer the handshake; is that its secureClientPort?"
     if isinstance(error, ssl.SSLError):
-        reason = (error.reason or str(error)).replace("_", " ").lower()
-        return f"{reason}; does it know the certificate of zookeeper.ssl.keystore.location?"
+        reason = error.reason or str(error)
+        words = reason.replace("_", " ").lower()
+        if "PROTOCOL" in reason:
+            return f"it speaks no version of zookeeper.ssl.enabled.protocols ({words})"
+        if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason:
+            return f"it refuses the certificate of zookeeper.ssl.keystore.location ({words})"
+        return words
     return str(error) or type(error).__name__
