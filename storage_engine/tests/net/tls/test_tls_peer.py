@@ -15,7 +15,7 @@ from storage_engine.tests.net.tls.certificates import (
     STRANGER,
     profile_of,
 )
-from storage_engine.tests.net.tls.test_tls_server import serving_tls
+from storage_engine.tests.net.tls.tls_clients import serving_tls
 
 __all__ = ["loop_thread"]
 
