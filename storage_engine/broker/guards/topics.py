@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from storage_engine.broker.guards.client import RequestClient, passed
+from storage_engine.broker.guards.client import RequestClient, Right, passed
 from storage_engine.broker.guards.groups import bits
 from storage_engine.broker.guards.shares import Building, ByItem, row_of, with_rows
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
@@ -126,6 +126,7 @@ def describe_cluster(
     yield from passed(handler, call, request)
 
 
+_CREATE_ANY = Right(AclOperation.CREATE, _CLUSTER, CLUSTER_NAME)
 _Created = CreateTopicsResponse.CreatableTopicResult
 
 
@@ -150,6 +151,7 @@ def create_topics(
     client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
 ) -> Steps:
     """Whoever may create in the cluster may create every topic."""
+    client.grant(each=AclOperation.CREATE, instead=_CREATE_ANY)
     if client.may_quietly(AclOperation.CREATE, _CLUSTER, CLUSTER_NAME):
         yield from passed(handler, call, request)
     else:
@@ -176,6 +178,7 @@ FIRST_DELETE_WITH_IDS = 6
 def delete_topics(
     client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
 ) -> Steps:
+    client.grant(each=AclOperation.DELETE)
     if call.version < FIRST_DELETE_WITH_IDS:
         names = request.topic_names
         refused = yield from client.refused(AclOperation.DELETE, _TOPIC, names)

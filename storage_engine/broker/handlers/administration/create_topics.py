@@ -28,6 +28,7 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.internal_topics import check_not_internal
 from storage_engine.core.ports import Scheduler
+from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 
@@ -67,7 +68,7 @@ class CreateTopicsHandler:
             f"topics of more than {MAX_PARTITIONS} partitions in one request: create them in "
             "several"
         )
-        write = partial(self._create, waiting)
+        write = partial(self._create, call, waiting)
         yield from write_each(call, request, waiting, plan, write, too_many=too_many)
 
     def _plan(self, topic: Any) -> PlannedTopic:
@@ -78,12 +79,15 @@ class CreateTopicsHandler:
             raise KafkaError(f"topic '{topic.name}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
         return self.topic_admin.plan(_new_topic(topic))
 
-    def _create(self, waiting: TopicOutcomes, plan: PlannedTopic) -> None:
+    def _create(
+        self, call: ApiCall[CreateTopicsResponse], waiting: TopicOutcomes, plan: PlannedTopic
+    ) -> None:
         info = plan.info
         self.topic_admin.write(
             plan,
             lambda failure: waiting.on_topic_written(info, failure),
             lambda: waiting.waits_for(info.topic),
+            check_allowed=partial(call.check_allowed, ResourceType.TOPIC, info.topic),
         )
 
 

@@ -51,9 +51,11 @@ class GroupMemberHandlers:
 
     def join_group(self, call: ApiCall[JoinGroupResponse], request: JoinGroupRequest) -> None:
         def respond(answer: Any) -> None:
+            # What members know of each other is for those alone who may still read.
+            error = call.refusal() or answer.error
             joined = answer
-            if not isinstance(answer, Joined):
-                joined = Joined(request=0, error=answer.error, member_id=request.member_id)
+            if not isinstance(answer, Joined) or error is not answer.error:
+                joined = Joined(request=0, error=error, member_id=request.member_id)
             protocol = joined.protocol
             if protocol is None and call.version < FIRST_JOIN_WITH_NULL_PROTOCOL:
                 protocol = ""
@@ -90,28 +92,33 @@ class GroupMemberHandlers:
         session_ms, rebalance_ms = request.session_timeout_ms, request.rebalance_timeout_ms
         self.requests.ask(
             request.group_id,
-            lambda number, at: Join(
-                request=number,
-                group_id=request.group_id,
-                member_id=request.member_id,
-                fresh_member_id=fresh_member_id(instance_id or call.client_id),
-                instance_id=instance_id,
-                client_id=call.client_id,
-                client_host=f"/{call.connection.peer_host}",
-                session_timeout_ms=session_ms,
-                rebalance_timeout_ms=rebalance_ms if rebalance_ms >= 0 else session_ms,
-                protocol_type=request.protocol_type,
-                protocols=protocols,
-                asks_for_id=call.version >= FIRST_JOIN_WITH_REQUIRED_ID,
-                skips_assignment=call.version >= FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT,
-                at=at,
+            call.while_allowed(
+                lambda number, at: Join(
+                    request=number,
+                    group_id=request.group_id,
+                    member_id=request.member_id,
+                    fresh_member_id=fresh_member_id(instance_id or call.client_id),
+                    instance_id=instance_id,
+                    client_id=call.client_id,
+                    client_host=f"/{call.connection.peer_host}",
+                    session_timeout_ms=session_ms,
+                    rebalance_timeout_ms=rebalance_ms if rebalance_ms >= 0 else session_ms,
+                    protocol_type=request.protocol_type,
+                    protocols=protocols,
+                    asks_for_id=call.version >= FIRST_JOIN_WITH_REQUIRED_ID,
+                    skips_assignment=call.version >= FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT,
+                    at=at,
+                )
             ),
             respond,
         )
 
     def sync_group(self, call: ApiCall[SyncGroupResponse], request: SyncGroupRequest) -> None:
         def respond(answer: Any) -> None:
-            synced = answer if isinstance(answer, Synced) else Synced(request=0, error=answer.error)
+            error = call.refusal() or answer.error
+            synced = answer
+            if not isinstance(answer, Synced) or error is not answer.error:
+                synced = Synced(request=0, error=error)
             call.respond(
                 SyncGroupResponse(
                     error_code=int(synced.error),
@@ -123,14 +130,16 @@ class GroupMemberHandlers:
 
         self.requests.ask(
             request.group_id,
-            lambda number, at: Sync(
-                request=number,
-                group_id=request.group_id,
-                caller=_caller(request),
-                protocol_type=request.protocol_type,
-                protocol=request.protocol_name,
-                assignments={each.member_id: each.assignment for each in request.assignments},
-                at=at,
+            call.while_allowed(
+                lambda number, at: Sync(
+                    request=number,
+                    group_id=request.group_id,
+                    caller=_caller(request),
+                    protocol_type=request.protocol_type,
+                    protocol=request.protocol_name,
+                    assignments={each.member_id: each.assignment for each in request.assignments},
+                    at=at,
+                )
             ),
             respond,
         )
@@ -138,8 +147,10 @@ class GroupMemberHandlers:
     def heartbeat(self, call: ApiCall[HeartbeatResponse], request: HeartbeatRequest) -> None:
         self.requests.ask(
             request.group_id,
-            lambda number, at: MemberHeartbeat(
-                request=number, group_id=request.group_id, caller=_caller(request), at=at
+            call.while_allowed(
+                lambda number, at: MemberHeartbeat(
+                    request=number, group_id=request.group_id, caller=_caller(request), at=at
+                )
             ),
             lambda answer: call.respond(HeartbeatResponse(error_code=int(answer.error))),
         )
@@ -176,8 +187,10 @@ class GroupMemberHandlers:
 
         self.requests.ask(
             request.group_id,
-            lambda number, at: Leave(
-                request=number, group_id=request.group_id, members=callers, at=at
+            call.while_allowed(
+                lambda number, at: Leave(
+                    request=number, group_id=request.group_id, members=callers, at=at
+                )
             ),
             respond,
         )
