@@ -246,8 +246,16 @@ def _log_in(config: BrokerConfig) -> MakeSaslClient | None:
 
 def _zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:
     file = config.get(CREDENTIALS_KEY)
+    tls = None
+    if config.zookeeper_tls is not None:
+        # Only then the libraries are loaded.
+        from storage_engine.net.tls.zookeeper_context import zookeeper_context
+
+        tls = zookeeper_context(config.zookeeper_tls)
     return load_access(
-        Path(file) if isinstance(file, str) else None, set_acl=config.flag("zookeeper.set.acl")
+        Path(file) if isinstance(file, str) else None,
+        set_acl=config.flag("zookeeper.set.acl"),
+        tls=tls,
     )
 
 

@@ -11,6 +11,7 @@ from storage_engine.core.settings.sasl_settings import SASL_SETTINGS
 from storage_engine.core.settings.setting import LONG_MAX, Alias, Setting, SettingType
 from storage_engine.core.settings.tls_settings import TLS_SETTINGS
 from storage_engine.core.settings.topic_settings import TOPIC_SETTINGS
+from storage_engine.core.settings.zookeeper_settings import ZOOKEEPER_TLS_SETTINGS
 
 LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
 FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
@@ -78,6 +79,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         doc="Only that user may write new znodes; everybody may read them. zookeeper.connect "
         "needs a path.",
     ),
+    *ZOOKEEPER_TLS_SETTINGS,
     # ---- topics ----
     Setting(
         name="num.partitions",
