@@ -136,7 +136,10 @@ def test_a_topic_is_not_grown(cluster) -> None:
 )
 def test_settings_stay_as_they_were(cluster, key, version, kind, name, right) -> None:
     resource = api_of(key)[1].fields["resources"].data_class
-    setting = {"name": "retention.ms" if kind == 2 else "log.retention.ms", "value": "86400000"}
+    setting: dict[str, object] = {
+        "name": "retention.ms" if kind == 2 else "log.retention.ms",
+        "value": "86400000",
+    }
     if key == 44:
         setting["config_operation"] = 0
     changed = resource.fields["configs"].data_class(**setting)
