@@ -1,4 +1,4 @@
-"""Clients that we did not write come by every way in; where something is wrong, they say what."""
+"""Clients, ours too, come by every way in; where something is wrong, they say what."""
 
 import re
 import shutil
@@ -12,6 +12,7 @@ from integration_tests.security.clients import (
     kafka_python_client,
     kcat_client,
     librdkafka_client,
+    our_client,
 )
 from integration_tests.security.clients.cells import CELLS, SCRAM_256, TOKEN, Cell
 from integration_tests.security.clients.clients_cluster import (
@@ -53,6 +54,11 @@ def test_kafka_python(cluster, cell):
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_aiokafka(cluster, cell):
     check(aiokafka_client, cluster, cell)
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_ours(cluster, cell):
+    check(our_client, cluster, cell)
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
