@@ -25,7 +25,7 @@ TIMEOUT_S = 30
 
 SAYS = {
     WRONG_SECRET: "authentication failed|invalid_token",
-    UNKNOWN_BROKER: "unable to get local issuer",
+    UNKNOWN_BROKER: "unable to get local issuer|self-signed certificate",
     OTHER_HOST: "IP address mismatch",
     EXPIRED_BROKER: "certificate has expired",
     NO_CERTIFICATE: "alert certificate required",

@@ -21,6 +21,8 @@ from integration_tests.support.brokers_by_hand import HOST, brokers_by_hand
 from storage_engine.client import Admin, NewTopic
 
 TOPIC = "t"
+BRIEF = "BRIEF"
+"""A listener of SASL_SSL at which a session lasts two seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +48,14 @@ class ClientsCluster(SecuredCluster):
     certificates: dict[str | None, str | None]
     """Of a client, by what is wrong."""
 
-    def way(self, cell: Cell) -> Way:
-        """For a client of that cell."""
+    def way(self, cell: Cell, *, listener: str | None = None) -> Way:
+        """For a client of that cell; at its listener, if there is no other."""
         is_wrong = cell.problem == cells.WRONG_SECRET
         user, password = ("alice", PLAIN_SECRET) if cell.mechanism == "PLAIN" else ("bob", SECRET)
         good = self.certificates[None]
         trusted = self.theirs if cell.problem == cells.UNKNOWN_BROKER else self.ours
         return Way(
-            servers=self.brokers.bootstrap(cell.listener),
+            servers=self.brokers.bootstrap(listener or cell.listener),
             protocol="SSL" if cell.mechanism is None else "SASL_SSL",
             mechanism=cell.mechanism,
             user=user,
@@ -67,7 +69,7 @@ class ClientsCluster(SecuredCluster):
 @contextlib.contextmanager
 def clients_cluster(folder: Path) -> Iterator[ClientsCluster]:
     """Gone after the block. Who is let in may do everything."""
-    with brokers_by_hand(folder, ["OPEN", *LISTENERS]) as by_hand:
+    with brokers_by_hand(folder, ["OPEN", BRIEF, *LISTENERS]) as by_hand:
         cluster = ClientsCluster(folder, by_hand)
         by_hand.start(1, _settings(cluster))
         cluster.add_user("bob", SECRET)
@@ -87,7 +89,8 @@ def _settings(cluster: ClientsCluster) -> dict[str, str]:
         cells.UNKNOWN_CLIENT: theirs.issue("stranger.pem", name),
         cells.EXPIRED_CLIENT: ours.issue("old-client.pem", name, expired=True),
     }
-    protocols = {each: "SSL" if each.startswith("TLS") else "SASL_SSL" for each in LISTENERS}
+    protocols = {"OPEN": "PLAINTEXT", BRIEF: "SASL_SSL"}
+    protocols |= {each: "SSL" if each.startswith("TLS") else "SASL_SSL" for each in LISTENERS}
     stores = {
         "OTHER": ours.issue("other.pem", "other.example"),
         "OLD": ours.issue("old.pem", HOST, expired=True),
@@ -95,7 +98,7 @@ def _settings(cluster: ClientsCluster) -> dict[str, str]:
     users = properties_file(folder / "users.properties", {"alice": PLAIN_SECRET})
     settings = {
         "listener.security.protocol.map": ",".join(
-            f"{name}:{protocol}" for name, protocol in {"OPEN": "PLAINTEXT", **protocols}.items()
+            f"{name}:{protocol}" for name, protocol in protocols.items()
         ),
         "inter.broker.listener.name": "OPEN",
         "ssl.keystore.location": ours.issue("broker.pem", HOST),
@@ -103,6 +106,7 @@ def _settings(cluster: ClientsCluster) -> dict[str, str]:
         "sasl.enabled.mechanisms": ",".join(cells.MECHANISMS),
         "sasl.plain.users.file": str(users),
         "sasl.oauthbearer.jwks.endpoint.url": cluster.write_key_set().as_uri(),
+        f"listener.name.{BRIEF.lower()}.connections.max.reauth.ms": "2000",
         "connection.failed.authentication.delay.ms": "100",
         "offsets.topic.replication.factor": "1",
     }
