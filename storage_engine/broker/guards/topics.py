@@ -27,6 +27,7 @@ from storage_engine.protocol.apis.metadata import (
 _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NO_ID = UUID(int=0)
+_UNKNOWN = -1
 
 
 def metadata(
@@ -152,10 +153,35 @@ def create_topics(
 ) -> Steps:
     """Whoever may create in the cluster may create every topic."""
     client.grant(each=AclOperation.CREATE, instead=_CREATE_ANY)
+
+    def created(of: ApiCall[Any], asked: Any) -> Steps:
+        refusals = of.amend
+
+        def amend(answer: Any) -> Building:
+            yield from _hide_settings(client, answer.topics)
+            if refusals is not None:
+                answer = yield from refusals(answer)
+            return answer
+
+        of.amend = amend
+        yield from passed(handler, of, asked)
+
     if client.may_quietly(AclOperation.CREATE, _CLUSTER, CLUSTER_NAME):
-        yield from passed(handler, call, request)
+        yield from created(call, request)
     else:
-        yield from _CREATED_BY_NAME(client, call, request, handler)
+        yield from _CREATED_BY_NAME(client, call, request, created)
+
+
+def _hide_settings(client: RequestClient, topics: Sequence[Any]) -> Building:
+    """What a new topic is like is for those who may describe its settings (KIP-525)."""
+    for topic in topics:
+        yield None
+        if not topic.error_code and not client.may_quietly(
+            AclOperation.DESCRIBE_CONFIGS, _TOPIC, topic.name
+        ):
+            topic.num_partitions = topic.replication_factor = _UNKNOWN
+            topic.configs = []
+            topic.topic_config_error_code = int(_DENIED)
 
 
 create_partitions = ByItem(

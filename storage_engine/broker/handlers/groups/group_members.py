@@ -56,26 +56,7 @@ class GroupMemberHandlers:
             joined = answer
             if not isinstance(answer, Joined) or error is not answer.error:
                 joined = Joined(request=0, error=error, member_id=request.member_id)
-            protocol = joined.protocol
-            if protocol is None and call.version < FIRST_JOIN_WITH_NULL_PROTOCOL:
-                protocol = ""
-            call.respond(
-                JoinGroupResponse(
-                    error_code=int(joined.error),
-                    generation_id=joined.generation,
-                    protocol_type=joined.protocol_type,
-                    protocol_name=protocol,
-                    leader=joined.leader,
-                    skip_assignment=joined.skip_assignment,
-                    member_id=joined.member_id,
-                    members=[
-                        JoinGroupResponse.JoinGroupResponseMember(
-                            member_id=member_id, group_instance_id=instance_id, metadata=metadata
-                        )
-                        for member_id, instance_id, metadata in joined.members
-                    ],
-                )
-            )
+            call.respond(_joined_response(call.version, joined))
 
         if len(request.protocols) > PROTOCOLS_MAX:
             respond(Answer(request=0, error=ErrorCode.INVALID_REQUEST))
@@ -194,6 +175,27 @@ class GroupMemberHandlers:
             ),
             respond,
         )
+
+
+def _joined_response(version: int, joined: Joined) -> JoinGroupResponse:
+    protocol = joined.protocol
+    if protocol is None and version < FIRST_JOIN_WITH_NULL_PROTOCOL:
+        protocol = ""
+    return JoinGroupResponse(
+        error_code=int(joined.error),
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=protocol,
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=[
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=member_id, group_instance_id=instance_id, metadata=metadata
+            )
+            for member_id, instance_id, metadata in joined.members
+        ],
+    )
 
 
 def _caller(request: Any) -> RequestingMember:
