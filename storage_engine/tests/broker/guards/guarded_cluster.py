@@ -70,8 +70,8 @@ def allow_only(cluster: SimulatedCluster, rights: Iterable[Wanted]) -> None:
 
 
 def codes_in(answer: Any) -> set[ErrorCode]:
-    """All error codes anywhere in an answer, but for "no error", and the one that hides the settings
-    of a topic that was made."""
+    """All error codes anywhere in an answer, but for "no error" and for the one that hides the
+    settings of a topic that was made."""
     return {ErrorCode.of(code) for code in _codes(answer) if code}
 
 
