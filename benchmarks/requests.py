@@ -65,6 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"{meaning} (default {default})",
         )
     parser.add_argument("--api", metavar="NAME", help="measure only this API")
+    parser.add_argument(
+        "--refused", action="store_true", help="the client may do nothing of what it asks for"
+    )
     parser.add_argument("--memory", action="store_true", help="measure memory, too")
     add_json(parser)
 
@@ -73,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace bench requests`; 1 when a turn was longer than the budget."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        meter = CostMeter(Path(folder), TOPIC, args.partitions)
+        meter = CostMeter(Path(folder), TOPIC, args.partitions, is_refused=args.refused)
         # As a broker does when it has started.
         collect_seldom()
         try:

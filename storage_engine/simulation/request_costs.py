@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from storage_engine.core.security.principal import ANONYMOUS, Principal
 from storage_engine.simulation.world.clock import ProcessLoop
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.network import CLIENT, SimulatedConnection, SimulatedNetwork
@@ -18,6 +19,10 @@ from storage_engine.simulation.world.network import CLIENT, SimulatedConnection,
 SETTLE_MS = 3_000
 """The time after the answer, or without one, in which everything that the request has begun
 ends."""
+
+
+_KNOWN = Principal("known")
+"""The broker, and who makes the topic."""
 
 
 class RequestCost(NamedTuple):
@@ -48,10 +53,16 @@ class _RawConnection(SimulatedConnection):
 class CostMeter:
     """One simulated broker with a topic of some partitions."""
 
-    def __init__(self, folder: Path, topic: str, partitions: int) -> None:
+    def __init__(
+        self, folder: Path, topic: str, partitions: int, *, is_refused: bool = False
+    ) -> None:
+        """`is_refused`: the client may do nothing of what it asks for."""
+        access = {"authorizer_class_name": "AclAuthorizer", "super_users": f"{_KNOWN}"}
         self.cluster = SimulatedCluster(
             folder,
             1,
+            principals={CLIENT: _KNOWN, 1: _KNOWN},
+            **(access if is_refused else {}),
             auto_create_topics_enable="false",
             default_replication_factor="1",
             offsets_topic_replication_factor="1",
@@ -61,6 +72,7 @@ class CostMeter:
         created = self.cluster.create_topic(topic, partitions)
         assert created.error_code == 0, created
         self.cluster.loop.run_for(SETTLE_MS)
+        self.cluster.network.principals[CLIENT] = ANONYMOUS
         self.cluster[1].parts.requests.long_work.work_ns = time.perf_counter_ns
         self._threads_s = 0.0
         self._measure_threads()

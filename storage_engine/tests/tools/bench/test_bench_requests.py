@@ -22,9 +22,10 @@ ITEMS = 700
 """More than are decoded at once, so that all that long requests do is done."""
 
 
-@pytest.fixture(scope="module")
-def meter(tmp_path_factory):
-    meter = CostMeter(tmp_path_factory.mktemp("meter"), TOPIC, 5)
+@pytest.fixture(scope="module", params=[False, True], ids=["allowed", "refused"])
+def meter(tmp_path_factory, request):
+    folder = tmp_path_factory.mktemp("meter")
+    meter = CostMeter(folder, TOPIC, 5, is_refused=request.param)
     yield meter
     meter.close()
 
