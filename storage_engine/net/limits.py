@@ -79,6 +79,10 @@ ACCEPT_PAUSE_MS = 100
 Descriptors become free when a connection ends; meanwhile the system's queue holds new connections.
 """
 
+RATE_WAIT_MAX_MS = 1000
+"""Whoever waits for max.connection.creation.rate looks again after this at the latest: the rate may
+be another by then."""
+
 LOG_AGAIN_MS = 10_000
 """The same message about refused or waiting connections is logged only this often."""
 

@@ -1,11 +1,12 @@
 """A broker that leaves all guards out, and lets everybody read, write and create: what a mistake in
-the table, or in one of the three places beside it, would make of it."""
+the table, or in one of the four places beside it, would make of it."""
 
 from collections.abc import Collection
 from typing import Any
 
 from storage_engine.broker.guards import table
 from storage_engine.broker.wiring.access import AccessParts
+from storage_engine.core.errors import ErrorCode
 from storage_engine.tools.cli import main
 
 
@@ -15,6 +16,10 @@ def _unguarded(_parts: Any, _spec: Any, handler: Any) -> Any:
 
 def _nothing_unreadable(*_: Any) -> Collection[str]:
     return ()
+
+
+def _nothing_lost(*_: Any) -> ErrorCode:
+    return ErrorCode.NONE
 
 
 def _yes(*_: Any) -> bool:
@@ -27,4 +32,5 @@ if __name__ == "__main__":
     parts: Any = AccessParts
     parts.unreadable = _nothing_unreadable
     parts.may_write = parts.may_create = _yes
+    parts.may_still_write = _nothing_lost
     raise SystemExit(main())

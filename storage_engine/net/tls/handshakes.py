@@ -51,7 +51,7 @@ class Handshakes:
         """`open_from`: how many open connections an address has. `protocol` makes the connection
         that comes of a handshake."""
         self._loop = loop
-        self._limits = limits
+        self.limits = limits
         self._open_from = open_from
         self._protocol = protocol
         self._gates: dict[str, HelloGate] = {}
@@ -96,7 +96,7 @@ class Handshakes:
             task.cancel()
 
     def _problem(self, listener: "ServedListener", host: str) -> str:
-        limits = self._limits
+        limits = self.limits
         per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._open_from(host) + self._per_host[host] > per_ip:
             return f"{host} has max.connections.per.ip={per_ip} already"
