@@ -57,6 +57,7 @@ MEASURED_S = {
     "integration_tests/command_line/test_command_line_leaves_nothing_behind.py": 49,
     "integration_tests/keyed_sink/test_spark_keyed_sink.py": 45,
     "integration_tests/security/test_foreign_clients_log_in.py": 45,
+    "integration_tests/security/clients/test_clients_by_every_way.py": 42,
     "storage_engine/tests/simulation/test_transaction_mutations.py": 39,
     "integration_tests/command_line/test_mirror.py": 39,
     "integration_tests/transactions/test_transactions_are_read_as_they_ended.py": 39,

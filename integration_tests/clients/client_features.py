@@ -21,6 +21,14 @@ _COPYING = "transactions/test_consume_transform_produce.py::test_"
 _TRANSACTIONS = "transactions/test_transactions.py::test_"
 _WHOLE = f"{_TRANSACTIONS}readers_of_committed_records_see_whole_transactions_and_nothing_else"
 _OWN_SETTING = f"{_SETTINGS}a_brokers_own_setting_counts_for_it_alone_and_says_where_it_comes_from"
+_EVERY_WAY = "security/clients/test_clients_by_every_way.py::test_"
+_BY_EVERY_WAY = {
+    _RDKAFKA: f"{_EVERY_WAY}librdkafka",
+    _JAVA: f"{_EVERY_WAY}java",
+    _PYTHON: f"{_EVERY_WAY}kafka_python",
+    _AIO: f"{_EVERY_WAY}aiokafka",
+    _KCAT: f"{_EVERY_WAY}kcat",
+}
 
 SEEN = {
     "produce and consume: gzip, snappy, lz4, zstd": {
@@ -75,6 +83,13 @@ SEEN = {
         _PYTHON: f"{_SETTINGS}another_client_alters_and_describes",
         _AIO: f"{_AIO_TEST}administers_topics_and_settings",
     },
+    "TLS and mTLS, log-ins by SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN": _BY_EVERY_WAY,
+    "log-ins by OAUTHBEARER": {
+        client: test for client, test in _BY_EVERY_WAY.items() if client != _KCAT
+    },
+    "refusals: wrong password; unknown authority, other host name, expired certificate": (
+        _BY_EVERY_WAY
+    ),
 }
 """Feature -> client -> the test, below integration_tests/."""
 

@@ -1,13 +1,11 @@
-"""Clients that we did not write log in, each by what it has; wrong ones are told just that."""
+"""librdkafka logs in, without TLS too, while users, passwords and sessions change. Other clients,
+and TLS: clients/test_clients_by_every_way.py."""
 
-import asyncio
-import contextlib
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
@@ -16,8 +14,6 @@ from confluent_kafka.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from kafka import KafkaAdminClient, KafkaProducer
-from kafka.errors import KafkaError as KafkaPythonError
 
 from integration_tests.security.secured_cluster import PLAIN_SECRET, SECRET, secured_cluster
 from integration_tests.support.cluster_support import wait_until
@@ -33,9 +29,9 @@ def cluster(tmp_path_factory):
 
 WAYS = {
     "SCRAM-SHA-256": lambda c: c.bob("SASL", "SCRAM-SHA-256"),
-    "SCRAM-SHA-512 over TLS": lambda c: c.bob("BOTH"),
-    "PLAIN over TLS": lambda c: c.config(
-        "BOTH", sasl_mechanism="PLAIN", sasl_username="alice", sasl_password=PLAIN_SECRET
+    "SCRAM-SHA-512": lambda c: c.bob("SASL"),
+    "PLAIN": lambda c: c.config(
+        "SASL", sasl_mechanism="PLAIN", sasl_username="alice", sasl_password=PLAIN_SECRET
     ),
 }
 
@@ -57,7 +53,7 @@ def failure_of(config) -> KafkaError:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_librdkafka_writes_and_reads(cluster, way):
+def test_librdkafka_writes_and_reads_without_tls(cluster, way):
     config = WAYS[way](cluster)
     producer = Producer(config)
     value = way.encode()
@@ -74,7 +70,7 @@ def test_librdkafka_writes_and_reads(cluster, way):
     assert found
 
 
-def test_librdkafka_shows_a_token(cluster):
+def test_librdkafka_shows_a_token_without_tls(cluster):
     cluster.write_token("carol")
 
     def token(_config):
@@ -85,6 +81,19 @@ def test_librdkafka_shows_a_token(cluster):
     client = AdminClient(config)
     client.poll(1)
     assert client.list_topics(timeout=TIMEOUT_S).brokers
+
+
+def test_a_token_that_nobody_has_signed_is_refused(cluster):
+    """librdkafka makes one, if it is told to."""
+    failure_of(
+        cluster.config(
+            "BOTH",
+            sasl_mechanism="OAUTHBEARER",
+            enable_sasl_oauthbearer_unsecure_jwt="true",
+            sasl_oauthbearer_config="principal=bob",
+        )
+    )
+    assert "reason=its token is not valid (InvalidAlgorithmError)" in cluster.brokers.log(1)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
@@ -105,64 +114,6 @@ def test_a_client_without_a_log_in_is_not_served(cluster):
     config = cluster.config("SASL") | {"security.protocol": "PLAINTEXT", "log_level": 0}
     with pytest.raises(KafkaException):
         AdminClient(config).list_topics(timeout=3)
-
-
-def kafka_python(cluster, **changes):
-    return {
-        "bootstrap_servers": cluster.brokers.bootstrap("BOTH"),
-        "security_protocol": "SASL_SSL",
-        "ssl_cafile": cluster.ca_file,
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_plain_username": "bob",
-        "sasl_plain_password": SECRET,
-        **changes,
-    }
-
-
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
-def test_kafka_python_logs_in(cluster, mechanism):
-    user = {}
-    if mechanism == "PLAIN":
-        user = {"sasl_plain_username": "alice", "sasl_plain_password": PLAIN_SECRET}
-    config = kafka_python(cluster, sasl_mechanism=mechanism, **user)
-    producer = KafkaProducer(**config)
-    assert producer.send("t", b"x").get(TIMEOUT_S).offset >= 0
-    producer.close()
-
-
-def test_kafka_python_is_refused_with_a_wrong_password(cluster):
-    with pytest.raises(KafkaPythonError):
-        KafkaAdminClient(**kafka_python(cluster, sasl_plain_password="wrong"))
-
-
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
-def test_aiokafka_logs_in(cluster, mechanism):
-    user = ("alice", PLAIN_SECRET) if mechanism == "PLAIN" else ("bob", SECRET)
-    config = {
-        "bootstrap_servers": cluster.brokers.bootstrap("SASL"),
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": user[0],
-        "sasl_plain_password": user[1],
-    }
-
-    async def run() -> bytes | None:
-        async with AIOKafkaProducer(**config) as producer:
-            sent = await producer.send_and_wait("t", b"aio", partition=1)
-        consumer = AIOKafkaConsumer(**config)
-        async with contextlib.AsyncExitStack() as stack:
-            await consumer.start()
-            stack.push_async_callback(consumer.stop)
-            from aiokafka import TopicPartition
-
-            place = TopicPartition("t", 1)
-            consumer.assign([place])
-            consumer.seek(place, sent.offset)
-            record = await asyncio.wait_for(consumer.getone(), TIMEOUT_S)
-            value: bytes | None = record.value
-            return value
-
-    assert asyncio.run(run()) == b"aio"
 
 
 def test_librdkafka_logs_in_again_while_it_writes(cluster):

@@ -30,6 +30,8 @@ class BrokersByHand:
         self._listeners = listeners
         self._ports: dict[tuple[int, str], int] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.program = "storage_engine.tools.cli"
+        """The module that is run; a test of tests has one that does something wrong."""
 
     def port(self, broker_id: int, listener: str) -> int:
         key = broker_id, listener
@@ -60,7 +62,7 @@ class BrokersByHand:
         file = folder / "server.properties"
         file.write_text("".join(f"{key}={_escaped(text)}\n" for key, text in given.items()))
         file.chmod(0o600)
-        command = [sys.executable, "-P", "-m", "storage_engine.tools.cli", "broker", str(file)]
+        command = [sys.executable, "-P", "-m", self.program, "broker", str(file)]
         with (folder / "output").open("ab") as output:
             self._processes[broker_id] = subprocess.Popen(
                 [*command, "--log-file", str(folder / "broker.log")],

@@ -17,6 +17,7 @@ from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.connection_overrides import by_address
 from storage_engine.broker.settings.topic_config import log_config_for
 from storage_engine.broker.wiring.build import BrokerParts, build
+from storage_engine.broker.wiring.connection_limits import AddressLimits
 from storage_engine.broker.wiring.listeners import (
     TlsByListener,
     load_tls,
@@ -160,6 +161,7 @@ class Broker:
         sys.setswitchinterval(SWITCH_S)
         try:
             look_after_tls(parts, tls)
+            AddressLimits(server, parts.settings.config, parts.ports.background).start()
             parts.join_cluster(self._on_refused)
             for listener in self._config.listeners.listening:
                 where = f"{listener.host or '*'}:{server.ports[listener.name]}"
@@ -246,8 +248,16 @@ def _log_in(config: BrokerConfig) -> MakeSaslClient | None:
 
 def _zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:
     file = config.get(CREDENTIALS_KEY)
+    tls = None
+    if config.zookeeper_tls is not None:
+        # Only then the libraries are loaded.
+        from storage_engine.net.tls.zookeeper_context import zookeeper_context
+
+        tls = zookeeper_context(config.zookeeper_tls)
     return load_access(
-        Path(file) if isinstance(file, str) else None, set_acl=config.flag("zookeeper.set.acl")
+        Path(file) if isinstance(file, str) else None,
+        set_acl=config.flag("zookeeper.set.acl"),
+        tls=tls,
     )
 
 

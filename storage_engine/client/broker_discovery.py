@@ -4,12 +4,16 @@ It is used only when none of the known brokers answers. Source: R-CLI1.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from storage_engine.client.addresses import Address, parse_addresses
 from storage_engine.core.errors import HeadraceError
+from storage_engine.core.settings.zookeeper_settings import ZooKeeperTls
 from storage_engine.net.deadline import Deadline, monotonic_ms
 from storage_engine.zookeeper.connect_string import ConnectString
+
+if TYPE_CHECKING:
+    from storage_engine.zookeeper.access import ZooKeeperAccess
 
 LOOK_AGAIN_MS = 1_000
 """ZooKeeper is asked so often at most: a broker that has just gone stays registered for as long as
@@ -46,23 +50,32 @@ class ZooKeeperBrokers:
     remedy = "check zookeeper.connect, and that the brokers are up"
 
     def __init__(
-        self, connect: ConnectString, *, timeout_ms: int, protocol: str = "PLAINTEXT"
+        self,
+        connect: ConnectString,
+        *,
+        timeout_ms: int,
+        protocol: str = "PLAINTEXT",
+        tls: ZooKeeperTls | None = None,
     ) -> None:
         """`timeout_ms`: for one look. `protocol`: the client's `security.protocol`, which says by
-        which listener brokers are talked to."""
+        which listener brokers are talked to. `tls`: towards ZooKeeper; ConfigError where a file
+        that it names is not right."""
         self._protocol = protocol
         self._connect = connect
         self._timeout_ms = timeout_ms
         self._known: Sequence[Address] = ()
         self._due_at_ms = 0
+        self._access = None if tls is None else encrypted_access(tls)
 
     def addresses(self, deadline: Deadline) -> Sequence[Address]:
         if monotonic_ms() >= self._due_at_ms:
-            # Imported now: it brings kazoo.
+            # Imported now: they bring kazoo.
+            from storage_engine.zookeeper.access import ANYBODY
             from storage_engine.zookeeper.live_brokers import live_addresses
 
             left_ms = deadline.no_later_than(self._timeout_ms).left_ms
-            self._known = live_addresses(self._connect, max(1, left_ms), self._protocol)
+            access = self._access or ANYBODY
+            self._known = live_addresses(self._connect, max(1, left_ms), self._protocol, access)
             self._due_at_ms = monotonic_ms() + LOOK_AGAIN_MS
         if not self._known:
             raise HeadraceError(
@@ -70,3 +83,12 @@ class ZooKeeperBrokers:
                 f"{self._protocol}"
             )
         return self._known
+
+
+def encrypted_access(tls: ZooKeeperTls) -> "ZooKeeperAccess":
+    """How to connect to ZooKeeper by TLS. ConfigError where a file is not right."""
+    # Imported now: they bring kazoo and the libraries of TLS.
+    from storage_engine.net.tls.zookeeper_context import zookeeper_context
+    from storage_engine.zookeeper.access import ZooKeeperAccess
+
+    return ZooKeeperAccess(tls=zookeeper_context(tls))

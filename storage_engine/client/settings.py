@@ -23,6 +23,7 @@ from storage_engine.core.settings.setting import (
     SettingValue,
     nearest_key,
 )
+from storage_engine.core.settings.zookeeper_settings import ZOOKEEPER_TLS_KEYS, ZooKeeperTls
 
 FETCH_BYTES = 2 << 20
 """The default size of a fetch: large enough that its fixed cost does not count, small enough that
@@ -131,6 +132,12 @@ def pop_security(values: dict[str, Any]) -> ClientSecurity:
     return security_of({key: values.pop(key) for key in SECURITY_KEYS if key in values})
 
 
+def pop_zookeeper_tls(values: dict[str, Any]) -> ZooKeeperTls | None:
+    """Takes the settings of TLS towards ZooKeeper out of parsed ones. ConfigError where they do not
+    fit together."""
+    return ZooKeeperTls.of({key: values.pop(key) for key in ZOOKEEPER_TLS_KEYS})
+
+
 def client_security(config: Mapping[str, Any], *, client: str) -> ClientSecurity:
     """The security that `config` asks for, which has no other settings. ConfigError."""
     return pop_security(parse_settings(config, by_key(), client=client))
@@ -143,6 +150,16 @@ def read_settings_file(path: Path) -> dict[str, str]:
     """The settings of a Java properties file, as command-line tools of Kafka take one. ConfigError
     for a file that can't be read, and for a name of security that is not known; what only Java's
     clients have a use for is left out."""
+    settings = read_properties(path)
+    for key in settings:
+        is_known = key in SECURITY_KEYS or key in JAVA_ONLY
+        if key.startswith(("ssl.", "sasl.", "security.")) and not is_known:
+            raise ConfigError(f"{path}: '{key}' is not known{_hint(key, SECURITY_KEYS)}")
+    return {key: value for key, value in settings.items() if key not in JAVA_ONLY}
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """All that stands in such a file. ConfigError for one that can't be read."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(MAX_FILE_BYTES + 1)
@@ -152,12 +169,7 @@ def read_settings_file(path: Path) -> dict[str, str]:
         raise ConfigError(f"{path} is not a text file in UTF-8") from None
     if len(text) > MAX_FILE_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")
-    settings = parse_properties(text, source=str(path))
-    for key in settings:
-        is_known = key in SECURITY_KEYS or key in JAVA_ONLY
-        if key.startswith(("ssl.", "sasl.", "security.")) and not is_known:
-            raise ConfigError(f"{path}: '{key}' is not known{_hint(key, SECURITY_KEYS)}")
-    return {key: value for key, value in settings.items() if key not in JAVA_ONLY}
+    return parse_properties(text, source=str(path))
 
 
 def _hint(key: str, known: Iterable[str]) -> str:
@@ -169,7 +181,8 @@ def _parsed(setting: Setting, value: Any) -> SettingValue:
     text = _text(setting, value)
     parsed = None if text is None else setting.value_of(text)
     if parsed is None:
-        shown = HIDDEN if setting.name in SECRET_KEYS else repr(value)
+        is_secret = setting.name in SECRET_KEYS or setting.type is SettingType.PASSWORD
+        shown = HIDDEN if is_secret else repr(value)
         raise ConfigError(f"{setting.name} is {shown}; it must be {setting.allowed}")
     return parsed
 

@@ -11,6 +11,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from storage_engine.core.system_errors import Reach, reach_of_socket_error
 from storage_engine.net.limits import (
@@ -18,7 +19,11 @@ from storage_engine.net.limits import (
     ACCEPTS_PER_TURN,
     LISTEN_BACKLOG,
     LOG_AGAIN_MS,
+    RATE_WAIT_MAX_MS,
 )
+
+if TYPE_CHECKING:
+    from storage_engine.net.served_listener import AcceptRate
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +36,13 @@ class Acceptor:
         loop: asyncio.AbstractEventLoop,
         bound: asyncio.Server,
         take: Callable[[socket.socket], None],
+        rate: "AcceptRate | None" = None,
     ) -> None:
         """`bound` was made with `start_serving=False`; it keeps its sockets. `take` gets each
         connection, which does not block, and owns it."""
         self._loop = loop
         self._take = take
+        self._rate = rate
         self._sockets: list[socket.socket] = []
         self._resuming: asyncio.TimerHandle | None = None
         self._may_log_at = loop.time()
@@ -64,6 +71,10 @@ class Acceptor:
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(ACCEPTS_PER_TURN):
+            wait_ms = 0 if self._rate is None else self._rate.wait_ms()
+            if wait_ms:
+                self._wait_for_the_rate(wait_ms)
+                return
             try:
                 connection, _ = listener.accept()
             except (BlockingIOError, InterruptedError):
@@ -74,21 +85,37 @@ class Acceptor:
                     continue
                 self._pause(error)
                 return
+            if self._rate is not None:
+                self._rate.count()
             connection.setblocking(False)
             self._take(connection)
 
+    def _wait_for_the_rate(self, wait_ms: int) -> None:
+        self._stop_for(min(wait_ms, RATE_WAIT_MAX_MS))
+        if self._may_log():
+            log.warning("new connections wait: max.connection.creation.rate is used up")
+
     def _pause(self, error: OSError) -> None:
         """Stops accepting connections until descriptors are free."""
-        if self._resuming is not None:
-            return
-        for listener in self._sockets:
-            self._loop.remove_reader(listener.fileno())
-        self._resuming = self._loop.call_later(ACCEPT_PAUSE_MS / 1000, self._resume)
-        now = self._loop.time()
-        if now >= self._may_log_at:
-            self._may_log_at = now + LOG_AGAIN_MS / 1000
+        self._stop_for(ACCEPT_PAUSE_MS)
+        if self._may_log():
             log.error(
                 "new connections wait, they can't be accepted: %s; raise the limit of open files"
                 " (ulimit -n), or lower max.connections",
                 error.strerror or error,
             )
+
+    def _stop_for(self, wait_ms: int) -> None:
+        if self._resuming is not None:
+            return
+        for listener in self._sockets:
+            self._loop.remove_reader(listener.fileno())
+        self._resuming = self._loop.call_later(wait_ms / 1000, self._resume)
+
+    def _may_log(self) -> bool:
+        """Whether it is time for another line about connections that wait."""
+        now = self._loop.time()
+        if now < self._may_log_at:
+            return False
+        self._may_log_at = now + LOG_AGAIN_MS / 1000
+        return True

@@ -57,7 +57,8 @@ HALF_OPEN_PART = 2
 """One in so many of `max.connections` may be in the middle of a handshake."""
 
 TLS_SHUTDOWN_TIMEOUT_MS = 1000
-"""How long a TLS connection that is closed waits for the other side to say so, too."""
+"""How long a TLS connection that is closed waits for the other side to say so, too; and how long a
+client whose handshake has failed may take to close."""
 
 TLS_WRITE_BYTES = 64 * 1024
 """Bytes of an answer that are copied and encrypted in one go: what stays in a processor's cache
@@ -77,6 +78,10 @@ ACCEPT_PAUSE_MS = 100
 """How long the broker stops accepting connections when the process is out of descriptors.
 Descriptors become free when a connection ends; meanwhile the system's queue holds new connections.
 """
+
+RATE_WAIT_MAX_MS = 1000
+"""Whoever waits for max.connection.creation.rate looks again after this at the latest: the rate may
+be another by then."""
 
 LOG_AGAIN_MS = 10_000
 """The same message about refused or waiting connections is logged only this often."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from storage_engine.core.security.security_protocol import SecurityProtocol
 
@@ -19,6 +19,18 @@ RunHandler = Callable[["Connection", memoryview, int, int], int]
 """Called with received bytes before they are cut into frames; it may take frames that belong
 together (see `net.frames.RunReceiver`). It takes no more requests than `connection.room`, unless it
 answers them within the call."""
+
+
+class AcceptRate(Protocol):
+    """Bounds how often connections are accepted."""
+
+    def wait_ms(self) -> int:
+        """How long the next one has to wait; 0: it need not."""
+        ...
+
+    def count(self) -> None:
+        """One was accepted."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +50,8 @@ class ServedListener:
     """None: nothing is encrypted."""
     max_connections: int | None = None
     """`listener.name.<name>.max.connections`, beside that of the whole broker."""
+    rate: AcceptRate | None = None
+    """None: connections are accepted as they come."""
     is_for_brokers: bool = False
     """Whether brokers talk to each other by it, and clients by others: it is served also when
     clients have taken all places."""

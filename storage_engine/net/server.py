@@ -11,7 +11,8 @@ import logging
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -110,7 +111,8 @@ class Server:
         )
         self._bound.append(bound)
         self.ports[listener.name] = bound.sockets[0].getsockname()[1]
-        self._acceptors.append(Acceptor(self.loop, bound, partial(self._accepted, listener)))
+        take = partial(self._accepted, listener)
+        self._acceptors.append(Acceptor(self.loop, bound, take, listener.rate))
 
     def _stop_listening(self) -> None:
         for acceptor in self._acceptors:
@@ -144,6 +146,12 @@ class Server:
         if self.connections:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), timeout_ms / 1000)
+
+    def limit_addresses(self, most: int, overrides: Mapping[str, int]) -> None:
+        """Other limits of what one address may have, from the next connection on."""
+        self.limits = replace(self.limits, max_connections_per_ip=most, per_ip_overrides=overrides)
+        if self._handshakes is not None:
+            self._handshakes.limits = self.limits
 
     # Connections that come.
 

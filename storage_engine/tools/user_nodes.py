@@ -17,6 +17,7 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.core.security.scram_credential import ScramCredential, ScramMechanism
 from storage_engine.zookeeper.access import ZooKeeperAccess
 from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
+from storage_engine.zookeeper.encrypted import EncryptingHandler
 from storage_engine.zookeeper.znodes import ConfigZNode
 
 ITERATIONS = 8192
@@ -50,14 +51,14 @@ class UserNodes:
     @contextlib.contextmanager
     def connected(cls, hosts: str, access: ZooKeeperAccess) -> Iterator["UserNodes"]:
         """UserNodesError says what ZooKeeper has against it."""
-        client = KazooClient(hosts=hosts, **access.client_options())
+        handler = EncryptingHandler(access.tls)
+        client = KazooClient(hosts=hosts, handler=handler, **access.client_options())
         try:
             try:
                 client.start(timeout=CONNECT_TIMEOUT_S)
             except KazooTimeoutError:
-                raise UserNodesError(
-                    f"no ZooKeeper answers at {hosts} within {CONNECT_TIMEOUT_S:.0f} s"
-                ) from None
+                problem = handler.tls_problem or f"no answer within {CONNECT_TIMEOUT_S:.0f} s"
+                raise UserNodesError(f"no ZooKeeper at {hosts}: {problem}") from None
             yield cls(client, access)
         except KazooException as error:
             raise UserNodesError(

@@ -10,9 +10,10 @@ of ZooKeeper among them: a user who may write there may remove /controller, so o
 zookeeper.connect is safe.
 """
 
+import ssl
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,8 +60,10 @@ class ZooKeeperAccess:
 
     user: str = ""
     """The user's name; empty without credentials."""
-    password: str = ""
+    password: str = field(default="", repr=False)
     set_acl: bool = False
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    """How connections are encrypted; None: not at all."""
 
     def client_options(self) -> dict[str, Any]:
         """Return the options of a KazooClient."""
@@ -109,7 +112,9 @@ class ZooKeeperAccess:
 ANYBODY = ZooKeeperAccess()
 
 
-def load_access(credentials_file: Path | None, *, set_acl: bool) -> ZooKeeperAccess:
+def load_access(
+    credentials_file: Path | None, *, set_acl: bool, tls: ssl.SSLContext | None = None
+) -> ZooKeeperAccess:
     """Load a file of one line, `user:password`; ConfigError when it is none, or others may read
     it."""
     if credentials_file is None:
@@ -117,7 +122,7 @@ def load_access(credentials_file: Path | None, *, set_acl: bool) -> ZooKeeperAcc
             raise ConfigError(
                 f"zookeeper.set.acl=true needs {CREDENTIALS_KEY}: whose should the nodes be?"
             )
-        return ANYBODY
+        return ANYBODY if tls is None else ZooKeeperAccess(tls=tls)
     try:
         mode = credentials_file.stat().st_mode
         text = credentials_file.read_text(encoding="utf-8")
@@ -132,4 +137,4 @@ def load_access(credentials_file: Path | None, *, set_acl: bool) -> ZooKeeperAcc
     user, colon, password = lines[0].strip().partition(":") if len(lines) == 1 else ("", "", "")
     if not (user and colon and password):
         raise ConfigError(f"{CREDENTIALS_KEY}={credentials_file} must have one line, user:password")
-    return ZooKeeperAccess(user=user, password=password, set_acl=set_acl)
+    return ZooKeeperAccess(user=user, password=password, set_acl=set_acl, tls=tls)

@@ -18,7 +18,7 @@ that is merely slow everything that was asked of it, so all of that third is wai
 
 import functools
 import logging
-import select
+import ssl
 import struct
 import threading
 import time
@@ -28,12 +28,12 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped, KazooException, SessionExpiredError
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import Close, Connect
 from kazoo.retry import KazooRetry
 
 from storage_engine.core.ports import Clock
 from storage_engine.zookeeper.access import ANYBODY, ZooKeeperAccess
+from storage_engine.zookeeper.encrypted import EncryptingHandler, poll
 
 log = logging.getLogger(__name__)
 
@@ -53,13 +53,19 @@ _CLOSE_FRAME = struct.pack(">iii", 8, 2**31 - 1, Close.type)
 _CLOSE_WAIT_S = 1.0
 
 
-class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+class LoopHandler(EncryptingHandler):
     """A handler of kazoo with the event loop as its only worker."""
 
     def __init__(
-        self, post: Post, on_beat: Callable[[], None], *, session_timeout_ms: int, servers: int
+        self,
+        post: Post,
+        on_beat: Callable[[], None],
+        *,
+        session_timeout_ms: int,
+        servers: int,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(tls)
         self.completion_queue = self.callback_queue = _LoopQueue(post)
         self._post = post
         self._on_beat = on_beat
@@ -101,10 +107,10 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
     def dispatch_callback(self, callback: Any) -> None:
         self._post(functools.partial(callback.func, *callback.args))
 
-    def create_connection(self, *args: Any, timeout: float = inf, **kwargs: Any) -> Any:
+    def create_connection(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
         # kazoo would give one dead server the whole session timeout, and lose the session over it.
         return super().create_connection(
-            *args, timeout=min(timeout, self._connect_timeout_s), **kwargs
+            *args, timeout=min(timeout or inf, self._connect_timeout_s), **kwargs
         )
 
     def select(self, reads: list[Any], writes: list[Any], errors: list[Any], timeout: float) -> Any:
@@ -119,7 +125,7 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         while True:
             is_open = is_idle and self._is_ping_open()
             remaining_s = inf if is_open else max(0.0, deadline_s - time.monotonic())
-            ready = _poll(reads, writes, min(remaining_s, slice_s))
+            ready = poll(reads, writes, min(remaining_s, slice_s))
             if is_idle:
                 self._check_loop()
                 self._check_ping(has_answer=self._main_socket() in ready[0])
@@ -168,18 +174,6 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo ha
         raise ConnectionDropped("session given up because the event loop is silent")
 
 
-def _poll(reads: list[Any], writes: list[Any], timeout_s: float) -> tuple[list[Any], ...]:
-    """Return which of them are ready, in the form of `select.select`. One that fails is ready: its
-    user then gets the error."""
-    poll = select.poll()
-    for each in reads:
-        poll.register(each, select.POLLIN)
-    for each in writes:
-        poll.register(each, select.POLLOUT)
-    ready = {descriptor for descriptor, _ in poll.poll(timeout_s * 1000)}
-    return [r for r in reads if r.fileno() in ready], [w for w in writes if w.fileno() in ready], []
-
-
 class _LoopQueue:
     """The object that kazoo uses as its queue; `put` passes callbacks to the loop."""
 
@@ -203,7 +197,7 @@ def make_client(
         hosts=hosts,
         timeout=session_timeout_ms / 1000,
         client_id=client_id,
-        handler=handler,
+        handler=handler or (access.tls and EncryptingHandler(access.tls)),
         connection_retry=KazooRetry(
             max_tries=-1,
             delay=RECONNECT_DELAY_S,
@@ -213,6 +207,12 @@ def make_client(
         logger=log,
         **access.client_options(),
     )
+
+
+def tls_problem(client: KazooClient) -> str:
+    """Return why TLS has failed with the server that was asked last; empty where it has not."""
+    handler = client.handler
+    return handler.tls_problem if isinstance(handler, EncryptingHandler) else ""
 
 
 def stop_client(client: KazooClient, timeout_ms: int) -> bool:

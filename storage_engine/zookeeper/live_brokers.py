@@ -13,7 +13,9 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from storage_engine.core.errors import DeadlineExceededError
+from storage_engine.zookeeper.access import ANYBODY, ZooKeeperAccess
 from storage_engine.zookeeper.connect_string import ConnectString
+from storage_engine.zookeeper.encrypted import EncryptingHandler
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import PLAIN_PROTOCOL, BrokerIdZNode
 
@@ -24,17 +26,23 @@ log = logging.getLogger(__name__)
 
 
 def live_addresses(
-    connect: ConnectString, timeout_ms: int, protocol: str = PLAIN_PROTOCOL
+    connect: ConnectString,
+    timeout_ms: int,
+    protocol: str = PLAIN_PROTOCOL,
+    access: ZooKeeperAccess = ANYBODY,
 ) -> list[tuple[str, int]]:
     """Return host and port of each broker that is registered, those of its listener with that
     security protocol; empty where none is. DeadlineExceededError of one line when ZooKeeper does
     not answer."""
-    client = KazooClient(hosts=str(connect), timeout=timeout_ms / 1000)
+    handler = EncryptingHandler(access.tls)
+    client = KazooClient(
+        hosts=str(connect), timeout=timeout_ms / 1000, handler=handler, **access.client_options()
+    )
     try:
         client.start(timeout=timeout_ms / 1000)
         return _read(client, protocol)
     except (KazooException, KazooTimeoutError) as error:
-        reason = str(error) or type(error).__name__
+        reason = handler.tls_problem or str(error) or type(error).__name__
         raise DeadlineExceededError(f"ZooKeeper at {connect} does not answer: {reason}") from None
     finally:
         with contextlib.suppress(KazooException, KazooTimeoutError):

@@ -7,12 +7,13 @@ closed at once instead of being waited for (R-CTL4).
 import logging
 from pathlib import Path
 
+from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.zookeeper.access import ZooKeeperAccess
 from storage_engine.zookeeper.connect_string import ConnectString
-from storage_engine.zookeeper.kazoo_driver import make_client, stop_client
+from storage_engine.zookeeper.kazoo_driver import make_client, stop_client, tls_problem
 from storage_engine.zookeeper.session_file import load_credentials
 
 log = logging.getLogger(__name__)
@@ -22,7 +23,10 @@ class ZooKeeperUnreachableError(HeadraceError):
     """No ZooKeeper server answers."""
 
 
-def unreachable(connect: ConnectString) -> ZooKeeperUnreachableError:
+def unreachable(connect: ConnectString, client: KazooClient) -> ZooKeeperUnreachableError:
+    """Return the error for a client that has found no server."""
+    if problem := tls_problem(client):
+        return ZooKeeperUnreachableError(f"no TLS with ZooKeeper at {connect}: {problem}")
     return ZooKeeperUnreachableError(
         f"can't reach ZooKeeper at {connect}: is it running? check zookeeper.connect"
     )
@@ -49,7 +53,7 @@ def prepare(
     )
     try:
         if not client.start_async().wait(wait_ms / 1000):
-            raise unreachable(connect)
+            raise unreachable(connect, client)
         if previous is not None:
             # kazoo replaces a session that has expired with a new one.
             alive = client.client_id is not None and client.client_id[0] == previous.session_id

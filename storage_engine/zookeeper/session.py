@@ -130,7 +130,7 @@ class ZooKeeperSession:
         if not connected.wait(max(0, deadline_ms - self._clock.monotonic_ms()) / 1000):
             self._closed = True
             stop_client(self._client, 0)
-            raise unreachable(self._connect)
+            raise unreachable(self._connect, self._client)
         try:
             self._access.check(self._client, self._written)
         except ZooKeeperRefusedError:
@@ -401,6 +401,7 @@ class ZooKeeperSession:
             self._on_beat,
             session_timeout_ms=self._requested_timeout_ms,
             servers=len(self._connect.servers),
+            tls=self._access.tls,
         )
         client = make_client(
             str(self._connect),

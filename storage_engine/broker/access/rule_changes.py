@@ -60,41 +60,50 @@ class RuleChanges:
         self,
         bindings: Sequence[AclBinding],
         done: Callable[[dict[ResourcePattern, RuleOutcome]], None],
+        check_allowed: Callable[[], None],
     ) -> None:
-        """Add the rules."""
+        """Add the rules. `check_allowed` raises KafkaError, before each write, where the client may
+        not have rules changed any more."""
         added: dict[ResourcePattern, set[AccessRule]] = {}
         for pattern, rule in bindings:
             added.setdefault(pattern, set()).add(rule)
         changes = {
             pattern: partial(operator.or_, frozenset(rules)) for pattern, rules in added.items()
         }
-        self._flows.start(self._change_all(changes), done)
+        self._flows.start(self._change_all(changes, check_allowed), done)
 
     def delete(
         self,
         patterns: Sequence[ResourcePattern],
         filters: Sequence[AclFilter],
         done: Callable[[dict[ResourcePattern, RuleOutcome]], None],
+        check_allowed: Callable[[], None],
     ) -> None:
-        """Remove from these patterns the rules that any of the filters finds."""
+        """Remove from these patterns the rules that any of the filters finds. `check_allowed` as in
+        `create`."""
         changes = {pattern: partial(_without, pattern, filters) for pattern in patterns}
-        self._flows.start(self._change_all(changes), done)
+        self._flows.start(self._change_all(changes, check_allowed), done)
 
     def _change_all(
-        self, changes: Mapping[ResourcePattern, Callable[[_Rules], _Rules]]
+        self,
+        changes: Mapping[ResourcePattern, Callable[[_Rules], _Rules]],
+        check_allowed: Callable[[], None],
     ) -> Flow[dict[ResourcePattern, RuleOutcome]]:
         outcomes: dict[ResourcePattern, RuleOutcome] = {}
         patterns = list(changes)
         for start in range(0, len(patterns), TOGETHER):
             some = patterns[start : start + TOGETHER]
             results = yield from self._flows.together(
-                self._change(pattern, changes[pattern]) for pattern in some
+                self._change(pattern, changes[pattern], check_allowed) for pattern in some
             )
             outcomes.update(zip(some, results, strict=True))
         return outcomes
 
     def _change(
-        self, pattern: ResourcePattern, change: Callable[[_Rules], _Rules]
+        self,
+        pattern: ResourcePattern,
+        change: Callable[[_Rules], _Rules],
+        check_allowed: Callable[[], None],
     ) -> Flow[RuleOutcome]:
         path = AclZNode.path(pattern)
         for _ in range(MAX_TRIES):
@@ -117,6 +126,10 @@ class RuleChanges:
                     "can hold: use prefixes, or principals that stand for several clients",
                     ErrorCode.INVALID_REQUEST,
                 )
+            try:
+                check_allowed()
+            except KafkaError as refusal:
+                return RuleOutcome(refusal.as_outcome())
             written = yield from self._zookeeper.multi(_operations(pattern, wanted, data, read))
             if written.ok:
                 log.info("access rules changed resource=%s rules=%d", pattern, len(wanted))

@@ -5,7 +5,8 @@
                                                         ... its time is over: only SaslHandshake
 
 Before the log-in nothing else is read, frames are small, and the time is bounded; a log-in that
-fails is answered after `connection.failed.authentication.delay.ms`, and the connection is closed.
+fails is answered after `connection.failed.authentication.delay.ms`, and then the client closes the
+connection, or the broker does.
 Source: KIP-43, KIP-152, KIP-306, KIP-368.
 """
 
@@ -37,6 +38,10 @@ log = logging.getLogger(__name__)
 SMALL_FRAME_BYTES = 32 * 1024
 """Before the log-in no request and no token is larger but that of OAUTHBEARER, which has
 `sasl.server.max.receive.size`: what thousands of strangers send is kept meanwhile."""
+
+REFUSED_GRACE_MS = 1_000
+"""So long a client that was refused may take to close. Were the end of the connection there
+together with the answer, some clients would tell of the former only."""
 
 FIRST_REQUESTS_MAX = 4
 """ApiVersions before the handshake: clients ask once, or again in an older version."""
@@ -133,7 +138,8 @@ class SaslLogIn:
         try:
             answer = self._exchange.token(token, now_ms=self._parts.clock.wall_ms())
         except SaslRefusal as refusal:
-            self._refuse(refusal, exchange.skip)
+            # Nothing says why in that form: the end of the connection does.
+            self._refuse(refusal, self.connection.shut)
             return
         exchange.respond([INT32.pack(len(answer.token)) + answer.token])
         self._go_on(answer.session_lifetime_ms)
@@ -212,7 +218,7 @@ class SaslLogIn:
             self._close("the time of its log-in is over, and it did not log in again")
 
     def _refuse(self, refusal: SaslRefusal, answer: Callable[[], None]) -> None:
-        """Answers later, so that guesses take time, and closes the connection."""
+        """Answers later, so that guesses take time; nothing more is taken."""
         log.warning(
             "log-in refused connection=%s listener=%s mechanism=%s user=%s reason=%s",
             self.connection.name,
@@ -226,11 +232,15 @@ class SaslLogIn:
 
         def end() -> None:
             if not self.connection.closed:
+                self.connection.divert(self._take_nothing_more, SMALL_FRAME_BYTES)
                 answer()
-                self.connection.shut()
+                self._set_timer(REFUSED_GRACE_MS, self.connection.shut)
             self.connection.release()
 
         self._parts.scheduler.call_later(self._parts.limits.failed_delay_ms, end)
+
+    def _take_nothing_more(self, _frame: memoryview) -> None:
+        self.connection.shut()
 
     def _close(self, reason: str) -> None:
         self._set_timer(None)

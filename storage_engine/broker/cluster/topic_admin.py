@@ -69,6 +69,10 @@ def nobody() -> bool:
     return False
 
 
+def anybody() -> None:
+    """Nobody decides on who may."""
+
+
 class TopicAdmin:
     """Topic creation on any broker."""
 
@@ -151,13 +155,21 @@ class TopicAdmin:
         return {p: _brokers(replicas) for p, replicas in sorted(new.assignment.items())}
 
     def write(
-        self, planned: PlannedTopic, on_written: OnWritten, waits: Callable[[], bool] = nobody
+        self,
+        planned: PlannedTopic,
+        on_written: OnWritten,
+        waits: Callable[[], bool] = nobody,
+        *,
+        check_allowed: Callable[[], None] = anybody,
     ) -> None:
         """Write settings and assignment in one multi, so that of two who create a topic at the
-        same time one does, and the other changes nothing. `waits`: whether somebody still does."""
-        self._flows.start(self._create(planned, waits), on_written)
+        same time one does, and the other changes nothing. `waits`: whether somebody still does;
+        `check_allowed`: raises KafkaError where the client may not have it written any more."""
+        self._flows.start(self._create(planned, waits, check_allowed), on_written)
 
-    def _create(self, planned: PlannedTopic, waits: Callable[[], bool]) -> Flow[KafkaError | None]:
+    def _create(
+        self, planned: PlannedTopic, waits: Callable[[], bool], check_allowed: Callable[[], None]
+    ) -> Flow[KafkaError | None]:
         topic, path = planned.info.topic, TopicZNode.path(planned.info.topic)
         creation = ZkOp(kind=ZkOpKind.CREATE, path=path, data=_node_of(planned.info).encode())
         exists = KafkaError(f"topic '{topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -171,6 +183,9 @@ class TopicAdmin:
                 # The settings are there already where a deleted topic of that name has left them.
                 left_over = yield from self._zookeeper.get(ConfigZNode.topic_path(topic))
                 if left_over.ok or left_over.status is ZkStatus.NO_NODE:
+                    refusal = _refusal(check_allowed)
+                    if refusal is not None:
+                        return refusal
                     settings = _config_operations(planned, left_over.stat if left_over.ok else None)
                     written = yield from self._zookeeper.multi([*settings, creation])
                     if written.ok:
@@ -246,12 +261,20 @@ class TopicAdmin:
         return {present + i: _brokers(replicas) for i, replicas in enumerate(assignments)}
 
     def write_growth(
-        self, info: TopicInfo, on_written: OnWritten, waits: Callable[[], bool] = nobody
+        self,
+        info: TopicInfo,
+        on_written: OnWritten,
+        waits: Callable[[], bool] = nobody,
+        *,
+        check_allowed: Callable[[], None] = anybody,
     ) -> None:
-        """Write the larger assignment, if nobody else changed the topic meanwhile."""
-        self._flows.start(self._grow(info, waits), on_written)
+        """Write the larger assignment, if nobody else changed the topic meanwhile. For the others
+        see `write`."""
+        self._flows.start(self._grow(info, waits, check_allowed), on_written)
 
-    def _grow(self, info: TopicInfo, waits: Callable[[], bool]) -> Flow[KafkaError | None]:
+    def _grow(
+        self, info: TopicInfo, waits: Callable[[], bool], check_allowed: Callable[[], None]
+    ) -> Flow[KafkaError | None]:
         topic, path = info.topic, TopicZNode.path(info.topic)
         # As in a creation.
         lost = False
@@ -260,7 +283,7 @@ class TopicAdmin:
             if found.ok and found.stat is not None:
                 if lost and _is_written(info, found):
                     return None
-                refusal = _growth_refusal(info, found)
+                refusal = _growth_refusal(info, found) or _refusal(check_allowed)
                 if refusal is not None:
                     return refusal
                 version = found.stat.version
@@ -273,6 +296,14 @@ class TopicAdmin:
             if not waits():
                 return _unknown(topic)
             yield from pause(self._scheduler, RETRY_MS)
+
+
+def _refusal(check_allowed: Callable[[], None]) -> KafkaError | None:
+    try:
+        check_allowed()
+    except KafkaError as failure:
+        return failure.as_outcome()
+    return None
 
 
 def _is_written(info: TopicInfo, found: ZkReply) -> bool:

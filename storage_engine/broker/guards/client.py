@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from storage_engine.broker.access.access_control import AccessControl
+from storage_engine.broker.access.access_control import AccessControl, ClientOfBroker
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
 from storage_engine.broker.requests.long_work import Steps
@@ -40,6 +40,69 @@ class Right(NamedTuple):
     name: str
 
 
+ASKED_AGAIN_MAX = 500
+"""Names that are asked about again in one go, once rules have changed: some milliseconds."""
+
+
+class GrantedRights:
+    """What a request was granted, to be asked for again where it acts after a wait. As long as no
+    rule changes, that costs one comparison."""
+
+    __slots__ = ("_access", "_client", "_each", "_instead", "_request", "_revision", "_whole")
+
+    def __init__(self, access: AccessControl, client: ClientOfBroker, request: str) -> None:
+        self._access = access
+        self._client = client
+        self._request = request
+        self._revision = access.authorizer.revision
+        self._whole: tuple[Right, ...] = ()
+        self._each: AclOperation | None = None
+        self._instead: Right | None = None
+
+    def add(
+        self,
+        whole: Iterable[Right] = (),
+        *,
+        each: AclOperation | None = None,
+        instead: Right | None = None,
+    ) -> None:
+        """`whole`: what the request asks for as a whole; `each`: what it may do to each resource
+        that it names, unless it has the right `instead`."""
+        self._whole += tuple(whole)
+        self._each = each or self._each
+        self._instead = instead or self._instead
+
+    def refusal(self, kind: ResourceType | None = None, name: str = "") -> ErrorCode:
+        if self._access.authorizer.revision == self._revision:
+            return ErrorCode.NONE
+        for right in self._whole:
+            if not self._may(right, is_logged=True):
+                return REFUSALS[right.kind]
+        if kind is None or self._each is None:
+            return ErrorCode.NONE
+        if self._instead is not None and self._may(self._instead):
+            return ErrorCode.NONE
+        is_allowed = self._may(Right(self._each, kind, name), is_logged=True)
+        return ErrorCode.NONE if is_allowed else REFUSALS[kind]
+
+    def refused(self, kind: ResourceType, names: Collection[str]) -> Collection[str] | None:
+        if self._access.authorizer.revision == self._revision:
+            return ()
+        if len(names) > ASKED_AGAIN_MAX:
+            return None
+        return {name for name in names if self.refusal(kind, name) is not ErrorCode.NONE}
+
+    def _may(self, right: Right, *, is_logged: bool = False) -> bool:
+        operation, kind, name = right
+        if kind is ResourceType.TRANSACTIONAL_ID:
+            name = coordinated_name(name)
+        if is_logged:
+            return self._access.allows_or_logs(
+                self._client, operation, kind, name, request=self._request
+            )
+        return self._access.allows(self._client, operation, kind, name)
+
+
 class RequestClient:
     """Who has sent a request, and what it may do. `may` and `refused` log what they refuse."""
 
@@ -49,6 +112,21 @@ class RequestClient:
         self.parts = parts
         self._access = parts.access
         self._call = call
+
+    def grant(
+        self,
+        whole: Iterable[Right] = (),
+        *,
+        each: AclOperation | None = None,
+        instead: Right | None = None,
+    ) -> None:
+        """What the request is about to be asked for, and will have been granted if it is carried
+        out. A change of the rules that comes after this counts."""
+        call = self._call
+        rights = call.rights
+        if not isinstance(rights, GrantedRights):
+            call.rights = rights = GrantedRights(self._access, call.connection, call.spec.name)
+        rights.add(whole, each=each, instead=instead)
 
     def may(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         if kind is ResourceType.TRANSACTIONAL_ID:

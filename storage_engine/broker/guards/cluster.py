@@ -53,6 +53,7 @@ def _guard_settings(
     row: Callable[..., Any],
 ) -> Steps:
     """Each resource is asked for by itself."""
+    client.grant(each=operation)
     topics = [item.resource_name for item in request.resources if _is_topic(item)]
     refused = yield from client.refused(operation, _TOPIC, topics)
     is_cluster_allowed = len(topics) == len(request.resources) or client.may_to_cluster(operation)

@@ -126,6 +126,7 @@ def offset_fetch(
     if call.version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
         yield from _fetch_of_groups(client, call, request, handler)
         return
+    client.grant((Right(AclOperation.DESCRIBE, _GROUP, request.group_id),))
     if not client.may(AclOperation.DESCRIBE, _GROUP, request.group_id):
         code = int(REFUSALS[_GROUP])
         rows: list[Any] = []
@@ -142,6 +143,7 @@ def _fetch_of_groups(
     client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
 ) -> Steps:
     names = [group.group_id for group in request.groups]
+    client.grant(each=AclOperation.DESCRIBE)
     refused = yield from client.refused(AclOperation.DESCRIBE, _GROUP, names)
     denied = []
     for name in refused:

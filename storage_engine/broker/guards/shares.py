@@ -46,7 +46,9 @@ def whole(rights: Callable[[Any], Iterable[Right]], refusal: Refusal) -> Guard:
     def guard(
         client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
     ) -> Steps | None:
-        for right in rights(request):
+        asked = tuple(rights(request))
+        client.grant(asked)
+        for right in asked:
             if not client.may(*right):
                 return _refuse(call, refusal(request, int(REFUSALS[right.kind])))
         return handler(call, request)
@@ -131,6 +133,7 @@ class ByItem:
     def __call__(
         self, client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
     ) -> Steps:
+        client.grant(each=self.operation)
         items: Sequence[Any] = getattr(request, self.items) or ()
         names = [self._name_of(item) for item in items]
         refused = yield from client.refused(self.operation, self.kind, names)
@@ -190,7 +193,9 @@ def first_asks(rights: Callable[[Any], Iterable[Right]], refusal: Refusal, then:
     def guard(
         client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
     ) -> Steps | None:
-        for right in rights(request):
+        asked = tuple(rights(request))
+        client.grant(asked)
+        for right in asked:
             if not client.may(*right):
                 return _refuse(call, refusal(request, int(REFUSALS[right.kind])))
         return then(client, call, request, handler)

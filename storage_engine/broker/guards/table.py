@@ -51,7 +51,10 @@ _TOPICS: dict[int, GuardRow] = {
         "Describe on each topic, and Create on the cluster or the topic for a new one",
         topics.metadata,
     ),
-    19: GuardRow("Create on the cluster or on each topic", topics.create_topics),
+    19: GuardRow(
+        "Create on the cluster or on each topic; its settings are told with DescribeConfigs",
+        topics.create_topics,
+    ),
     20: GuardRow("Delete on each topic", topics.delete_topics),
     37: GuardRow("Alter on each topic", topics.create_partitions),
     60: GuardRow("nothing; shows what may be done to the cluster", topics.describe_cluster),

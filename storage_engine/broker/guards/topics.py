@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from storage_engine.broker.guards.client import RequestClient, passed
+from storage_engine.broker.guards.client import RequestClient, Right, passed
 from storage_engine.broker.guards.groups import bits
 from storage_engine.broker.guards.shares import Building, ByItem, row_of, with_rows
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
@@ -27,6 +27,7 @@ from storage_engine.protocol.apis.metadata import (
 _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NO_ID = UUID(int=0)
+_UNKNOWN = -1
 
 
 def metadata(
@@ -126,6 +127,7 @@ def describe_cluster(
     yield from passed(handler, call, request)
 
 
+_CREATE_ANY = Right(AclOperation.CREATE, _CLUSTER, CLUSTER_NAME)
 _Created = CreateTopicsResponse.CreatableTopicResult
 
 
@@ -150,10 +152,36 @@ def create_topics(
     client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
 ) -> Steps:
     """Whoever may create in the cluster may create every topic."""
+    client.grant(each=AclOperation.CREATE, instead=_CREATE_ANY)
+
+    def created(of: ApiCall[Any], asked: Any) -> Steps:
+        refusals = of.amend
+
+        def amend(answer: Any) -> Building:
+            yield from _hide_settings(client, answer.topics)
+            if refusals is not None:
+                answer = yield from refusals(answer)
+            return answer
+
+        of.amend = amend
+        yield from passed(handler, of, asked)
+
     if client.may_quietly(AclOperation.CREATE, _CLUSTER, CLUSTER_NAME):
-        yield from passed(handler, call, request)
+        yield from created(call, request)
     else:
-        yield from _CREATED_BY_NAME(client, call, request, handler)
+        yield from _CREATED_BY_NAME(client, call, request, created)
+
+
+def _hide_settings(client: RequestClient, topics: Sequence[Any]) -> Building:
+    """What a new topic is like is for those who may describe its settings (KIP-525)."""
+    for topic in topics:
+        yield None
+        if not topic.error_code and not client.may_quietly(
+            AclOperation.DESCRIBE_CONFIGS, _TOPIC, topic.name
+        ):
+            topic.num_partitions = topic.replication_factor = _UNKNOWN
+            topic.configs = []
+            topic.topic_config_error_code = int(_DENIED)
 
 
 create_partitions = ByItem(
@@ -176,6 +204,7 @@ FIRST_DELETE_WITH_IDS = 6
 def delete_topics(
     client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
 ) -> Steps:
+    client.grant(each=AclOperation.DELETE)
     if call.version < FIRST_DELETE_WITH_IDS:
         names = request.topic_names
         refused = yield from client.refused(AclOperation.DELETE, _TOPIC, names)

@@ -23,7 +23,7 @@ from storage_engine.broker.guards.shares import (
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.security.acl_types import AclOperation, ResourceType
+from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
 from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnResponse
 from storage_engine.protocol.apis.commit_batch import CommitBatchResponse
@@ -64,6 +64,7 @@ def init_producer_id(
     name = request.transactional_id
     if name is not None:
         kind = _TRANSACTION
+        client.grant(_writes_as(request))
         is_allowed = client.may(AclOperation.WRITE, kind, name)
     else:
         kind = _CLUSTER
@@ -96,6 +97,7 @@ def add_partitions_to_txn(
     client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
 ) -> Steps:
     if call.version >= FIRST_BETWEEN_BROKERS:
+        client.grant((Right(AclOperation.CLUSTER_ACTION, _CLUSTER, CLUSTER_NAME),))
         if client.may_to_cluster(AclOperation.CLUSTER_ACTION):
             yield from passed(handler, call, request)
         else:
@@ -104,6 +106,7 @@ def add_partitions_to_txn(
         return
     topics = request.v3_and_below_topics
     name = request.v3_and_below_transactional_id
+    client.grant((Right(AclOperation.WRITE, _TRANSACTION, name),), each=AclOperation.WRITE)
     if not client.may(AclOperation.WRITE, _TRANSACTION, name):
         rows = yield from _ENLISTED_ROWS.all_of(topics, int(REFUSALS[_TRANSACTION]))
         call.respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows))

@@ -1,16 +1,35 @@
 """A request that a handler is to answer, and the table of handlers."""
 
-from collections.abc import Callable, Generator, Iterator
-from typing import Any, Generic, NamedTuple
+from collections.abc import Callable, Collection, Generator, Iterator
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from storage_engine.broker.quotas.call_quota import CallQuota
 from storage_engine.broker.requests.long_work import LongWork, Steps
+from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Req, Resp
 from storage_engine.protocol.framing import encode_response_frame
 
 Amend = Callable[[Resp], Generator[None, Any, Resp]]
 """Changes an answer, in steps."""
+
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+class CallRights(Protocol):
+    """What a request was granted when it was taken up."""
+
+    def refusal(self, kind: ResourceType | None = None, name: str = "") -> ErrorCode:
+        """NONE while it is so, as to the request as a whole and to the resource."""
+        ...
+
+    def refused(self, kind: ResourceType, names: Collection[str]) -> Collection[str] | None:
+        """Those of the resources that it has lost the right to; None where there are too many to
+        ask about in one go."""
+        ...
 
 
 class ApiCall(Generic[Resp]):
@@ -25,6 +44,7 @@ class ApiCall(Generic[Resp]):
         "is_long",
         "is_urgent",
         "quota",
+        "rights",
         "spec",
         "version",
         "work",
@@ -53,6 +73,8 @@ class ApiCall(Generic[Resp]):
         self.exchange = exchange
         self.amend: Amend[Resp] | None = None
         """What is done to the answer before it is sent, by those who changed the request."""
+        self.rights: CallRights | None = None
+        """Set where somebody decides on them."""
 
     def respond(self, message: Resp) -> None:
         """Answer; to be called once. A thread encodes an answer that may be long."""
@@ -78,6 +100,40 @@ class ApiCall(Generic[Resp]):
         """Do work that may be long, of a handler or of a callback of its own."""
         assert self.work is not None
         self.work.run(self, steps)
+
+    # What was granted may be taken away while a request waits: who acts after a wait asks again.
+
+    def refusal(self, kind: ResourceType | None = None, name: str = "") -> ErrorCode:
+        """Why the client may not have this done any more; NONE while it may."""
+        return ErrorCode.NONE if self.rights is None else self.rights.refusal(kind, name)
+
+    def check_allowed(self, kind: ResourceType | None = None, name: str = "") -> None:
+        """Raises KafkaError where the client may not have this done any more."""
+        if self.rights is not None:
+            code = self.rights.refusal(kind, name)
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code.meaning, code)
+
+    def refused(self, kind: ResourceType, names: Collection[str]) -> Collection[str] | None:
+        """See `CallRights`."""
+        return () if self.rights is None else self.rights.refused(kind, names)
+
+    def while_allowed(
+        self,
+        made: Callable[Given, Made],
+        kind: ResourceType | None = None,
+        name: str = "",
+    ) -> Callable[Given, Made | ErrorCode]:
+        """What makes an event, or says why there may be none any more."""
+        rights = self.rights
+        if rights is None:
+            return made
+
+        def checked(*args: Given.args, **kwargs: Given.kwargs) -> Made | ErrorCode:
+            code = rights.refusal(kind, name)
+            return made(*args, **kwargs) if code is ErrorCode.NONE else code
+
+        return checked
 
     def mutate(self, partitions: int) -> None:
         """Partitions are to be created or deleted. KafkaError where a quota does not allow it."""

@@ -22,10 +22,17 @@ from storage_engine.protocol.apis.throttle_time import with_throttle_time
 
 Message = TypeVar("Message")
 
-CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
+METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 3, 19, 20, 37
 
-FIRST_STRICT_VERSION = {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
-"""From these on clients know THROTTLING_QUOTA_EXCEEDED."""
+_NEVER = 1 << 15
+FIRST_STRICT_VERSION = {
+    CREATE_TOPICS: 6,
+    DELETE_TOPICS: 5,
+    CREATE_PARTITIONS: 3,
+    METADATA: _NEVER,
+}
+"""The APIs that create and delete topics. From these versions on clients know
+THROTTLING_QUOTA_EXCEEDED; who asks for the metadata of a topic, which creates it, only waits."""
 
 PERCENT_PER_NS = 100 / 1_000_000_000
 

@@ -31,6 +31,7 @@ from storage_engine.core.settings.setting import (
     unknown_key_error,
 )
 from storage_engine.core.settings.settings import ALIASES, BY_BROKER_KEY
+from storage_engine.core.settings.zookeeper_settings import ZOOKEEPER_TLS_KEYS, ZooKeeperTls
 from storage_engine.zookeeper.connect_string import ConnectString
 
 __all__ = ["BrokerConfig", "check_broker_setting", "check_relations", "parse_properties"]
@@ -52,6 +53,7 @@ class BrokerConfig:
         "rack",
         "sasl",
         "zookeeper_connect",
+        "zookeeper_tls",
     )
 
     def __init__(self, given: Mapping[str, str]) -> None:
@@ -69,6 +71,8 @@ class BrokerConfig:
         self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
+        self.zookeeper_tls = ZooKeeperTls.of({key: self.get(key) for key in ZOOKEEPER_TLS_KEYS})
+        """None: ZooKeeper is spoken to in the clear."""
         check_access(self)
         check_relations(self)
 

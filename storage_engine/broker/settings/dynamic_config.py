@@ -151,7 +151,7 @@ def live_setting(key: str, source: ConfigSource = ConfigSource.BROKER) -> Settin
     if setting is None:
         known = [row.broker_key for row in BY_BROKER_KEY.values() if row.changes_live]
         raise unknown_key_error(key, known, what="setting")
-    if setting.live_per_listener:
+    if setting.live_per_listener and not setting.live:
         raise ConfigError(
             f"'{key}' can't be changed at run time for all listeners: set"
             f" listener.name.<name in lower case>.{key}"

@@ -38,10 +38,15 @@ def enlist(
     on_outcomes: OnOutcomes,
     *,
     by_leader: bool = False,
+    refusal: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
 ) -> None:
-    """Enlist partitions, which exist; `by_leader`: for a client that does not do it itself."""
+    """Enlist partitions, which exist; `by_leader`: for a client that does not do it itself.
+    `refusal` is asked when it is done, which may be after a wait."""
 
-    def event_of(request: int) -> AddPartitions | EnlistPartitions:
+    def event_of(request: int) -> AddPartitions | EnlistPartitions | ErrorCode:
+        refused = refusal()
+        if refused is not ErrorCode.NONE:
+            return refused
         if is_member(transactional_id):
             return EnlistPartitions(
                 request=request,
@@ -73,9 +78,11 @@ def answer_leaders(
     on_outcomes: Callable[[list[Outcomes]], None],
     *,
     refused: Callable[[list[TopicPartition]], Outcomes] = lambda _: {},
+    refusal: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
 ) -> Generator[None, Any, None]:
     """Enlist or verify the partitions of transactions as in a request of version 4; the outcomes
-    come in their order. `refused`: those among partitions that can't be enlisted."""
+    come in their order. `refused`: those among partitions that can't be enlisted; `refusal`: as in
+    `enlist`."""
     outcomes: list[Outcomes] = [{} for _ in transactions]
     verified = [i for i, each in enumerate(transactions) if each.verify_only]
     enlisted = [i for i, each in enumerate(transactions) if not each.verify_only]
@@ -110,6 +117,7 @@ def answer_leaders(
             clock,
             lambda outcome, index=index: note([index], [outcome]),  # type: ignore[misc]
             by_leader=True,
+            refusal=refusal,
         )
     yield from _verify_all(
         coordinators, [transactions[i] for i in verified], lambda some: note(verified, some)

@@ -58,16 +58,20 @@ class TransactionalAppends:
         version: int,
         request: ProduceRequest,
         on_outcomes: Callable[[Iterable[AppendOutcome]], None],
+        *,
+        refusal_of: Callable[[str], KafkaError | None] = lambda _topic: None,
     ) -> None:
         """Append what a request (of that version) with a transactional id has; the outcomes come in
-        the order of its partitions."""
+        the order of its partitions. `refusal_of`: why the producer may not write to a topic any
+        more; asked where it has waited."""
         assert request.transactional_id is not None
         partitions = [TopicPartition(item.topic, item.partition) for item in request.partitions]
         outcomes = AppendOutcomes(partitions, self._replicas, on_outcomes)
         for index, (tp, item) in enumerate(zip(partitions, request.partitions, strict=True)):
             on_outcome = partial(outcomes.settle, index)
             if isinstance(item.records, memoryview):
-                self._append(version, tp, item.records, request, on_outcome)
+                refusal = partial(refusal_of, tp.topic)
+                self._append(version, tp, item.records, request, on_outcome, refusal)
             else:
                 on_outcome(InvalidRecordError("the request has no records for this partition"))
 
@@ -78,12 +82,19 @@ class TransactionalAppends:
         records: memoryview,
         request: ProduceRequest,
         on_outcome: Callable[[AppendOutcome], None],
+        refusal: Callable[[], KafkaError | None],
     ) -> None:
+        lost = refusal()
+        if lost is not None:
+            on_outcome(lost)
+            return
         try:
             producer = _producer_of(records)
             if producer is None:
                 # Outside a transaction all the same, or damaged: the log says what is wrong.
-                self._appends.append(tp, records, acks=request.acks, on_outcome=on_outcome)
+                self._appends.append(
+                    tp, records, acks=request.acks, on_outcome=on_outcome, refusal=refusal
+                )
                 return
             partition = self._replicas.leader(tp)
             partition.check_writable_by_producers(request.acks)
@@ -101,6 +112,7 @@ class TransactionalAppends:
             version=version,
             acks=request.acks,
             on_outcome=on_outcome,
+            lost=refusal,
         )
         verification = partition.guards.verification(*producer)
         if verification is not None:
@@ -127,6 +139,7 @@ class _TransactionalAppend:
         "_acks",
         "_appends",
         "_guards",
+        "_lost",
         "_on_outcome",
         "_producer",
         "_replicas",
@@ -144,7 +157,9 @@ class _TransactionalAppend:
         version: int,
         acks: int,
         on_outcome: Callable[[AppendOutcome], None],
+        lost: Callable[[], KafkaError | None],
     ) -> None:
+        """`lost`: why the producer may not write to the topic any more."""
         self._replicas = replicas
         self._appends = appends
         self._tp = partition.topic_partition
@@ -153,10 +168,15 @@ class _TransactionalAppend:
         self._version = version
         self._acks = acks
         self._on_outcome = on_outcome
+        self._lost = lost
 
     def on_verified(self, records: memoryview, code: ErrorCode) -> None:
         """The transaction is open, with this partition, or the code says why the batches can't be
         appended."""
+        lost = self._lost()
+        if lost is not None:
+            self._on_outcome(lost)
+            return
         if code is ErrorCode.NONE:
             verification = self._guards.verification(*self._producer)
             if verification is not None and self._is_valid(verification):
@@ -174,7 +194,7 @@ class _TransactionalAppend:
 
         def refusal() -> KafkaError | None:
             if self._is_valid(verification):
-                return None
+                return self._lost()
             return _refusal(self._tp, ErrorCode.CONCURRENT_TRANSACTIONS, self._version)
 
         self._appends.append(

@@ -12,6 +12,7 @@ from storage_engine.broker.access.rule_watch import RuleWatch
 from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
 from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.core.security.authorizer import Authorizer, super_users_of
 from storage_engine.core.settings.access_settings import (
@@ -19,6 +20,7 @@ from storage_engine.core.settings.access_settings import (
     AUTHORIZER,
     SUPER_USERS,
 )
+from storage_engine.core.transactions.sink_names import coordinated_name
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.fetch import ANY_REPLICA_ID
 from storage_engine.protocol.apis.metadata import MetadataResponse
@@ -39,6 +41,23 @@ class AccessParts:
     def may_write(self, connection: Connection, topic: str) -> bool:
         """For runs of produce requests; the general way logs refusals."""
         return self.control.allows(connection, AclOperation.WRITE, ResourceType.TOPIC, topic)
+
+    def may_still_write(
+        self, call: ApiCall[Any], transactional_id: str | None, topic: str
+    ) -> ErrorCode:
+        """For batches that are appended after a wait: NONE, or what the producer gets instead."""
+        asks, connection = (
+            partial(self.control.allows_or_logs, request=call.spec.name),
+            call.connection,
+        )
+        write = AclOperation.WRITE
+        if transactional_id is not None:
+            name, kind = coordinated_name(transactional_id), ResourceType.TRANSACTIONAL_ID
+            if not asks(connection, write, kind, name):
+                return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if not asks(connection, write, ResourceType.TOPIC, topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return ErrorCode.NONE
 
     def may_create(self, call: ApiCall[MetadataResponse], topic: str) -> bool:
         """For topics that are created because a client asks for them."""

@@ -109,13 +109,17 @@ class BrokerParts:
 
 
 def _produce_handler(
-    ports: BrokerPorts, replicas: ReplicaParts, coordinators: CoordinatorParts
+    ports: BrokerPorts,
+    replicas: ReplicaParts,
+    coordinators: CoordinatorParts,
+    access: AccessParts | None,
 ) -> ProduceHandler:
     return ProduceHandler(
         replicas=replicas.manager,
         producer_appends=replicas.producer_appends,
         transactional_appends=coordinators.transactional_appends,
         scheduler=ports.scheduler,
+        may_still_write=None if access is None else access.may_still_write,
     )
 
 
@@ -181,8 +185,8 @@ def build(ports: BrokerPorts) -> BrokerParts:
     coordinators = build_coordinators(
         ports, settings.config, cluster=cluster, replicas=replicas, scrubs=upkeep.scrubs
     )
-    produce = _produce_handler(ports, replicas, coordinators)
     access = build_access(ports)
+    produce = _produce_handler(ports, replicas, coordinators, access)
     table = _handler_table(
         ports,
         settings,

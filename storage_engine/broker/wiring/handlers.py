@@ -325,7 +325,10 @@ def add_controller_apis(
     """Registers the APIs that only the controller answers."""
     controller, scheduler = cluster.controller, ports.scheduler
     create_topics = CreateTopicsHandler(
-        controller=controller, topic_admin=cluster.topic_admin, scheduler=scheduler
+        controller=controller,
+        topic_admin=cluster.topic_admin,
+        config=settings.config,
+        scheduler=scheduler,
     )
     create_partitions = CreatePartitionsHandler(
         controller=controller, topic_admin=cluster.topic_admin, scheduler=scheduler

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from storage_engine.broker.quotas.connection_rate import ConnectionRate
+from storage_engine.broker.quotas.creation_rates import CreationRates
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.listener import Listener
 from storage_engine.broker.settings.listener_key import PREFIX
@@ -41,7 +42,8 @@ def served_listeners(parts: BrokerParts, tls: TlsByListener) -> list[ServedListe
     """What the settings name."""
     listeners = parts.ports.config.listeners.listening
     rate = ConnectionRate(parts.settings.clients, parts.ports.scheduler)
-    return [_served(listener, parts, tls.get(listener.name), rate) for listener in listeners]
+    created = CreationRates(parts.settings.config, parts.ports.clock)
+    return [_served(each, parts, tls.get(each.name), rate, created) for each in listeners]
 
 
 def look_after_tls(parts: BrokerParts, tls: TlsByListener) -> None:
@@ -57,10 +59,15 @@ def look_after_tls(parts: BrokerParts, tls: TlsByListener) -> None:
 
 
 def _served(
-    listener: Listener, parts: BrokerParts, tls: ListenerTls | None, rate: ConnectionRate
+    listener: Listener,
+    parts: BrokerParts,
+    tls: ListenerTls | None,
+    rate: ConnectionRate,
+    created: CreationRates,
 ) -> ServedListener:
     names = parts.ports.config.listeners.names
     inter_broker = parts.ports.config.listeners.inter_broker
+    is_for_brokers = len(names) > 1 and listener.name == inter_broker.name
     on_opened: Callable[[Connection], None] = rate.opened
     if listener.protocol.uses_sasl:
         on_opened = partial(_one_after_the_other, parts.authentication.gate.opened, rate.opened)
@@ -75,7 +82,8 @@ def _served(
         on_opened=on_opened,
         tls=tls,
         max_connections=_own_limit(parts.ports.config, listener),
-        is_for_brokers=len(names) > 1 and listener.name == inter_broker.name,
+        rate=created.of(listener.name, is_for_brokers=is_for_brokers),
+        is_for_brokers=is_for_brokers,
     )
 
 

@@ -23,10 +23,17 @@ from storage_engine.client.settings import (
     one_of,
     parse_settings,
     pop_security,
+    pop_zookeeper_tls,
     text,
 )
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.setting import Setting, SettingType
+from storage_engine.core.settings.zookeeper_settings import (
+    ENABLE,
+    ZOOKEEPER_TLS_KEYS,
+    ZOOKEEPER_TLS_SETTINGS,
+    ZooKeeperTls,
+)
 from storage_engine.zookeeper.connect_string import ConnectString
 
 _LARGEST_BYTES = 256 << 20
@@ -43,6 +50,7 @@ SETTINGS = by_key(
     milliseconds(
         "zookeeper.connection.timeout.ms", None, "ZooKeeper is waited for so long (6000)."
     ),
+    *ZOOKEEPER_TLS_SETTINGS,
     CLIENT_ID,
     Setting(
         name="acks",
@@ -112,7 +120,9 @@ SETTINGS = by_key(
 ZOOKEEPER_TIMEOUT_MS = 6_000
 """The default of `zookeeper.connection.timeout.ms`."""
 
-_BY_FIELD = {key: key.replace(".", "_") for key in SETTINGS if key not in SECURITY_KEYS}
+_BY_FIELD = {
+    key: key.replace(".", "_") for key in SETTINGS if key not in SECURITY_KEYS | ZOOKEEPER_TLS_KEYS
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +134,7 @@ class ProducerConfig:
     """Empty with `zookeeper_connect`."""
     zookeeper_connect: ConnectString | None
     zookeeper_connection_timeout_ms: int
+    zookeeper_tls: ZooKeeperTls | None
     client_id: str
     acks: int
     enable_idempotence: bool
@@ -148,8 +159,10 @@ class ProducerConfig:
         if "acks" in config and not isinstance(config["acks"], bool):
             config = {**config, "acks": str(config["acks"]).lower()}
         values = parse_settings(config, SETTINGS, client="producer")
-        security = pop_security(values)
+        security, zookeeper_tls = pop_security(values), pop_zookeeper_tls(values)
         _check_discovery(values)
+        if zookeeper_tls is not None and values["zookeeper.connect"] is None:
+            raise ConfigError(f"{ENABLE} needs zookeeper.connect; leave it out, or give both")
         acks = values["acks"] = _ACKS[values["acks"]]
         if values["enable.idempotence"] is None:
             values["enable.idempotence"] = acks == -1
@@ -173,7 +186,7 @@ class ProducerConfig:
                 "because a leader remembers 5 batches of a producer"
             )
         fields = {_BY_FIELD[key]: value for key, value in values.items()}
-        return cls(**fields, security=security)
+        return cls(**fields, security=security, zookeeper_tls=zookeeper_tls)
 
 
 def _check_discovery(values: dict[str, Any]) -> None:

@@ -388,6 +388,7 @@ def _cluster_of(config: ProducerConfig) -> Cluster:
             config.zookeeper_connect,
             timeout_ms=config.zookeeper_connection_timeout_ms,
             protocol=config.security.protocol.name,
+            tls=config.zookeeper_tls,
         )
     return Cluster(
         where,

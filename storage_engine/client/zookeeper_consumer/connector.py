@@ -18,6 +18,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from storage_engine.client.broker_discovery import encrypted_access
 from storage_engine.client.closing import Closing
 from storage_engine.client.loop import ClientLoop, LoopEndedError
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
@@ -28,7 +29,7 @@ from storage_engine.client.zookeeper_consumer.message_stream import MessageStrea
 from storage_engine.core.errors import ConfigError, DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition, topic_name_problem
 from storage_engine.core.ports import ZkReply, ZkStatus
-from storage_engine.zookeeper.access import Written
+from storage_engine.zookeeper.access import ANYBODY, Written
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths, new_consumer_id
 from storage_engine.zookeeper.session import ZooKeeperSession
 from storage_engine.zookeeper.znodes import BrokerIdZNode
@@ -136,11 +137,13 @@ class ConsumerConnector(Closing):
     def _open(self) -> ZooKeeperSession:
         config = self._config
         paths = ConsumerGroupPaths(config.group_id)
+        tls = config.zookeeper_tls
         session = ZooKeeperSession(
             config.zookeeper_connect,
             config.session_timeout_ms,
             self._loop.call_soon,
             clock=self._loop,
+            access=ANYBODY if tls is None else encrypted_access(tls),
             written=Written(
                 (paths.ids, paths.root, ConsumerGroupPaths.PARENT, "/"),
                 "consumers make their nodes below it; its ACL must let them",

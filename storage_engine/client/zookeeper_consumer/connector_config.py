@@ -11,8 +11,16 @@ from typing import Any
 from storage_engine.client.consumer import consumer_config
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.security.setting_names import SECURITY_KEYS
-from storage_engine.client.settings import boolean, by_key, milliseconds, parse_settings, text
+from storage_engine.client.settings import (
+    boolean,
+    by_key,
+    milliseconds,
+    parse_settings,
+    pop_zookeeper_tls,
+    text,
+)
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.zookeeper_settings import ZOOKEEPER_TLS_SETTINGS, ZooKeeperTls
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.consumer_znodes import group_problem
 
@@ -42,6 +50,7 @@ SETTINGS = by_key(
     milliseconds(
         "zookeeper.connection.timeout.ms", 6_000, "ZooKeeper is waited for so long at the start."
     ),
+    *ZOOKEEPER_TLS_SETTINGS,
     text("group.id", "The group whose consumers share the partitions."),
     boolean("enable.auto.commit", True, "Whether offsets are committed in the background."),
     milliseconds("auto.commit.interval.ms", 5_000, "The time between such commits."),
@@ -56,6 +65,7 @@ class ConnectorConfig:
     zookeeper_connect: str
     session_timeout_ms: int
     connection_timeout_ms: int
+    zookeeper_tls: ZooKeeperTls | None
     group_id: str
     enable_auto_commit: bool
     auto_commit_interval_ms: int
@@ -78,6 +88,7 @@ class ConnectorConfig:
             zookeeper_connect=values["zookeeper.connect"],
             session_timeout_ms=values["zookeeper.session.timeout.ms"],
             connection_timeout_ms=values["zookeeper.connection.timeout.ms"],
+            zookeeper_tls=pop_zookeeper_tls(values),
             group_id=values["group.id"],
             enable_auto_commit=values["enable.auto.commit"],
             auto_commit_interval_ms=values["auto.commit.interval.ms"],

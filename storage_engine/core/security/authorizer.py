@@ -39,6 +39,8 @@ class Authorizer:
         self._index = AclIndex()
         self._cache: dict[_Question, bool] = {}
         self._are_rules_known = False
+        self.revision = 0
+        """Grows with each change of the rules: what was allowed before may not be any more."""
 
     @property
     def index(self) -> AclIndex:
@@ -50,11 +52,13 @@ class Authorizer:
         if self._index.rules(pattern) != rules:
             self._index.put(pattern, rules)
             self._cache.clear()
+            self.revision += 1
 
     def rules_are_known(self) -> None:
         """All rules were read once: from now on they decide."""
         self._are_rules_known = True
         self._cache.clear()
+        self.revision += 1
 
     def allows(
         self,

@@ -4,7 +4,8 @@
     client-final    c=biws,r=nonce+ours,p=proof       -> v=signature
 
 A user that does not exist is asked for a proof like any other, with a salt that stays the same (a
-decoy), and refused where a wrong password is refused. Source: RFC 5802, RFC 7677, KIP-84.
+decoy), and refused where a wrong password is refused. Source: RFC 5802, RFC 7677, KIP-84;
+librdkafka, #4895.
 """
 
 import hmac
@@ -46,6 +47,7 @@ class ScramServer:
         self._credential_of = credential_of
         self._found: FoundCredential | None = None
         self._user = ""
+        self._nonce = nonce
         self._server = scramp.ScramMechanism(mechanism.value).make_server(
             self._auth_info, s_nonce=nonce
         )
@@ -79,6 +81,7 @@ class ScramServer:
         return str(self._server.get_server_first())
 
     def _final(self, text: str) -> str:
+        self._accept_doubled_nonce(text)
         self._server.set_client_final(text)
         answer = str(self._server.get_server_final())
         assert self._found is not None
@@ -86,6 +89,17 @@ class ScramServer:
             raise LogInRefusedError("there is no such user")
         self.authenticated = Authenticated(name=self._user)
         return answer
+
+    def _accept_doubled_nonce(self, text: str) -> None:
+        """librdkafka before 2.6.1 puts its own nonce before that of both, which begins with it
+        already. As Kafka 3.9 does, we take that: ours is in it, and the proof is made of it."""
+        of_both = self._server.nonce
+        if of_both is None:
+            return
+        of_client = str(of_both).removesuffix(self._nonce)
+        doubled = f"{of_client}{of_both}"
+        if f",r={doubled}," in text:
+            self._server.nonce = type(of_both)(doubled)
 
     def _auth_info(self, user: str) -> tuple[bytes, bytes, bytes, int] | None:
         self._user = user

@@ -11,6 +11,7 @@ from storage_engine.core.settings.sasl_settings import SASL_SETTINGS
 from storage_engine.core.settings.setting import LONG_MAX, Alias, Setting, SettingType
 from storage_engine.core.settings.tls_settings import TLS_SETTINGS
 from storage_engine.core.settings.topic_settings import TOPIC_SETTINGS
+from storage_engine.core.settings.zookeeper_settings import ZOOKEEPER_TLS_SETTINGS
 
 LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
 FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
@@ -78,6 +79,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         doc="Only that user may write new znodes; everybody may read them. zookeeper.connect "
         "needs a path.",
     ),
+    *ZOOKEEPER_TLS_SETTINGS,
     # ---- topics ----
     Setting(
         name="num.partitions",
@@ -352,12 +354,25 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=2**31 - 1,
         minimum=0,
         unit="connections",
+        live=True,
         doc="The most connections from one IP address.",
     ),
     Setting(
         name="max.connections.per.ip.overrides",
         type=SettingType.LIST,
+        live=True,
         doc="Limits that differ for some hosts or addresses: host:number,host:number.",
+    ),
+    Setting(
+        name="max.connection.creation.rate",
+        type=SettingType.INT,
+        default=2**31 - 1,
+        minimum=1,
+        per_listener=True,
+        live=True,
+        live_per_listener=True,
+        unit="connections a second",
+        doc="The most new connections in a second; further ones wait until there is room.",
     ),
     Setting(
         name="queued.max.request.bytes",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from storage_engine.core.errors import ConfigError
+from storage_engine.net.tls.alerts import AlertingContext
 from storage_engine.net.tls.cipher_suites import ALL_SUITES, CipherSuites
 from storage_engine.net.tls.stores import KeyStore, TrustStore
 
@@ -48,7 +49,7 @@ def server_context(
             "the listener has no certificate: set ssl.keystore.location, or"
             " ssl.keystore.certificate.chain and ssl.keystore.key"
         )
-    context = _context(ssl.PROTOCOL_TLS_SERVER, options)
+    context = _restricted(AlertingContext(ssl.PROTOCOL_TLS_SERVER), options)
     _load(context, key_store)
     context.verify_mode = CLIENT_AUTH[client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
@@ -70,7 +71,7 @@ def client_context(
 ) -> ssl.SSLContext:
     """What connections to others are made with. Without a trust store the authorities of the system
     are believed."""
-    context = _context(ssl.PROTOCOL_TLS_CLIENT, options)
+    context = _restricted(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), options)
     context.check_hostname = checks_host_name
     if key_store is not None:
         _load(context, key_store)
@@ -81,8 +82,8 @@ def client_context(
     return context
 
 
-def _context(protocol: int, options: TlsOptions) -> ssl.SSLContext:
-    context = ssl.SSLContext(protocol)
+def _restricted(context: ssl.SSLContext, options: TlsOptions) -> ssl.SSLContext:
+    """To the versions and suites that are wanted."""
     versions = [_VERSIONS[name] for name in options.protocols]
     if not options.suites.has_tls_1_3:
         versions = [each for each in versions if each is not ssl.TLSVersion.TLSv1_3]

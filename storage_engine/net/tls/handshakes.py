@@ -8,6 +8,7 @@ the others.
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -23,6 +24,7 @@ from storage_engine.net.limits import (
     TLS_SHUTDOWN_TIMEOUT_MS,
     ServerLimits,
 )
+from storage_engine.net.tls.alerts import on_refused
 from storage_engine.net.tls.hello_gate import HelloGate
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class Handshakes:
         """`open_from`: how many open connections an address has. `protocol` makes the connection
         that comes of a handshake."""
         self._loop = loop
-        self._limits = limits
+        self.limits = limits
         self._open_from = open_from
         self._protocol = protocol
         self._gates: dict[str, HelloGate] = {}
@@ -94,7 +96,7 @@ class Handshakes:
             task.cancel()
 
     def _problem(self, listener: "ServedListener", host: str) -> str:
-        limits = self._limits
+        limits = self.limits
         per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._open_from(host) + self._per_host[host] > per_ip:
             return f"{host} has max.connections.per.ip={per_ip} already"
@@ -125,6 +127,8 @@ class Handshakes:
         assert listener.tls is not None
         connection = self._protocol(listener)
         self._sockets[connection] = sock
+        ending = _Ending(self._loop, asyncio.current_task())
+        on_refused.set(partial(self._refused, listener, sock, ending))
         try:
             await self._loop.connect_accepted_socket(
                 lambda: connection,
@@ -134,16 +138,34 @@ class Handshakes:
                 ssl_shutdown_timeout=TLS_SHUTDOWN_TIMEOUT_MS / 1000,
             )
         except OSError as error:
-            if sock in self._peers:
+            if sock in self._peers and not ending.has_begun:
                 self._fail(listener, sock, _reason(error))
         finally:
+            ending.forget()
             del self._sockets[connection]
             self._forget(sock)
+
+    def _refused(
+        self,
+        listener: "ServedListener",
+        sock: socket.socket,
+        ending: "_Ending",
+        error: ssl.SSLError,
+    ) -> None:
+        """The loop sends the alert. Until the client has closed it counts as in its handshake."""
+        self._tell(listener, self._peers[sock][1], _reason(error))
+        with contextlib.suppress(OSError):
+            # What it goes on to say is read to no purpose: the least that the system grants.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        ending.begin()
 
     def _fail(self, listener: "ServedListener", sock: socket.socket, reason: str) -> None:
         _, name = self._peers[sock]
         self._forget(sock)
         sock.close()
+        self._tell(listener, name, reason)
+
+    def _tell(self, listener: "ServedListener", name: str, reason: str) -> None:
         if reason in self._told or len(self._told) >= _REASONS_TOLD:
             self._untold += 1
             return
@@ -167,6 +189,28 @@ class Handshakes:
             self._per_host[host] -= 1
             if not self._per_host[host]:
                 del self._per_host[host]
+
+
+class _Ending:
+    """Of a handshake that has failed: the client gets some time to read why, and to close."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[None] | None) -> None:
+        """`task` has the connection."""
+        assert task is not None
+        self._loop = loop
+        self._task = task
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        return self._timer is not None
+
+    def begin(self) -> None:
+        self._timer = self._loop.call_later(TLS_SHUTDOWN_TIMEOUT_MS / 1000, self._task.cancel)
+
+    def forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _reason(error: OSError) -> str:

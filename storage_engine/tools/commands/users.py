@@ -29,6 +29,7 @@ from typing import Any
 
 from storage_engine.client.admin.scram_users import describe_users, remove_user, set_password
 from storage_engine.core.security.scram_credential import ScramMechanism
+from storage_engine.core.settings.zookeeper_settings import ENABLE
 from storage_engine.tools.arguments import add_bootstrap_server, add_json
 from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError, UsageError
@@ -63,6 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="user:password of the brokers in that ZooKeeper (zookeeper.digest.credentials.file); "
         "then only they can read what is written",
+    )
+    adding.add_argument(
+        "--zk-tls-config-file",
+        type=Path,
+        metavar="FILE",
+        help="connect to that ZooKeeper by TLS: the settings zookeeper.ssl.* of this file, which "
+        "may be a broker's",
     )
     removing = _add(actions, "remove", _remove, "remove a user", "remove alice")
     removing.add_argument("user", metavar="USER", help="an existing user")
@@ -137,6 +145,8 @@ def _set(args: argparse.Namespace) -> None:
         raise UsageError("give either --bootstrap-server or --zookeeper")
     if args.zookeeper_credentials is not None and args.zookeeper is None:
         raise UsageError("--zookeeper-credentials belongs to --zookeeper")
+    if args.zk_tls_config_file is not None and args.zookeeper is None:
+        raise UsageError("--zk-tls-config-file belongs to --zookeeper")
     password = _password(args.password_file)
     if args.zookeeper is None:
         with connect(args.bootstrap_server, args.command_config) as cluster:
@@ -148,10 +158,16 @@ def _set(args: argparse.Namespace) -> None:
 
 def _set_in_zookeeper(args: argparse.Namespace, password: str) -> None:
     from storage_engine.tools.user_nodes import UserNodes, credentials_of
+    from storage_engine.tools.zookeeper_tls import load_zookeeper_tls
     from storage_engine.zookeeper.access import load_access
 
     file = args.zookeeper_credentials
-    access = load_access(file, set_acl=file is not None)
+    tls = None
+    if args.zk_tls_config_file is not None:
+        tls = load_zookeeper_tls(args.zk_tls_config_file)
+        if tls is None:
+            raise CommandError(f"{args.zk_tls_config_file} does not set {ENABLE}=true")
+    access = load_access(file, set_acl=file is not None, tls=tls)
     with UserNodes.connected(args.zookeeper, access) as users:
         users.set(args.user, credentials_of(password, _mechanisms(args)))
 

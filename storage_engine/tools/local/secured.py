@@ -34,6 +34,7 @@ from storage_engine.tools.local.cluster_security import (
 )
 from storage_engine.tools.local.secret_files import write_secret
 from storage_engine.tools.user_nodes import UserNodes, credentials_of
+from storage_engine.tools.zookeeper_tls import load_zookeeper_tls
 from storage_engine.zookeeper.access import CREDENTIALS_KEY, load_access
 
 BROKER_USER = "broker"
@@ -107,7 +108,11 @@ class SecuredCluster:
         passwords = {BROKER_USER: self._broker_password(state.brokers)}
         for user, name in ((ADMIN, SECURITY.admin), (APP, SECURITY.app)):
             passwords[user] = self._client_password(self.directory / name)
-        access = load_access(self.directory / _ZOOKEEPER_CREDENTIALS, set_acl=True)
+        access = load_access(
+            self.directory / _ZOOKEEPER_CREDENTIALS,
+            set_acl=True,
+            tls=load_zookeeper_tls(self.directory / state.brokers[0].config),
+        )
         with UserNodes.connected(state.zookeeper, access) as users:
             if BROKER_USER in users:
                 return

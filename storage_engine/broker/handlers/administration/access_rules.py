@@ -100,7 +100,9 @@ class AccessRuleHandlers:
         if self.changes is None or not bindings:
             yield from answer({})
         else:
-            self.changes.create(bindings, lambda changed: call.run(answer(changed)))
+            self.changes.create(
+                bindings, lambda changed: call.run(answer(changed)), call.check_allowed
+            )
 
     def delete(self, call: ApiCall[DeleteAclsResponse], request: DeleteAclsRequest) -> Steps:
         refusal = self._refusal(len(request.filters), "filters")
@@ -134,7 +136,9 @@ class AccessRuleHandlers:
         if self.changes is None or not patterns:
             yield from answer({})
         else:
-            self.changes.delete(patterns, filters, lambda changed: call.run(answer(changed)))
+            self.changes.delete(
+                patterns, filters, lambda changed: call.run(answer(changed)), call.check_allowed
+            )
 
     def _refusal(self, count: int, what: str) -> KafkaError | None:
         if self.authorizer is None:

@@ -6,7 +6,7 @@ brokers learn of them soon after. Source: R-TOOL1, KIP-339, KIP-226.
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.listener_key import is_listener_key
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
+from storage_engine.core.security.acl_types import CLUSTER_NAME, ResourceType
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from storage_engine.protocol.apis.incremental_alter_configs import (
@@ -119,7 +120,7 @@ class AlterConfigsHandlers:
                 continue
             self._change(
                 entity,
-                compute(resource, rules),
+                _while_allowed(call, entity, compute(resource, rules)),
                 partial(settle, index),
                 validate_only=request.validate_only,
                 # A key store or trust store, which is read again when its path is set again.
@@ -163,6 +164,20 @@ class AlterConfigsHandlers:
             validate_only=validate_only,
             is_told_anyway=is_told_anyway,
         )
+
+
+def _while_allowed(call: ApiCall[Any], entity: ConfigEntity, compute: Compute) -> Compute:
+    """The settings are computed when they have been read: by then the client may have lost the
+    right to alter them."""
+
+    def computed(present: Mapping[str, str]) -> dict[str, str]:
+        if entity.kind is EntityKind.TOPIC:
+            call.check_allowed(ResourceType.TOPIC, entity.name)
+        else:
+            call.check_allowed(ResourceType.CLUSTER, CLUSTER_NAME)
+        return compute(present)
+
+    return computed
 
 
 def _rows(

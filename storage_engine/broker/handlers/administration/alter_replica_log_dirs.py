@@ -38,7 +38,8 @@ def handle(
                     of_topic[number] = ErrorCode.INVALID_REQUEST
                 else:
                     tp = TopicPartition(topic.name, number)
-                    of_topic[number] = _move(replica_moves, tp, Path(folder.path))
+                    refusal = call.refusal()
+                    of_topic[number] = refusal or _move(replica_moves, tp, Path(folder.path))
     results = []
     for name, of_topic in codes.items():
         partitions = []

@@ -93,7 +93,7 @@ class ClientQuotasHandlers:
                 who = QuotaEntity.of_request(
                     (part.entity_type, part.entity_name) for part in entry.entity[: PARTS_MAX + 1]
                 )
-                compute = _changes(who, entry.ops)
+                compute = _changes(call, who, entry.ops)
             except KafkaError as failure:
                 settle(index, failure.as_outcome())
                 continue
@@ -125,7 +125,7 @@ def _name(entry: Any) -> frozenset[tuple[str, str | None]]:
     return frozenset((part.entity_type, part.entity_name) for part in entry.entity)
 
 
-def _changes(who: QuotaEntity, ops: Sequence[Any]) -> Compute:
+def _changes(call: ApiCall[Any], who: QuotaEntity, ops: Sequence[Any]) -> Compute:
     """What becomes of the settings of an entity, among which other things may stand. Raises
     KafkaError."""
     if len(ops) > OPS_MAX:
@@ -141,6 +141,8 @@ def _changes(who: QuotaEntity, ops: Sequence[Any]) -> Compute:
         changes[key.value] = None if op.remove else setting_of(key, op.value)
 
     def compute(present: Mapping[str, str]) -> dict[str, str]:
+        # They were read: by now the client may have lost the right to change them.
+        call.check_allowed()
         merged = {**present, **changes}
         return {name: value for name, value in merged.items() if value is not None}
 

@@ -24,6 +24,7 @@ from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.internal_topics import check_not_internal
 from storage_engine.core.ports import Scheduler
+from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.protocol.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -64,7 +65,7 @@ class CreatePartitionsHandler:
             scheduler=self.scheduler,
         )
         too_many = f"more than {MAX_PARTITIONS} partitions in one request: add them in several"
-        write = partial(self._grow, waiting)
+        write = partial(self._grow, call, waiting)
         yield from write_each(call, request, waiting, self._plan, write, too_many=too_many)
 
     def _plan(self, topic: Any) -> tuple[TopicInfo, int]:
@@ -84,9 +85,12 @@ class CreatePartitionsHandler:
             raise KafkaError(f"topic '{name}' does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return info
 
-    def _grow(self, waiting: TopicOutcomes, grown: TopicInfo) -> None:
+    def _grow(
+        self, call: ApiCall[CreatePartitionsResponse], waiting: TopicOutcomes, grown: TopicInfo
+    ) -> None:
         self.topic_admin.write_growth(
             grown,
             lambda failure: waiting.on_topic_written(grown, failure),
             lambda: waiting.waits_for(grown.topic),
+            check_allowed=partial(call.check_allowed, ResourceType.TOPIC, grown.topic),
         )

@@ -25,10 +25,17 @@ from storage_engine.broker.handlers.administration.topic_outcomes import (
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.controller.controller_only import acting_controller
 from storage_engine.broker.requests.long_work import Steps
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.effective_settings import effective_settings
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.internal_topics import check_not_internal
 from storage_engine.core.ports import Scheduler
+from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
+
+FIRST_WITH_SETTINGS = 5
+
+_Created = CreateTopicsResponse.CreatableTopicResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +44,7 @@ class CreateTopicsHandler:
 
     controller: ControllerRunner
     topic_admin: TopicAdmin
+    config: DynamicConfig
     scheduler: Scheduler
 
     def handle(self, call: ApiCall[CreateTopicsResponse], request: CreateTopicsRequest) -> Steps:
@@ -47,7 +55,10 @@ class CreateTopicsHandler:
             results = []
             for name in names:
                 yield None
-                results.append(_result(name, outcomes.get(name), planned.get(name)))
+                result, plan = _result(name, outcomes.get(name)), planned.get(name)
+                if not result.error_code and plan is not None:
+                    self._describe(result, plan, with_settings=call.version >= FIRST_WITH_SETTINGS)
+                results.append(result)
             call.respond(CreateTopicsResponse(topics=results))
 
         waiting = TopicOutcomes(
@@ -67,8 +78,26 @@ class CreateTopicsHandler:
             f"topics of more than {MAX_PARTITIONS} partitions in one request: create them in "
             "several"
         )
-        write = partial(self._create, waiting)
+        write = partial(self._create, call, waiting)
         yield from write_each(call, request, waiting, plan, write, too_many=too_many)
+
+    def _describe(self, result: Any, plan: PlannedTopic, *, with_settings: bool) -> None:
+        """Says what the topic is like (KIP-525). Guards hide it from who may not know."""
+        assignment = plan.info.assignment
+        result.topic_id = plan.info.topic_id
+        result.num_partitions = len(assignment)
+        result.replication_factor = len(assignment[0])
+        if with_settings:
+            result.configs = [
+                _Created.CreatableTopicConfigs(
+                    name=each.name,
+                    value=each.value,
+                    read_only=False,
+                    config_source=int(each.source),
+                    is_sensitive=False,
+                )
+                for each in effective_settings(self.config, plan.config)
+            ]
 
     def _plan(self, topic: Any) -> PlannedTopic:
         """Raises KafkaError."""
@@ -78,12 +107,15 @@ class CreateTopicsHandler:
             raise KafkaError(f"topic '{topic.name}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
         return self.topic_admin.plan(_new_topic(topic))
 
-    def _create(self, waiting: TopicOutcomes, plan: PlannedTopic) -> None:
+    def _create(
+        self, call: ApiCall[CreateTopicsResponse], waiting: TopicOutcomes, plan: PlannedTopic
+    ) -> None:
         info = plan.info
         self.topic_admin.write(
             plan,
             lambda failure: waiting.on_topic_written(info, failure),
             lambda: waiting.waits_for(info.topic),
+            check_allowed=partial(call.check_allowed, ResourceType.TOPIC, info.topic),
         )
 
 
@@ -98,13 +130,5 @@ def _new_topic(topic: Any) -> RequestedTopic:
     )
 
 
-def _result(name: str, outcome: TopicOutcome, plan: PlannedTopic | None) -> Any:
-    result = CreateTopicsResponse.CreatableTopicResult(
-        name=name, error_code=code_of(outcome), error_message=text_of(outcome)
-    )
-    if outcome is None and plan is not None:
-        assignment = plan.info.assignment
-        result.topic_id = plan.info.topic_id
-        result.num_partitions = len(assignment)
-        result.replication_factor = len(assignment[0])
-    return result
+def _result(name: str, outcome: TopicOutcome) -> Any:
+    return _Created(name=name, error_code=code_of(outcome), error_message=text_of(outcome))

@@ -23,6 +23,7 @@ from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.internal_topics import check_not_internal
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
+from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 
@@ -74,6 +75,7 @@ class DeleteTopicsHandler:
                 if key in twice:
                     raise KafkaError(f"'{key}' is named twice", ErrorCode.INVALID_REQUEST)
                 present, partitions = self._present(name, key)
+                call.check_allowed(ResourceType.TOPIC, present)
                 call.mutate(partitions)
             except KafkaError as failure:
                 waiting.settle(key, failure.as_outcome())

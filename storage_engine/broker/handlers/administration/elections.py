@@ -4,9 +4,10 @@ The answer comes when every election is over, or when the client's timeout is. A
 all partitions it names only those that needed an election. Source: R-CTL7, R-REP9, KIP-460.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
+from storage_engine.broker.controller.acting_controller import ActingController
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.controller.controller_only import acting_controller
@@ -43,14 +44,7 @@ def handle(
     except KafkaError as failure:
         yield from _respond(call, dict.fromkeys(named or (), failure.code), failure.code)
         return
-    unknown: dict[TopicPartition, ErrorCode] = {}
-    partitions: list[TopicPartition] = []
-    for tp in sorted(acting.core.states()) if named is None else named:
-        if acting.core.state(tp) is not None:
-            partitions.append(tp)
-        else:
-            unknown[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        yield None
+    partitions, unknown = yield from _split(acting, named)
 
     def on_elected(outcomes: dict[TopicPartition, ErrorCode] | None) -> None:
         if not deadline.finish():
@@ -75,6 +69,10 @@ def handle(
     if controller.acting is not acting:
         on_elected(None)
         return
+    refusal = call.refusal()
+    if refusal is not ErrorCode.NONE:
+        on_elected(dict.fromkeys(partitions, refusal))
+        return
     acting.elect(partitions, on_elected, unclean=election_type == _UNCLEAN)
 
 
@@ -88,6 +86,21 @@ def _named(request: ElectLeadersRequest) -> Generator[None, Any, list[TopicParti
             named[TopicPartition(topic.topic, number)] = None
             yield None
     return list(named)
+
+
+def _split(
+    acting: ActingController, named: Sequence[TopicPartition] | None
+) -> Generator[None, Any, tuple[list[TopicPartition], dict[TopicPartition, ErrorCode]]]:
+    """The partitions that there are, and the codes of the others."""
+    unknown: dict[TopicPartition, ErrorCode] = {}
+    partitions: list[TopicPartition] = []
+    for tp in sorted(acting.core.states()) if named is None else named:
+        if acting.core.state(tp) is not None:
+            partitions.append(tp)
+        else:
+            unknown[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        yield None
+    return partitions, unknown
 
 
 def _respond(

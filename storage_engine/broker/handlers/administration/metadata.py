@@ -92,7 +92,7 @@ class MetadataHandler:
         if create:
             if self.may_create is not None and not self.may_create(call, topic):
                 return _missing(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            return _missing(topic, self._create(topic))
+            return _missing(topic, self._create(call, topic))
         return _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _by_id(self, topic_id: UUID, live: Container[int]) -> Generator[None, Any, MetadataTopic]:
@@ -103,8 +103,13 @@ class MetadataHandler:
             topic=None, partitions=(), error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), topic_id=topic_id
         )
 
-    def _create(self, topic: str) -> ErrorCode:
+    def _create(self, call: ApiCall[MetadataResponse], topic: str) -> ErrorCode:
         """Begins to create the topic; the client retries until it has leaders."""
+
+        def check_allowed() -> None:
+            if self.may_create is not None and not self.may_create(call, topic):
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                raise KafkaError(code.meaning, code)
 
         def on_written(failure: KafkaError | None) -> None:
             if failure is None:
@@ -114,9 +119,10 @@ class MetadataHandler:
 
         try:
             planned = self.topic_admin.plan(RequestedTopic(topic=topic))
+            call.mutate(len(planned.info.assignment))
         except KafkaError as failure:
             return failure.code
-        self.topic_admin.write(planned, on_written)
+        self.topic_admin.write(planned, on_written, check_allowed=check_allowed)
         return ErrorCode.LEADER_NOT_AVAILABLE
 
     def _topic(self, topic: str, live: Container[int]) -> Generator[None, Any, MetadataTopic]:

@@ -84,6 +84,11 @@ def alter(
             failures.update(dict.fromkeys(changes, failure))
         call.run(_respond(call, request, failures))
 
+    refusal = call.refusal()
+    if refusal is not ErrorCode.NONE:
+        lost = KafkaError(refusal.meaning, refusal)
+        failures.update(dict.fromkeys(changes, lost.as_outcome()))
+        changes.clear()
     if changes:
         acting.reassign(changes, on_written)
     else:

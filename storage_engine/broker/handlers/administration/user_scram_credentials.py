@@ -6,7 +6,7 @@ is sent, this broker works by them, and the others do soon after. Source: KIP-55
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -162,9 +162,14 @@ class ScramCredentialHandlers:
             )
             self.config_changes.refresh(entity, lambda: done(None))
 
+        def compute(current: Mapping[str, str]) -> dict[str, str]:
+            # It was read: by now the client may have lost the right to change it.
+            call.check_allowed()
+            return applied(user, current, credentials)
+
         self.config_store.change(
             entity,
-            lambda current: applied(user, current, credentials),
+            compute,
             on_outcome,
             validate_only=False,
         )

@@ -43,7 +43,7 @@ class LeaderAndIsrHandler:
             call.respond(LeaderAndIsrResponse(error_code=int(code)))
 
         def refused() -> bool:
-            refusal = self.order_gate.refusal(request, call.connection)
+            refusal = call.refusal() or self.order_gate.refusal(request, call.connection)
             if refusal is ErrorCode.NONE:
                 return False
             refuse(refusal)

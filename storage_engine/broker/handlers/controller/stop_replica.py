@@ -38,7 +38,7 @@ class StopReplicaHandler:
         def apply() -> Iterator[None]:
             outcomes = []
             for item in request.partitions:
-                refusal = self.order_gate.refusal(request, call.connection)
+                refusal = call.refusal() or self.order_gate.refusal(request, call.connection)
                 if refusal is not ErrorCode.NONE:
                     refuse(refusal)
                     return

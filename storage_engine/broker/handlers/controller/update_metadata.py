@@ -36,6 +36,10 @@ class UpdateMetadataHandler:
             call.respond(UpdateMetadataResponse(error_code=int(code)))
 
         def carry_out() -> None:
+            refusal = call.refusal()
+            if refusal is not ErrorCode.NONE:
+                refuse(refusal)
+                return
             try:
                 self._take(request)
             except Exception as error:  # noqa: BLE001 - whatever it is, the controller says it again

@@ -13,12 +13,14 @@ from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.groups.group_requests import GroupRequests
 from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import DeleteGroup
 from storage_engine.core.groups.group import Group, GroupState
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
+from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from storage_engine.protocol.apis.describe_groups import (
     DescribeGroupsRequest,
@@ -144,10 +146,9 @@ class GroupAdminHandlers:
             yield from respond()
         for name in names:
             yield None
-            self.requests.ask_in_time(
-                name,
-                lambda number, _, name=name: DeleteGroup(  # type: ignore[misc]
-                    request=number, group_id=name
-                ),
-                partial(note, name),
-            )
+
+            def event_of(number: int, _at: Moment, name: str = name) -> DeleteGroup:
+                return DeleteGroup(request=number, group_id=name)
+
+            allowed = call.while_allowed(event_of, ResourceType.GROUP, name)
+            self.requests.ask_in_time(name, allowed, partial(note, name))

@@ -51,29 +51,12 @@ class GroupMemberHandlers:
 
     def join_group(self, call: ApiCall[JoinGroupResponse], request: JoinGroupRequest) -> None:
         def respond(answer: Any) -> None:
+            # What members know of each other is for those alone who may still read.
+            error = call.refusal() or answer.error
             joined = answer
-            if not isinstance(answer, Joined):
-                joined = Joined(request=0, error=answer.error, member_id=request.member_id)
-            protocol = joined.protocol
-            if protocol is None and call.version < FIRST_JOIN_WITH_NULL_PROTOCOL:
-                protocol = ""
-            call.respond(
-                JoinGroupResponse(
-                    error_code=int(joined.error),
-                    generation_id=joined.generation,
-                    protocol_type=joined.protocol_type,
-                    protocol_name=protocol,
-                    leader=joined.leader,
-                    skip_assignment=joined.skip_assignment,
-                    member_id=joined.member_id,
-                    members=[
-                        JoinGroupResponse.JoinGroupResponseMember(
-                            member_id=member_id, group_instance_id=instance_id, metadata=metadata
-                        )
-                        for member_id, instance_id, metadata in joined.members
-                    ],
-                )
-            )
+            if not isinstance(answer, Joined) or error is not answer.error:
+                joined = Joined(request=0, error=error, member_id=request.member_id)
+            call.respond(_joined_response(call.version, joined))
 
         if len(request.protocols) > PROTOCOLS_MAX:
             respond(Answer(request=0, error=ErrorCode.INVALID_REQUEST))
@@ -90,28 +73,33 @@ class GroupMemberHandlers:
         session_ms, rebalance_ms = request.session_timeout_ms, request.rebalance_timeout_ms
         self.requests.ask(
             request.group_id,
-            lambda number, at: Join(
-                request=number,
-                group_id=request.group_id,
-                member_id=request.member_id,
-                fresh_member_id=fresh_member_id(instance_id or call.client_id),
-                instance_id=instance_id,
-                client_id=call.client_id,
-                client_host=f"/{call.connection.peer_host}",
-                session_timeout_ms=session_ms,
-                rebalance_timeout_ms=rebalance_ms if rebalance_ms >= 0 else session_ms,
-                protocol_type=request.protocol_type,
-                protocols=protocols,
-                asks_for_id=call.version >= FIRST_JOIN_WITH_REQUIRED_ID,
-                skips_assignment=call.version >= FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT,
-                at=at,
+            call.while_allowed(
+                lambda number, at: Join(
+                    request=number,
+                    group_id=request.group_id,
+                    member_id=request.member_id,
+                    fresh_member_id=fresh_member_id(instance_id or call.client_id),
+                    instance_id=instance_id,
+                    client_id=call.client_id,
+                    client_host=f"/{call.connection.peer_host}",
+                    session_timeout_ms=session_ms,
+                    rebalance_timeout_ms=rebalance_ms if rebalance_ms >= 0 else session_ms,
+                    protocol_type=request.protocol_type,
+                    protocols=protocols,
+                    asks_for_id=call.version >= FIRST_JOIN_WITH_REQUIRED_ID,
+                    skips_assignment=call.version >= FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT,
+                    at=at,
+                )
             ),
             respond,
         )
 
     def sync_group(self, call: ApiCall[SyncGroupResponse], request: SyncGroupRequest) -> None:
         def respond(answer: Any) -> None:
-            synced = answer if isinstance(answer, Synced) else Synced(request=0, error=answer.error)
+            error = call.refusal() or answer.error
+            synced = answer
+            if not isinstance(answer, Synced) or error is not answer.error:
+                synced = Synced(request=0, error=error)
             call.respond(
                 SyncGroupResponse(
                     error_code=int(synced.error),
@@ -123,14 +111,16 @@ class GroupMemberHandlers:
 
         self.requests.ask(
             request.group_id,
-            lambda number, at: Sync(
-                request=number,
-                group_id=request.group_id,
-                caller=_caller(request),
-                protocol_type=request.protocol_type,
-                protocol=request.protocol_name,
-                assignments={each.member_id: each.assignment for each in request.assignments},
-                at=at,
+            call.while_allowed(
+                lambda number, at: Sync(
+                    request=number,
+                    group_id=request.group_id,
+                    caller=_caller(request),
+                    protocol_type=request.protocol_type,
+                    protocol=request.protocol_name,
+                    assignments={each.member_id: each.assignment for each in request.assignments},
+                    at=at,
+                )
             ),
             respond,
         )
@@ -138,8 +128,10 @@ class GroupMemberHandlers:
     def heartbeat(self, call: ApiCall[HeartbeatResponse], request: HeartbeatRequest) -> None:
         self.requests.ask(
             request.group_id,
-            lambda number, at: MemberHeartbeat(
-                request=number, group_id=request.group_id, caller=_caller(request), at=at
+            call.while_allowed(
+                lambda number, at: MemberHeartbeat(
+                    request=number, group_id=request.group_id, caller=_caller(request), at=at
+                )
             ),
             lambda answer: call.respond(HeartbeatResponse(error_code=int(answer.error))),
         )
@@ -176,11 +168,34 @@ class GroupMemberHandlers:
 
         self.requests.ask(
             request.group_id,
-            lambda number, at: Leave(
-                request=number, group_id=request.group_id, members=callers, at=at
+            call.while_allowed(
+                lambda number, at: Leave(
+                    request=number, group_id=request.group_id, members=callers, at=at
+                )
             ),
             respond,
         )
+
+
+def _joined_response(version: int, joined: Joined) -> JoinGroupResponse:
+    protocol = joined.protocol
+    if protocol is None and version < FIRST_JOIN_WITH_NULL_PROTOCOL:
+        protocol = ""
+    return JoinGroupResponse(
+        error_code=int(joined.error),
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=protocol,
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=[
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=member_id, group_instance_id=instance_id, metadata=metadata
+            )
+            for member_id, instance_id, metadata in joined.members
+        ],
+    )
 
 
 def _caller(request: Any) -> RequestingMember:

@@ -12,7 +12,11 @@ from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
-from storage_engine.broker.handlers.groups.group_requests import GroupRequests, are_too_long
+from storage_engine.broker.handlers.groups.group_requests import (
+    TOO_MANY_TO_ASK,
+    GroupRequests,
+    are_too_long,
+)
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
@@ -26,6 +30,7 @@ from storage_engine.core.groups.events import (
 )
 from storage_engine.core.groups.records import NO_LEADER_EPOCH
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from storage_engine.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from storage_engine.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -81,20 +86,21 @@ class GroupOffsetHandlers:
         )
 
         def event_of(number: int, at: Moment) -> CommitOffsets | ErrorCode:
-            offsets = given.still_there()
-            if not offsets:
-                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            offsets = given.still_possible(call)
+            if isinstance(offsets, ErrorCode):
+                return offsets
             return CommitOffsets(
                 request=number, group_id=request.group_id, caller=caller, offsets=offsets, at=at
             )
 
-        self.requests.ask_in_time(request.group_id, event_of, on_answer)
+        self.requests.ask_in_time(request.group_id, call.while_allowed(event_of), on_answer)
 
     def offset_fetch(
         self, call: ApiCall[OffsetFetchResponse], request: OffsetFetchRequest
     ) -> Steps:
         if call.version < FIRST_VERSION_WITH_MANY_GROUPS:
             self._read(
+                call,
                 request.group_id,
                 request,
                 request.topics,
@@ -117,26 +123,28 @@ class GroupOffsetHandlers:
             yield from _respond_many(call, groups, [])
         for index, group in enumerate(groups):
             yield None
-            self._read(group.group_id, request, group.topics, partial(note, index))
+            self._read(call, group.group_id, request, group.topics, partial(note, index))
 
     def _read(
         self,
+        call: ApiCall[OffsetFetchResponse],
         group_id: str,
         request: Any,
         topics: Any,
         on_answer: Callable[[Any], None],
     ) -> None:
         partitions = None if topics is None else _partitions(topics)
-        self.requests.ask_in_time(
-            group_id,
-            lambda number, _: ReadOffsets(
+
+        def event_of(number: int, _at: Moment) -> ReadOffsets:
+            return ReadOffsets(
                 request=number,
                 group_id=group_id,
                 partitions=partitions,
                 require_stable=bool(request.require_stable),
-            ),
-            on_answer,
-        )
+            )
+
+        allowed = call.while_allowed(event_of, ResourceType.GROUP, group_id)
+        self.requests.ask_in_time(group_id, allowed, on_answer)
 
     def offset_delete(
         self, call: ApiCall[OffsetDeleteResponse], request: OffsetDeleteRequest
@@ -159,13 +167,15 @@ class GroupOffsetHandlers:
             topics = [_DeletedTopic(name=name, partitions=rows) for name, rows in by_topic.items()]
             call.respond(OffsetDeleteResponse(error_code=int(answer.error), topics=topics))
 
-        self.requests.ask_in_time(
-            request.group_id,
-            lambda number, _: DeleteOffsets(
-                request=number, group_id=request.group_id, partitions=partitions
-            ),
-            on_answer,
-        )
+        def event_of(number: int, _at: Moment) -> DeleteOffsets | ErrorCode:
+            topics = {tp.topic for tp in partitions}
+            refused = call.refused(ResourceType.TOPIC, topics)
+            if refused is None or refused:
+                # All or none: an answer has one code for what the coordinator does.
+                return TOO_MANY_TO_ASK if refused is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return DeleteOffsets(request=number, group_id=request.group_id, partitions=partitions)
+
+        self.requests.ask_in_time(request.group_id, call.while_allowed(event_of), on_answer)
 
 
 def _partitions(topics: Any) -> list[TopicPartition]:

@@ -12,6 +12,7 @@ from uuid import uuid4
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.coordinators.kinds import GroupCoordinators
 from storage_engine.broker.coordinators.runner import moment
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
@@ -21,6 +22,7 @@ from storage_engine.core.groups.coordinator import refusal
 from storage_engine.core.groups.records import NO_EXPIRY, OffsetRecord
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock, Scheduler
+from storage_engine.core.security.acl_types import ResourceType
 
 NAME_MAX_BYTES = 16_384
 """The longest group, member or instance id, or name of a protocol: a string in a record has 32767
@@ -34,6 +36,10 @@ COMMITTED_OFFSET_BYTES = 400
 
 LATEST_MS = (1 << 63) - 1
 """A time in a record is an int64: a client may want its offsets kept for longer than there is."""
+
+TOO_MANY_TO_ASK = ErrorCode.COORDINATOR_NOT_AVAILABLE
+"""The answer to a request that names so many topics that its rights can't be asked for again in one
+go, when rules have changed while it waited: every client sends it again."""
 
 EventOf = Callable[[int, Moment], Any]
 """Makes an event from the number of the request and the time of the step; an ErrorCode in its place
@@ -153,6 +159,20 @@ class OffsetsToCommit:
             del self.offsets[tp]
             self.codes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return self.offsets
+
+    def still_possible(self, call: ApiCall[Any]) -> dict[TopicPartition, OffsetRecord] | ErrorCode:
+        """The offsets that can still be stored, and for which the client may still read; an error
+        where there are none."""
+        offsets = self.still_there()
+        if not offsets:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        refused = call.refused(ResourceType.TOPIC, {tp.topic for tp in offsets})
+        if refused is None:
+            return TOO_MANY_TO_ASK
+        for tp in [tp for tp in offsets if tp.topic in refused]:
+            del offsets[tp]
+            self.codes[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return offsets or ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def settle(self, code: ErrorCode) -> None:
         """The same for all that could be stored."""

@@ -89,6 +89,7 @@ class AddOffsetsToTxnHandler:
             [tp],
             self.clock,
             on_outcomes,
+            refusal=call.refusal,
         )
 
 
@@ -139,9 +140,11 @@ class TxnOffsetCommitHandler:
             elif verification is None:
                 settle(ErrorCode.CONCURRENT_TRANSACTIONS)
             else:
-                event_of = self._commit_of(request, given, partition, verification)
+                event_of = self._commit_of(call, request, given, partition, verification)
                 self.requests.ask_in_time(
-                    request.group_id, event_of, lambda answer: settle(answer.error)
+                    request.group_id,
+                    call.while_allowed(event_of),
+                    lambda answer: settle(answer.error),
                 )
 
         if partition.guards.is_open(*producer):
@@ -153,6 +156,7 @@ class TxnOffsetCommitHandler:
 
     def _commit_of(
         self,
+        call: ApiCall[TxnOffsetCommitResponse],
         request: TxnOffsetCommitRequest,
         given: OffsetsToCommit,
         partition: HostedPartition,
@@ -165,9 +169,9 @@ class TxnOffsetCommitHandler:
             is_here = self.replicas.get(partition.topic_partition) is partition
             if not is_here or partition.guards is not guards or not guards.is_valid(verification):
                 return ErrorCode.CONCURRENT_TRANSACTIONS
-            offsets = given.still_there()
-            if not offsets:
-                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            offsets = given.still_possible(call)
+            if isinstance(offsets, ErrorCode):
+                return offsets
             return CommitOffsets(
                 request=number,
                 group_id=request.group_id,

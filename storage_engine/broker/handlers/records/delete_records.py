@@ -25,6 +25,7 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
+from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class DeleteRecordsHandler:
                     if tp in named:
                         raise KafkaError(f"{tp} is named twice", ErrorCode.INVALID_REQUEST)
                     named.add(tp)
+                    call.check_allowed(ResourceType.TOPIC, tp.topic)
                     outcomes[t, p] = self._delete(tp, item.offset, moved)
                 except KafkaError as failure:
                     log.info("deletion refused partition=%s: %s", tp, failure)

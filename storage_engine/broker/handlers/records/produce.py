@@ -41,6 +41,10 @@ LONGEST_WAIT_MS = 600_000
 """The followers are waited for no longer, whatever the client asks for."""
 
 
+MayStillWrite = Callable[[ApiCall[ProduceResponse], str | None, str], ErrorCode]
+"""(call, transactional id, topic) -> why the producer may not write to it any more, or NONE."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceHandler:
     """Answers Produce."""
@@ -49,6 +53,8 @@ class ProduceHandler:
     producer_appends: ProducerAppends
     transactional_appends: TransactionalAppends
     scheduler: Scheduler
+    may_still_write: MayStillWrite | None = None
+    """For batches that are appended after a wait; None where everybody may write."""
 
     def handle(self, call: ApiCall[ProduceResponse], request: ProduceRequest) -> Steps | None:
         refusal = _refusal(call.version, request)
@@ -60,7 +66,7 @@ class ProduceHandler:
                 self.answer(call, request, at_once)
                 return None
         outcomes = self._outcomes(request, partial(self.answer, call, request))
-        self._append_all(call.version, request, refusal, outcomes.settle)
+        self._append_all(call, request, refusal, outcomes.settle)
         return None
 
     def _handle_many(
@@ -79,7 +85,7 @@ class ProduceHandler:
         first = 0
         for some in _in_steps(request.partitions):
             part = request._replace(partitions=some)
-            self._append_all(call.version, part, refusal, partial(_settle_from, outcomes, first))
+            self._append_all(call, part, refusal, partial(_settle_from, outcomes, first))
             first += len(some)
             yield None
 
@@ -91,7 +97,7 @@ class ProduceHandler:
 
     def _append_all(
         self,
-        version: int,
+        call: ApiCall[ProduceResponse],
         request: ProduceRequest,
         refusal: KafkaError | None,
         settle: Callable[[int, AppendOutcome], None],
@@ -104,20 +110,38 @@ class ProduceHandler:
                 for index, outcome in enumerate(every):
                     settle(index, outcome)
 
-            self.transactional_appends.append(version, request, settle_all)
+            self.transactional_appends.append(
+                call.version,
+                request,
+                settle_all,
+                refusal_of=partial(self._lost, call, request.transactional_id),
+            )
             return
         for index, item in enumerate(request.partitions):
             if refusal is not None:
                 settle(index, refusal)
             elif not isinstance(item.records, memoryview):
                 settle(index, InvalidRecordError("the request has no records for this partition"))
+            elif (lost := self._lost(call, None, item.topic)) is not None:
+                # Of many partitions the later ones come some turns after they were asked for.
+                settle(index, lost)
             else:
                 self.producer_appends.append(
                     TopicPartition(item.topic, item.partition),
                     item.records,
                     acks=request.acks,
                     on_outcome=partial(settle, index),
+                    refusal=partial(self._lost, call, None, item.topic),
                 )
+
+    def _lost(
+        self, call: ApiCall[ProduceResponse], transactional_id: str | None, topic: str
+    ) -> KafkaError | None:
+        """Why the producer may not write to the topic any more."""
+        if self.may_still_write is None:
+            return None
+        code = self.may_still_write(call, transactional_id, topic)
+        return None if code is ErrorCode.NONE else KafkaError(code.meaning, code).as_outcome()
 
     def _append_at_once(self, request: ProduceRequest) -> list[AppendOutcome] | None:
         """The outcomes where nothing has to wait, as in nearly every request; None, and nothing is

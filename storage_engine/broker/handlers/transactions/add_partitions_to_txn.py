@@ -23,6 +23,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
 from storage_engine.core.ports import Clock
+from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -77,6 +78,7 @@ class AddPartitionsToTxnHandler:
             partitions,
             self.clock,
             on_outcomes,
+            refusal=lambda: _lost(call, {tp.topic for tp in partitions}),
         )
 
     def _handle_leaders(
@@ -102,6 +104,7 @@ class AddPartitionsToTxnHandler:
             self.clock,
             on_outcomes,
             refused=lambda partitions: self._refused(partitions, offsets=True),
+            refusal=call.refusal,
         )
 
     def _refused(self, partitions: list[TopicPartition], *, offsets: bool = False) -> Outcomes:
@@ -114,6 +117,18 @@ class AddPartitionsToTxnHandler:
             elif tp.partition not in (self.metadata.partitions(tp.topic) or {}):
                 refused[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return refused
+
+
+def _lost(call: ApiCall[AddPartitionsToTxnResponse], topics: set[str]) -> ErrorCode:
+    """Why the producer may not write to all of these topics any more; NONE while it may."""
+    refusal = call.refusal()
+    if refusal is not ErrorCode.NONE:
+        return refusal
+    refused = call.refused(ResourceType.TOPIC, topics)
+    if refused is None:
+        # Too many to ask about in one go: it sends the request again.
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED if refused else ErrorCode.NONE
 
 
 def _rows(topic_class: Any, outcomes: Outcomes, version: int) -> Generator[None, Any, list[Any]]:

@@ -8,6 +8,7 @@ R-SPARK2.
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 from storage_engine.broker.cluster.producer_ids import ProducerIds
 from storage_engine.broker.coordinators.kinds import TransactionCoordinators
@@ -73,6 +74,7 @@ class SinkBatchHandlers:
                 respond(TransactionAnswer(request=0, error=code))
                 return
             self._ask(
+                call,
                 request.sink,
                 lambda number: JoinMicroBatch(
                     request=number,
@@ -147,7 +149,7 @@ class SinkBatchHandlers:
         if problem is not None:
             call.respond(CommitBatchResponse(error_code=_INVALID, error_message=problem))
         else:
-            self._ask(request.sink, event_of, respond)
+            self._ask(call, request.sink, event_of, respond)
 
     def heartbeat(self, call: ApiCall[BatchResponse], request: BatchHeartbeatRequest) -> None:
         self._answer_outcome(
@@ -188,12 +190,17 @@ class SinkBatchHandlers:
         if problem is not None:
             call.respond(BatchResponse(error_code=_INVALID, error_message=problem))
         else:
-            self._ask(request.sink, event_of, respond)
+            self._ask(call, request.sink, event_of, respond)
 
     def _ask(
-        self, sink: str, event_of: EventOf[Event], on_answer: OnAnswer[TransactionAnswer]
+        self,
+        call: ApiCall[Any],
+        sink: str,
+        event_of: EventOf[Event],
+        on_answer: OnAnswer[TransactionAnswer],
     ) -> None:
-        self.coordinators.request(member_transactional_id(sink), event_of, on_answer)
+        name = member_transactional_id(sink)
+        self.coordinators.request(name, call.while_allowed(event_of), on_answer)
 
 
 def _problem(request: _Named | _Request, batch: int) -> str | None:

@@ -38,15 +38,17 @@ def handle(
     def end(fresh_producer_id: int) -> None:
         coordinators.request(
             request.transactional_id,
-            lambda number: EndTransaction(
-                request=number,
-                transactional_id=request.transactional_id,
-                producer_id=request.producer_id,
-                producer_epoch=request.producer_epoch,
-                commits=request.committed,
-                now_ms=clock.wall_ms(),
-                fresh_producer_id=fresh_producer_id,
-                bumps_epoch=call.version >= FIRST_VERSION_WITH_EPOCH_BUMP,
+            call.while_allowed(
+                lambda number: EndTransaction(
+                    request=number,
+                    transactional_id=request.transactional_id,
+                    producer_id=request.producer_id,
+                    producer_epoch=request.producer_epoch,
+                    commits=request.committed,
+                    now_ms=clock.wall_ms(),
+                    fresh_producer_id=fresh_producer_id,
+                    bumps_epoch=call.version >= FIRST_VERSION_WITH_EPOCH_BUMP,
+                )
             ),
             respond,
         )

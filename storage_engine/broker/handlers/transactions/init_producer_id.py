@@ -49,14 +49,16 @@ def handle(
         else:
             coordinators.request(
                 name,
-                lambda number: InitProducer(
-                    request=number,
-                    transactional_id=name,
-                    timeout_ms=request.transaction_timeout_ms,
-                    now_ms=clock.wall_ms(),
-                    fresh_producer_id=producer_id,
-                    producer_id=request.producer_id,
-                    producer_epoch=request.producer_epoch,
+                call.while_allowed(
+                    lambda number: InitProducer(
+                        request=number,
+                        transactional_id=name,
+                        timeout_ms=request.transaction_timeout_ms,
+                        now_ms=clock.wall_ms(),
+                        fresh_producer_id=producer_id,
+                        producer_id=request.producer_id,
+                        producer_epoch=request.producer_epoch,
+                    )
                 ),
                 respond,
             )

@@ -67,6 +67,18 @@ def test_a_wrong_password_is_answered_and_the_connection_closed(version, caplog)
     assert "wrong" not in caplog.text.replace("password is wrong", "")
 
 
+def test_who_is_refused_may_read_why_before_the_connection_ends() -> None:
+    with gated_server(failed_delay_ms=0) as server, LogInClient(server.port) as client:
+        client.handshake()
+        assert client.authenticate(WRONG).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        client.socket.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            client.socket.recv(1)
+        client.socket.settimeout(10)
+        client.send_handshake()
+        assert client.closed_by_server(), "nothing more is taken"
+
+
 def test_a_wrong_raw_token_closes_the_connection_without_an_answer() -> None:
     with gated_server() as server, LogInClient(server.port) as client:
         client.handshake(version=0)

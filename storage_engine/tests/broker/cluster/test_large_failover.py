@@ -129,7 +129,11 @@ def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_co
         live_leaders=[],
         full=True,
     )
-    call = SimpleNamespace(respond=answers.append, connection=SimpleNamespace(number=0))
+    call = SimpleNamespace(
+        respond=answers.append,
+        connection=SimpleNamespace(number=0),
+        refusal=lambda: ErrorCode.NONE,
+    )
     handler.handle(call, request)
     loop.run_until(lambda: replicas.applied > 0)
     assert replicas.applied < COUNT

@@ -33,6 +33,11 @@ _ERRORS = {
 Right = tuple[AclOperation, ResourceType, str]
 
 
+def refusal_of(right: Right) -> ErrorCode:
+    """The error of who lacks it."""
+    return _ERRORS[right[1]]
+
+
 def topic(operation: AclOperation, name: str = "t") -> Right:
     return operation, ResourceType.TOPIC, name
 
@@ -62,7 +67,7 @@ class Case:
     """Where the error is not that of the right's resource."""
 
     def refusal(self, right: Right) -> ErrorCode:
-        return self.refusals.get(right, _ERRORS[right[1]])
+        return self.refusals.get(right, refusal_of(right))
 
     def __str__(self) -> str:
         return f"{api_of(self.key)[0].name}-{self.version}{self.note and f'-{self.note}'}"

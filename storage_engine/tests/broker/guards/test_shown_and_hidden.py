@@ -9,6 +9,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.core.ports import TransportError
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest
@@ -202,6 +203,33 @@ def test_listings_show_what_one_may_describe(cluster) -> None:
     allow_only(cluster, [(DESCRIBE, ResourceType.GROUP, "g"), (DESCRIBE, TOPIC, "secret")])
     (found,) = _ask(cluster, 9, 5, offsets(group_id="g", topics=None)).topics
     assert found.name == "secret"
+
+
+def _create(cluster, name: str, version: int):
+    request = api_of(19)[1]
+    row = request.fields["topics"].data_class
+    config = row.fields["configs"].data_class(name="retention.ms", value="4711000")
+    topic = row(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[config])
+    (created,) = _ask(cluster, 19, version, request(topics=[topic], timeout_ms=10_000)).topics
+    assert not created.error_code, created.error_message
+    return created
+
+
+@pytest.mark.parametrize("version", [5, 7])
+def test_who_makes_a_topic_is_told_its_settings_with_a_right_to_them(cluster, version) -> None:
+    """KIP-525."""
+    hidden, told = f"hidden-{version}", f"told-{version}"
+    create, describe = AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS
+    allow_only(cluster, [(create, TOPIC, hidden), (create, TOPIC, told), (describe, TOPIC, told)])
+    created = _create(cluster, hidden, version)
+    assert created.topic_config_error_code == DENIED
+    assert (created.num_partitions, created.replication_factor, created.configs) == (-1, -1, [])
+    created = _create(cluster, told, version)
+    assert not created.topic_config_error_code
+    assert (created.num_partitions, created.replication_factor) == (2, 1)
+    settings = {each.name: (each.value, each.config_source) for each in created.configs}
+    assert settings["retention.ms"] == ("4711000", ConfigSource.TOPIC)
+    assert settings["cleanup.policy"] == ("delete", ConfigSource.DEFAULT)
 
 
 def test_denials_are_logged_in_one_line_that_no_name_can_break(cluster, caplog) -> None:

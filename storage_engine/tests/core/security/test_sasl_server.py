@@ -1,6 +1,9 @@
 """The broker's side of SASL: who is let in, who is not, and what a stranger learns."""
 
+from collections.abc import Callable
+
 import pytest
+import scramp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -134,6 +137,39 @@ def test_a_decoy_depends_on_the_key_that_brokers_share() -> None:
     )
     assert one == same != other
     assert len(one.salt) == 100
+
+
+def answers_of_nonce(server: ScramServer, password: str, nonce: Callable[[str, str], str]) -> bytes:
+    """The last answer to a client that makes its nonce of its own and of both."""
+    client = scramp.ScramClient(["SCRAM-SHA-256"], "alice", password, c_nonce="own")
+    client.set_server_first(server.respond(client.get_client_first().encode()).decode())
+    client.nonce = type(client.nonce)(nonce("own", str(client.nonce)))
+    answer = server.respond(client.get_client_final().encode())
+    client.set_server_final(answer.decode())
+    return answer
+
+
+def test_a_client_may_put_its_nonce_twice_as_older_ones_of_librdkafka_do() -> None:
+    server = scram_server(ScramMechanism.SHA_256)
+    assert answers_of_nonce(server, "hunter2", lambda own, both: own + both)
+    assert server.authenticated == Authenticated(name="alice")
+
+
+@pytest.mark.parametrize(
+    ("password", "nonce"),
+    [
+        ("wrong", lambda own, both: own + both),
+        ("hunter2", lambda own, both: own + own + both),
+        ("hunter2", lambda own, both: "x" + both),
+        ("hunter2", lambda own, both: both + "x"),
+        ("hunter2", lambda own, both: own + own),
+    ],
+)
+def test_no_other_nonce_is_taken_nor_a_wrong_proof(password, nonce) -> None:
+    server = scram_server(ScramMechanism.SHA_256)
+    with pytest.raises(LogInRefusedError):
+        answers_of_nonce(server, password, nonce)
+    assert server.authenticated is None
 
 
 @scram

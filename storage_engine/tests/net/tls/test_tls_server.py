@@ -32,34 +32,16 @@ from storage_engine.tests.net.tls.certificates import (
     profile_of,
     shaken,
 )
+from storage_engine.tests.net.tls.tls_clients import (
+    TlsClient,
+    asking_for_certificates,
+    serving_tls,
+)
 
 __all__ = ["loop_thread"]
 
 SEED = int(os.environ.get("HEADRACE_SEED", "15"))
 DAMAGED = 300
-
-
-@contextlib.contextmanager
-def serving_tls(thread, handle, tls=None, on_opened=None, **limits):
-    listener = ServedListener(
-        name="SSL",
-        host="127.0.0.1",
-        handle=handle,
-        tls=tls or ListenerTls("SSL", profile_of()),
-        on_opened=on_opened,
-    )
-    plain = ServedListener(host="127.0.0.1", handle=handle)
-    server = Server(thread.loop, [listener, plain], ServerLimits(**limits))
-    thread.run(server.start())
-    try:
-        yield server
-    finally:
-        thread.run(server.close(grace_ms=100))
-
-
-class TlsClient(Client):
-    def __init__(self, port, context=None):
-        self.socket = shaken(port, context or client_context_of())
 
 
 def test_frames_of_all_sizes_are_answered_in_their_order(loop_thread):
@@ -162,17 +144,6 @@ def test_clients_refuse_an_expired_certificate(loop_thread):
         shaken(server.port, client_context_of())
 
 
-@contextlib.contextmanager
-def asking_for_certificates(thread, client_auth, seen):
-    tls = ListenerTls("SSL", profile_of(client_auth=client_auth))
-
-    def identify(connection):
-        seen.append(tls.principal_of(connection.tls))
-
-    with serving_tls(thread, echo, tls, identify) as server:
-        yield server
-
-
 @pytest.mark.parametrize("client_auth", ["requested", "required"])
 def test_a_clients_certificate_names_it(loop_thread, client_auth):
     seen: list = []
@@ -196,30 +167,6 @@ def test_a_certificate_that_is_requested_may_be_missing(loop_thread):
         client.send(b"x")
         assert client.receive() == b"x"
     assert seen == [ANONYMOUS]
-
-
-@pytest.mark.parametrize(
-    "issued",
-    [
-        None,
-        STRANGER.issue_cert("app@example.org"),
-        AUTHORITY.issue_cert("app@example.org", not_after=EXPIRED),
-    ],
-    ids=["none", "of a stranger", "expired"],
-)
-def test_a_required_certificate_that_is_not_good_is_refused(loop_thread, issued, caplog):
-    seen: list = []
-    caplog.set_level(logging.WARNING)
-    with asking_for_certificates(loop_thread, "required", seen) as server:
-        # With TLS 1.3 a client learns of it when it reads.
-        with (
-            pytest.raises((ssl.SSLError, ConnectionError, EOFError)),
-            TlsClient(server.port, client_context_of(issued=issued)) as client,
-        ):
-            client.send(b"x")
-            client.receive()
-        eventually(lambda: any("TLS handshake failed" in line for line in caplog.messages))
-    assert seen == []
 
 
 def test_a_renewed_certificate_counts_for_the_next_connection(loop_thread):

@@ -1,0 +1,65 @@
+"""`max.connection.creation.rate` of the broker, and of each listener (KIP-612).
+
+Connections above a rate are not refused: they wait in the system's queue until there is credit, so
+that a crowd that comes back at once is served in its turn. The listener that brokers have to
+themselves counts for the broker's rate, and waits for its own alone.
+"""
+
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.listener_key import PREFIX
+from storage_engine.core.ports import Clock
+from storage_engine.core.quotas.usage import Usage
+from storage_engine.core.settings.setting import INT_MAX
+
+KEY = "max.connection.creation.rate"
+BURST_S = 1.0
+_OF_BROKER = ""
+
+
+class CreationRates:
+    """The rates of one broker, as its settings have them now."""
+
+    def __init__(self, config: DynamicConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._used: Usage[str] = Usage(BURST_S)
+
+    def of(self, listener: str, *, is_for_brokers: bool) -> "ListenerRate":
+        """That of a listener."""
+        return ListenerRate(self, f"{PREFIX}{listener.lower()}.{KEY}", not is_for_brokers)
+
+    def bounds(self, own_key: str) -> dict[str, int]:
+        """What counts for a listener: by who shares it, without those that are no bounds."""
+        found = {_OF_BROKER: self._config.integer(KEY)}
+        if self._config.is_set(own_key):
+            found[own_key] = self._config.integer(own_key)
+        return {who: bound for who, bound in found.items() if bound < INT_MAX}
+
+    def take(self, who: str, bound: int, connections: int) -> int:
+        """Counts them; then how long the next has to wait, in ms."""
+        return self._used.take(who, bound, connections, self._clock.monotonic_ms())
+
+
+class ListenerRate:
+    """How often connections come by one listener: `net.served_listener.AcceptRate`."""
+
+    def __init__(self, rates: CreationRates, key: str, waits_for_broker: bool) -> None:
+        self._rates = rates
+        self._key = key
+        self._waits_for_broker = waits_for_broker
+
+    def wait_ms(self) -> int:
+        """How long the next connection has to wait; 0: it need not."""
+        return max(
+            (
+                self._rates.take(who, bound, 0)
+                for who, bound in self._rates.bounds(self._key).items()
+                if who == self._key or self._waits_for_broker
+            ),
+            default=0,
+        )
+
+    def count(self) -> None:
+        """A connection has come."""
+        for who, bound in self._rates.bounds(self._key).items():
+            self._rates.take(who, bound, 1)

@@ -1,0 +1,28 @@
+"""The values that the settings of a topic have, and where each comes from."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.core.settings.config_source import ConfigSource
+from storage_engine.core.settings.setting import Setting
+from storage_engine.core.settings.settings import BY_TOPIC_KEY
+
+
+class EffectiveSetting(NamedTuple):
+    """One setting of a topic, in the form of a file of settings."""
+
+    setting: Setting
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+def effective_settings(config: DynamicConfig, own: Mapping[str, str]) -> Iterator[EffectiveSetting]:
+    """All settings of a topic that has these of its own, and the broker's otherwise."""
+    for name, setting in BY_TOPIC_KEY.items():
+        if name in own:
+            yield EffectiveSetting(setting, name, own[name], ConfigSource.TOPIC)
+        else:
+            value, source = config.chain(setting.broker_key)[0]
+            yield EffectiveSetting(setting, name, setting.format(value), source)

@@ -1,0 +1,159 @@
+"""The part of the table of settings that is about TLS towards ZooKeeper: of brokers, and of clients
+that use ZooKeeper. The names are Kafka's.
+
+`ZooKeeperTls` is what they say together. Nothing is read here. Source: KIP-515.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.security.secret import Secret
+from storage_engine.core.settings.setting import Setting, SettingType, SettingValue
+
+PREFIX = "zookeeper."
+ENABLE = "zookeeper.ssl.client.enable"
+SOCKET = "zookeeper.clientCnxnSocket"
+
+_SOCKETS = "org.apache.zookeeper."
+_WITH_TLS = f"{_SOCKETS}ClientCnxnSocketNetty"
+_WITHOUT_TLS = f"{_SOCKETS}ClientCnxnSocketNIO"
+_TYPES = ("PEM", "PKCS12")
+_TYPE_FORM = "PEM or PKCS12; keytool -importkeystore -deststoretype PKCS12 makes one of a JKS store"
+_VERSIONS = ("TLSv1.2", "TLSv1.3")
+
+
+def _text(name: str, doc: str, choices: tuple[str, ...] = (), form: str = "") -> Setting:
+    return Setting(name=name, type=SettingType.STRING, choices=choices, form=form, doc=doc)
+
+
+def _password(name: str, doc: str) -> Setting:
+    return Setting(name=name, type=SettingType.PASSWORD, doc=doc)
+
+
+ZOOKEEPER_TLS_SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        name=ENABLE,
+        type=SettingType.BOOLEAN,
+        default=False,
+        doc="With true, ZooKeeper is spoken to by TLS: at its secureClientPort.",
+    ),
+    _text(
+        SOCKET,
+        "Java's class for that connection, which Kafka asks for with TLS; may be left out.",
+        choices=(_WITH_TLS, _WITHOUT_TLS),
+    ),
+    _text(
+        "zookeeper.ssl.keystore.location",
+        "The file with the key and the certificate that ZooKeeper asks for.",
+    ),
+    _password(
+        "zookeeper.ssl.keystore.password",
+        "The password of that file: of a PKCS12 store, or of an encrypted key.",
+    ),
+    _text(
+        "zookeeper.ssl.keystore.type",
+        "The form of that file (default: what it is).",
+        choices=_TYPES,
+        form=_TYPE_FORM,
+    ),
+    _text(
+        "zookeeper.ssl.truststore.location",
+        "The file with the authorities whose ZooKeeper is believed (default: the system's).",
+    ),
+    _password("zookeeper.ssl.truststore.password", "The password of a PKCS12 trust store."),
+    _text(
+        "zookeeper.ssl.truststore.type",
+        "The form of that trust store (default: what the file is).",
+        choices=_TYPES,
+        form=_TYPE_FORM,
+    ),
+    Setting(
+        name="zookeeper.ssl.endpoint.identification.algorithm",
+        type=SettingType.STRING,
+        default="HTTPS",
+        choices=("https", "HTTPS", ""),
+        form="https, or empty",
+        doc="With https ZooKeeper's certificate must be for its host name; empty: for any.",
+    ),
+    Setting(
+        name="zookeeper.ssl.enabled.protocols",
+        type=SettingType.LIST,
+        default=_VERSIONS,
+        choices=_VERSIONS,
+        doc="The versions of TLS that are spoken to ZooKeeper.",
+    ),
+    Setting(
+        name="zookeeper.ssl.cipher.suites",
+        type=SettingType.LIST,
+        doc="The cipher suites, by their standard names or OpenSSL's (default: all that are safe).",
+    ),
+)
+
+_BY_NAME = {row.name: row for row in ZOOKEEPER_TLS_SETTINGS}
+ZOOKEEPER_TLS_KEYS = frozenset(_BY_NAME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperTls:
+    """How ZooKeeper's certificate is judged, and which one it is shown."""
+
+    keystore_location: str | None = None
+    keystore_type: str | None = None
+    keystore_password: Secret | None = None
+    truststore_location: str | None = None
+    truststore_type: str | None = None
+    truststore_password: Secret | None = None
+    checks_host_name: bool = True
+    protocols: tuple[str, ...] = _VERSIONS
+    cipher_suites: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, SettingValue]) -> "ZooKeeperTls | None":
+        """What the values of all rows say; None where TLS is not asked for. ConfigError where they
+        do not fit together."""
+        if not values[ENABLE]:
+            for name, row in _BY_NAME.items():
+                if name != SOCKET and values[name] != row.default:
+                    raise ConfigError(f"{name} has no effect without {ENABLE}=true: set both")
+            return None
+        if values[SOCKET] == _WITHOUT_TLS:
+            raise ConfigError(
+                f"{SOCKET}={_WITHOUT_TLS} knows no TLS, but {ENABLE}=true: leave it out, or set "
+                f"{_WITH_TLS}"
+            )
+        return cls(
+            keystore_location=_str(values["zookeeper.ssl.keystore.location"]),
+            keystore_type=_str(values["zookeeper.ssl.keystore.type"]),
+            keystore_password=_secret(values["zookeeper.ssl.keystore.password"]),
+            truststore_location=_str(values["zookeeper.ssl.truststore.location"]),
+            truststore_type=_str(values["zookeeper.ssl.truststore.type"]),
+            truststore_password=_secret(values["zookeeper.ssl.truststore.password"]),
+            checks_host_name=bool(values["zookeeper.ssl.endpoint.identification.algorithm"]),
+            protocols=_items(values["zookeeper.ssl.enabled.protocols"]) or _VERSIONS,
+            cipher_suites=_items(values["zookeeper.ssl.cipher.suites"]),
+        )
+
+    @classmethod
+    def of_texts(cls, texts: Mapping[str, str]) -> "ZooKeeperTls | None":
+        """The same of what a file of properties says, whatever else it has. ConfigError."""
+        return cls.of(
+            {
+                name: row.parse(texts[name])
+                if texts.get(name) or (name in texts and "" in row.choices)
+                else row.default
+                for name, row in _BY_NAME.items()
+            }
+        )
+
+
+def _str(value: SettingValue) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _secret(value: SettingValue) -> Secret | None:
+    return value if isinstance(value, Secret) else None
+
+
+def _items(value: SettingValue) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()

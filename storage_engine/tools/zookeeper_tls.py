@@ -1,0 +1,22 @@
+"""TLS towards ZooKeeper as a file of properties says: a broker's, or one that has only this."""
+
+import ssl
+from pathlib import Path
+
+from storage_engine.client.settings import read_properties
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.zookeeper_settings import ZooKeeperTls
+
+
+def load_zookeeper_tls(file: Path) -> ssl.SSLContext | None:
+    """None where the file does not ask for TLS. ConfigError names the file."""
+    texts = read_properties(file)
+    try:
+        tls = ZooKeeperTls.of_texts(texts)
+        if tls is None:
+            return None
+        from storage_engine.net.tls.zookeeper_context import zookeeper_context
+
+        return zookeeper_context(tls)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None
