@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,7 +28,7 @@ SAYS = {
     UNKNOWN_BROKER: "unable to get local issuer|self-signed certificate",
     OTHER_HOST: "IP address mismatch",
     EXPIRED_BROKER: "certificate has expired",
-    NO_CERTIFICATE: "alert certificate required",
+    NO_CERTIFICATE: "alert (certificate required|handshake failure)",
     UNKNOWN_CLIENT: "alert unknown ca",
     EXPIRED_CLIENT: "alert certificate expired",
 }
@@ -70,6 +71,17 @@ def writes_and_reads(way: Way, value: bytes) -> bytes | None:
         consumer.seek(place, written.offset)
         read: bytes | None = next(iter(consumer)).value
         return read
+
+
+def writes_on(way: Way, *, for_s: float) -> int:
+    """How many records are written in that time, each with its answer."""
+    count, until = 0, time.monotonic() + for_s
+    with contextlib.closing(KafkaProducer(**_settings(way))) as producer:
+        while time.monotonic() < until:
+            producer.send(TOPIC, b"%d" % count).get(TIMEOUT_S)
+            count += 1
+            time.sleep(0.01)
+    return count
 
 
 def is_told(way: Way) -> str:

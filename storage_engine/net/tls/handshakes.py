@@ -8,6 +8,7 @@ the others.
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -153,6 +154,9 @@ class Handshakes:
     ) -> None:
         """The loop sends the alert. Until the client has closed it counts as in its handshake."""
         self._tell(listener, self._peers[sock][1], _reason(error))
+        with contextlib.suppress(OSError):
+            # What it goes on to say is read to no purpose: the least that the system grants.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         ending.begin()
 
     def _fail(self, listener: "ServedListener", sock: socket.socket, reason: str) -> None:
