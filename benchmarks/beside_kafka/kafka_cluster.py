@@ -7,7 +7,7 @@ ports, folders and replication.
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.beside_kafka.tethered import check_runs, tethered
@@ -52,9 +52,16 @@ class KafkaCluster:
 
 @contextlib.contextmanager
 def running_kafka(
-    folder: Path, jars: Sequence[Path], settings: Sequence[tuple[str, str]], brokers: int
+    folder: Path,
+    jars: Sequence[Path],
+    settings: Sequence[tuple[str, str]],
+    brokers: int,
+    *,
+    more_listeners: Mapping[str, int] | None = None,
 ) -> Iterator[KafkaCluster]:
-    """A cluster that is up within the block and gone after it."""
+    """A cluster that is up within the block and gone after it. `more_listeners`: ports by the
+    names of protocols, beside PLAINTEXT, where there is one broker."""
+    others = "".join(f",{name}://{HOST}:{port}" for name, port in (more_listeners or {}).items())
     folder.mkdir()
     (folder / "log4j.properties").write_text(_LOGGING)
     logging = f"-Dlog4j.configuration=file:{folder / 'log4j.properties'}"
@@ -62,7 +69,8 @@ def running_kafka(
     java += [f"-Djava.io.tmpdir={folder}", "-XX:-UsePerfData", "-cp", _joined(jars)]
     ports: list[int] = []
     for _ in range(brokers + 1):
-        ports.append(find_free_port(HOST, avoid=ports))
+        taken = [*ports, *(more_listeners or {}).values()]
+        ports.append(find_free_port(HOST, avoid=taken))
     zookeeper, *addresses = (f"{HOST}:{port}" for port in ports)
     with contextlib.ExitStack() as stack:
         log = folder / "zookeeper.log"
@@ -75,7 +83,7 @@ def running_kafka(
             config, log = folder / f"broker-{number}.properties", folder / f"broker-{number}.log"
             own = (
                 ("broker.id", str(number)),
-                ("listeners", f"PLAINTEXT://{address}"),
+                ("listeners", f"PLAINTEXT://{address}{others}"),
                 ("log.dirs", str(folder / f"data-{number}")),
                 ("zookeeper.connect", zookeeper),
             )

@@ -24,17 +24,20 @@ from integration_tests.support.cluster_support import (
     leader_of,
     wait_until,
 )
+from integration_tests.support.measured_rates import (
+    BATCH_BYTES,
+    MEASURED_S,
+    RECORD,
+    check_is_within,
+    produced_bytes_per_s,
+)
 from storage_engine.client import Admin
 from storage_engine.core.quotas.quota_entity import QuotaEntity
-from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster
 
-MEASURED_S = 30.0 if ALL_FAULTS else 6.0
 BOUND = 400_000
 """Bytes a second."""
-RECORD = b"x" * 10_000
-BATCH_BYTES = 50_000
 
 
 def unique(name: str) -> str:
@@ -46,6 +49,10 @@ def topic(cluster: LocalCluster) -> str:
     name = unique("quotas")
     create_topic(cluster, name, replication_factor=1)
     return name
+
+
+def open_config(cluster: LocalCluster) -> dict[str, str]:
+    return {"bootstrap.servers": cluster.bootstrap_servers}
 
 
 class Quotas:
@@ -87,62 +94,14 @@ def quotas(cluster: LocalCluster) -> Iterator[Quotas]:
     made.remove_all()
 
 
-def produced_bytes_per_s(cluster: LocalCluster, topic: str, client_id: str) -> float:
-    """What a producer gets acknowledged that writes as fast as it may, once its first burst is
-    over."""
-    acknowledged = 0
-    is_over = False
-
-    def delivered(error: object, _message: object) -> None:
-        nonlocal acknowledged
-        # At the end the rest is thrown away.
-        assert error is None or is_over, error
-        acknowledged += len(RECORD)
-
-    producer = Producer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "client.id": client_id,
-            "linger.ms": 5,
-            "batch.size": BATCH_BYTES,
-            "queue.buffering.max.kbytes": 1024,
-            "log_level": 0,
-        }
-    )
-
-    def write_for(seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            try:
-                producer.produce(topic, RECORD, partition=0, on_delivery=delivered)
-            except BufferError:
-                producer.poll(0.05)
-            producer.poll(0)
-
-    write_for(2)
-    before, started = acknowledged, time.monotonic()
-    write_for(MEASURED_S)
-    rate = (acknowledged - before) / (time.monotonic() - started)
-    is_over = True
-    producer.purge()
-    producer.flush(10)
-    return rate
-
-
-def check_is_within(rate: float, bound: float) -> None:
-    """A batch more or less at each end, and a tenth."""
-    of_a_batch = 2 * BATCH_BYTES / MEASURED_S
-    assert 0.9 * bound - of_a_batch <= rate <= 1.1 * bound + of_a_batch, rate
-
-
 def test_a_producer_writes_as_much_as_it_may(
     cluster: LocalCluster, topic: str, quotas: Quotas
 ) -> None:
     client_id = unique("writer")
     quotas.set(QuotaEntity(client_id=client_id), "producer_byte_rate", BOUND)
-    check_is_within(produced_bytes_per_s(cluster, topic, client_id), BOUND)
+    check_is_within(produced_bytes_per_s(open_config(cluster), topic, client_id), BOUND)
     quotas.remove_all()
-    assert produced_bytes_per_s(cluster, topic, client_id) > 2 * BOUND
+    assert produced_bytes_per_s(open_config(cluster), topic, client_id) > 2 * BOUND
 
 
 def test_of_a_user_and_a_client_id_the_more_exact_quota_counts(
@@ -151,7 +110,7 @@ def test_of_a_user_and_a_client_id_the_more_exact_quota_counts(
     client_id = unique("writer")
     quotas.set(QuotaEntity(client_id=client_id), "producer_byte_rate", 20_000)
     quotas.set(QuotaEntity("ANONYMOUS", client_id), "producer_byte_rate", BOUND)
-    check_is_within(produced_bytes_per_s(cluster, topic, client_id), BOUND)
+    check_is_within(produced_bytes_per_s(open_config(cluster), topic, client_id), BOUND)
 
 
 def test_a_consumer_reads_as_much_as_it_may(
@@ -307,7 +266,7 @@ def test_a_broker_that_was_killed_goes_by_the_quotas_again(
     cluster.kill_broker(leader)
     cluster.start_broker(leader)
     wait_until(lambda: leader_of(admin_of(cluster), topic) == leader, "its partition is served")
-    check_is_within(produced_bytes_per_s(cluster, topic, client_id), BOUND)
+    check_is_within(produced_bytes_per_s(open_config(cluster), topic, client_id), BOUND)
 
 
 def test_an_address_connects_as_often_as_it_may(cluster: LocalCluster, quotas: Quotas) -> None:

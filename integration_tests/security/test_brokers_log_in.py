@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -20,6 +20,7 @@ from integration_tests.support.brokers_by_hand import BrokersByHand, brokers_by_
 from integration_tests.support.cluster_support import wait_for_isr, wait_until
 from storage_engine.core.security.scram_credential import ScramCredential
 from storage_engine.core.security.scram_credential import ScramMechanism as OurMechanism
+from storage_engine.tests.sampling import ALL_FAULTS
 
 BROKERS = (1, 2, 3)
 MECHANISM = "SCRAM-SHA-512"
@@ -29,7 +30,7 @@ PLAIN = 'PlainLoginModule required username="broker" password="p" user_broker="p
 OPEN = {
     "listener.security.protocol.map": "OPEN:PLAINTEXT,IN:SASL_PLAINTEXT",
     "inter.broker.listener.name": "OPEN",
-    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+    "sasl.enabled.mechanisms": MECHANISM,
     "sasl.mechanism.inter.broker.protocol": MECHANISM,
     "listener.name.in.scram-sha-512.sasl.jaas.config": SCRAM,
     "listener.name.in.plain.sasl.jaas.config": PLAIN,
@@ -37,7 +38,9 @@ OPEN = {
     "min.insync.replicas": "2",
 }
 CLOSED = OPEN | {"inter.broker.listener.name": "IN"}
-BY_PLAIN = CLOSED | {"sasl.mechanism.inter.broker.protocol": "PLAIN"}
+BOTH = CLOSED | {"sasl.enabled.mechanisms": f"{MECHANISM},PLAIN"}
+BY_PLAIN = BOTH | {"sasl.mechanism.inter.broker.protocol": "PLAIN"}
+PLAIN_ALONE = BY_PLAIN | {"sasl.enabled.mechanisms": "PLAIN"}
 
 
 @pytest.fixture
@@ -98,21 +101,49 @@ def restart_one_by_one(brokers: BrokersByHand, settings: dict[str, str]) -> None
             wait_for_isr(client, "t", 3, partition)
 
 
+def is_let_in(brokers: BrokersByHand, mechanism: str, user: str, password: str) -> bool:
+    client = AdminClient(
+        {
+            "bootstrap.servers": brokers.bootstrap("IN"),
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": password,
+            "log_level": 0,
+        }
+    )
+    try:
+        return bool(client.list_topics(timeout=5).brokers)
+    except KafkaException:
+        return False
+
+
 def test_a_cluster_is_closed_and_changes_its_mechanism_while_records_are_written(brokers) -> None:
+    """From no log-in of brokers to SCRAM, then to PLAIN, which no broker knew at the start."""
     in_threads(*(lambda each=each: brokers.start(each, OPEN) for each in BROKERS))
     make_user(brokers)
     client = admin_of(brokers)
     client.create_topics([NewTopic("t", 3, 3)])["t"].result(60)
     with Writer(brokers) as writer:
         restart_one_by_one(brokers, CLOSED)
+        assert not is_let_in(brokers, "PLAIN", "app", "q")
+        restart_one_by_one(brokers, BOTH)
+        for way in (("PLAIN", "app", "q"), (MECHANISM, "broker", "brokers-secret")):
+            assert is_let_in(brokers, *way), way
         restart_one_by_one(brokers, BY_PLAIN)
+        if ALL_FAULTS:
+            restart_one_by_one(brokers, PLAIN_ALONE)
+            assert not is_let_in(brokers, MECHANISM, "broker", "brokers-secret")
+            assert is_let_in(brokers, "PLAIN", "app", "q")
         # Log-ins end after 1.5 s: what goes on lives by those that came after.
         before = writer.written
         wait_until(lambda: writer.written > before + 200, "records are written")
     assert writer.failed == []
     for each in BROKERS:
         log = brokers.log(each)
-        assert "log-in refused" not in log
+        # But for the clients that were to be refused.
+        refused = [line for line in log.splitlines() if "log-in refused" in line]
+        assert [line for line in refused if "is not in sasl.enabled.mechanisms" not in line] == []
         assert "the time of its log-in is over" not in log
         assert "brokers-secret" not in log
 

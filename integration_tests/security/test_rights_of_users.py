@@ -6,6 +6,8 @@ Brokers and the administrator come by the open listener, as User:ANONYMOUS, a su
 
 import time
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -220,3 +222,51 @@ def test_a_reader_is_stopped_when_its_right_is_taken_away(cluster):
         assert refused.error().code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     finally:
         consumer.close()
+
+
+def test_a_member_that_loses_the_right_to_its_group_is_out(cluster):
+    topic, group = _new_topic(cluster), f"g-{uuid4().hex[:8]}"
+    anonymous = {"bootstrap.servers": cluster.brokers.bootstrap("OPEN")}
+    _allow(cluster, (AclOperation.READ, TOPIC, topic), (AclOperation.READ, GROUP, group))
+    assert _produced(anonymous, topic) is None
+    config = {
+        **cluster.bob("SASL"),
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 500,
+        "log_level": "0",
+    }
+    consumer = Consumer(config)
+    consumer.subscribe([topic])
+    try:
+        first = consumer.poll(30)
+        assert first is not None and first.error() is None
+        consumer.commit(message=first, asynchronous=False)
+        of_group = AclBindingFilter(
+            GROUP,
+            group,
+            ResourcePatternType.LITERAL,
+            None,
+            None,
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        (outcome,) = _admin(cluster).delete_acls([of_group]).values()
+        assert len(outcome.result(30)) == 1
+        time.sleep(IN_FORCE_S)
+        with pytest.raises(KafkaException) as caught:
+            consumer.commit(message=first, asynchronous=False)
+        assert caught.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+        assert _consumed(cluster, topic, group) == KafkaError.GROUP_AUTHORIZATION_FAILED
+        # Its heartbeats were refused: the group has no member any more.
+        members = partial(_members, cluster, group)
+        wait_until(lambda: members() == [], "the group has no member", timeout_s=30)
+    finally:
+        consumer.close()
+
+
+def _members(cluster: SecuredCluster, group: str) -> list[Any]:
+    (described,) = _admin(cluster).describe_consumer_groups([group]).values()
+    return list(described.result(30).members)

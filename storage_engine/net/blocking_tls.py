@@ -136,7 +136,9 @@ def tls_error(name: str, error: OSError) -> HeadraceError:
         )
     if "ALERT" in reason and not reason.endswith(_PASSING):
         told = reason.partition("ALERT_")[2].replace("_", " ").lower()
-        return AuthenticationError(f"{name}: it refused the TLS connection: {told}; {_ASK}")
+        return AuthenticationError(
+            f"{name}: it refused the TLS connection: {told}; {_REMEDIES.get(told, _ASK)}"
+        )
     if isinstance(error, ssl.SSLEOFError | ConnectionResetError):
         return network_error(
             name, "the connection was closed by the other side; does it speak TLS?"
@@ -158,6 +160,18 @@ _ASK = (
     "it may ask for a certificate (ssl.keystore.location, ssl.certificate.location) of an "
     "authority that it knows, or for another ssl.enabled.protocols"
 )
+_REMEDIES = {
+    "certificate required": "give one with ssl.keystore.location or ssl.certificate.location",
+    "unknown ca": (
+        "it does not know the authority of the certificate that ssl.keystore.location or "
+        "ssl.certificate.location names"
+    ),
+    "certificate expired": (
+        "renew the certificate that ssl.keystore.location or ssl.certificate.location names, or "
+        "check the clocks"
+    ),
+}
+"""By the alert."""
 
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _WRONG_HOST, _WRONG_ADDRESS = 62, 64

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import ssl
+import time
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -28,7 +29,7 @@ SAYS = {
     UNKNOWN_BROKER: "unable to get local issuer|self-signed certificate",
     OTHER_HOST: "IP address mismatch",
     EXPIRED_BROKER: "certificate has expired",
-    NO_CERTIFICATE: "alert certificate required",
+    NO_CERTIFICATE: "alert (certificate required|handshake failure)",
     UNKNOWN_CLIENT: "alert unknown ca",
     EXPIRED_CLIENT: "alert certificate expired",
 }
@@ -77,6 +78,21 @@ def writes_and_reads(way: Way, value: bytes) -> bytes | None:
             return read
         finally:
             await consumer.stop()
+
+    return asyncio.run(run())
+
+
+def writes_on(way: Way, *, for_s: float) -> int:
+    """How many records are written in that time, each with its answer."""
+
+    async def run() -> int:
+        count, until = 0, time.monotonic() + for_s
+        async with AIOKafkaProducer(**_settings(way)) as producer:
+            while time.monotonic() < until:
+                await producer.send_and_wait(TOPIC, b"%d" % count)
+                count += 1
+                await asyncio.sleep(0.01)
+        return count
 
     return asyncio.run(run())
 

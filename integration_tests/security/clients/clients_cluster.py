@@ -21,6 +21,7 @@ from integration_tests.support.brokers_by_hand import HOST, brokers_by_hand
 from storage_engine.client import Admin, NewTopic
 
 TOPIC = "t"
+BOTH = "TLSv1.2,TLSv1.3"
 BRIEF = "BRIEF"
 """A listener of SASL_SSL at which a session lasts two seconds."""
 
@@ -67,11 +68,11 @@ class ClientsCluster(SecuredCluster):
 
 
 @contextlib.contextmanager
-def clients_cluster(folder: Path) -> Iterator[ClientsCluster]:
-    """Gone after the block. Who is let in may do everything."""
+def clients_cluster(folder: Path, *, protocols: str = BOTH) -> Iterator[ClientsCluster]:
+    """Gone after the block. Who is let in may do everything. `protocols`: of TLS."""
     with brokers_by_hand(folder, ["OPEN", BRIEF, *LISTENERS]) as by_hand:
         cluster = ClientsCluster(folder, by_hand)
-        by_hand.start(1, _settings(cluster))
+        by_hand.start(1, {**_settings(cluster), "ssl.enabled.protocols": protocols})
         cluster.add_user("bob", SECRET)
         with Admin({"bootstrap.servers": by_hand.bootstrap("OPEN")}) as admin:
             admin.create_topics([NewTopic(name=TOPIC, partitions=1, replication_factor=1)])

@@ -33,7 +33,7 @@ SAYS = {
     UNKNOWN_BROKER: "unable to find valid certification path",
     OTHER_HOST: "No subject alternative names matching IP address 127.0.0.1",
     EXPIRED_BROKER: "CertificateExpiredException",
-    NO_CERTIFICATE: "Received fatal alert: certificate_required",
+    NO_CERTIFICATE: "Received fatal alert: (certificate_required|handshake_failure)",
     UNKNOWN_CLIENT: "Received fatal alert: unknown_ca",
     EXPIRED_CLIENT: "Received fatal alert: certificate_expired",
 }

@@ -22,7 +22,7 @@ SAYS = {
     UNKNOWN_BROKER: "certificate verify failed",
     OTHER_HOST: "certificate verify failed",
     EXPIRED_BROKER: "certificate verify failed",
-    NO_CERTIFICATE: "alert certificate required",
+    NO_CERTIFICATE: "alert (certificate required|handshake failure)",
     UNKNOWN_CLIENT: "alert unknown ca",
     EXPIRED_CLIENT: "alert certificate expired",
 }

@@ -16,6 +16,7 @@ from integration_tests.security.clients import (
 )
 from integration_tests.security.clients.cells import CELLS, SCRAM_256, TOKEN, Cell
 from integration_tests.security.clients.clients_cluster import (
+    BOTH,
     BRIEF,
     ClientsCluster,
     clients_cluster,
@@ -25,9 +26,11 @@ from integration_tests.support.java_clients import NEWEST, SHA256
 from storage_engine.tests.sampling import ALL_FAULTS
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientsCluster]:
-    with clients_cluster(tmp_path_factory.mktemp("clients")) as made:
+@pytest.fixture(scope="module", params=[BOTH, "TLSv1.2"] if ALL_FAULTS else [BOTH])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClientsCluster]:
+    with clients_cluster(tmp_path_factory.mktemp("clients"), protocols=request.param) as made:
         yield made
 
 
@@ -93,3 +96,11 @@ def test_java_logs_in_again_over_the_same_connection(java, cluster):
     told = java.outcomes({"again": way}, for_ms=6_000)["again"]
     assert told.startswith("written, connections closed ")
     assert int(told.rpartition(" ")[2]) <= 1, "but for the one to the first broker asked"
+
+
+@pytest.mark.skipif(not ALL_FAULTS, reason="takes seconds; HEADRACE_FAULTS=full runs it")
+@pytest.mark.parametrize("client", [kafka_python_client, aiokafka_client])
+def test_who_does_not_log_in_again_connects_again_and_goes_on(cluster, client):
+    """These clients don't know KIP-368: their connection ends with the session of two seconds."""
+    way = cluster.way(Cell(SCRAM_256, asks=False), listener=BRIEF)
+    assert client.writes_on(way, for_s=5) > 100

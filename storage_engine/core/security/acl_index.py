@@ -58,6 +58,8 @@ class _PatternRules:
 
 
 _Who = tuple[tuple[str, str], ...]
+_Granted = tuple[ResourceType, str, AclOperation]
+"""A type of resource, a principal, and an operation that it is allowed."""
 _NO_RULES: frozenset[AccessRule] = frozenset()
 
 
@@ -77,7 +79,9 @@ class AclIndex:
         self._length_counts: dict[ResourceType, Counter[int]] = {
             each: Counter() for each in ResourceType
         }
-        self._of_principal: dict[tuple[ResourceType, str], set[ResourcePattern]] = {}
+        self._allowing: dict[_Granted, set[ResourcePattern]] = {}
+        """The patterns by which a principal is allowed an operation, at whatever host: who has
+        thousands of rules to read must not have them all looked through for one to write."""
 
     def __len__(self) -> int:
         """The number of patterns with rules."""
@@ -109,8 +113,8 @@ class AclIndex:
             self._prefixed[kind][name] = found
             self._length_counts[kind][len(name)] += 1
             self._lengths[kind] = tuple(sorted(self._length_counts[kind]))
-        for principal, _ in found.bits:
-            self._of_principal.setdefault((kind, principal), set()).add(pattern)
+        for granted in _granted(kind, found):
+            self._allowing.setdefault(granted, set()).add(pattern)
 
     def _forget(self, pattern: ResourcePattern) -> None:
         found = self._patterns.pop(pattern, None)
@@ -126,11 +130,11 @@ class AclIndex:
             if not counts[len(name)]:
                 del counts[len(name)]
                 self._lengths[kind] = tuple(sorted(counts))
-        for principal in {principal for principal, _ in found.bits}:
-            patterns = self._of_principal[kind, principal]
+        for granted in _granted(kind, found):
+            patterns = self._allowing[granted]
             patterns.discard(pattern)
             if not patterns:
-                del self._of_principal[kind, principal]
+                del self._allowing[granted]
 
     def verdicts(self, kind: ResourceType, name: str, principal: str, host: str) -> Verdicts:
         """What all rules about the resource `name` say together."""
@@ -167,7 +171,9 @@ class AclIndex:
             self._allows(self._patterns[pattern], who, granting)
             and not self._is_overruled(pattern, who, bit)
             for each in {principal, EVERY_USER}
-            for pattern in self._of_principal.get((kind, each), ())
+            for other in AclOperation
+            if granting & 1 << other
+            for pattern in self._allowing.get((kind, each, other), ())
         )
 
     def denies_all(
@@ -198,6 +204,15 @@ class AclIndex:
     @staticmethod
     def _allows(rules: _PatternRules, who: _Who, granting: int) -> bool:
         return any(rules.bits.get(key, (0, 0))[0] & granting for key in who)
+
+
+def _granted(kind: ResourceType, rules: _PatternRules) -> set[_Granted]:
+    return {
+        (kind, principal, operation)
+        for (principal, _), (allowed, _) in rules.bits.items()
+        for operation in AclOperation
+        if allowed & 1 << operation
+    }
 
 
 def same_host(host: str) -> str:

@@ -12,6 +12,7 @@ benchmarks:
   produce       records a second, beside other clients for Python
   replication   acks=all beside acks=1, and how fast a replica that lost its disk catches up
   requests      what the largest request of each kind costs a broker
+  secured       what TLS, log-ins and access rules cost, beside Apache Kafka, and how quotas hold
   spark-phases  where the time of a small micro-batch goes, phase by phase
   spark-read    batch and streaming reads through Spark, with a broker
   spark-write   batch and streaming writes through Spark, exactly once and at least once
@@ -39,6 +40,7 @@ NAMES = (
     "produce",
     "replication",
     "requests",
+    "secured",
     "spark-phases",
     "spark-read",
     "spark-write",

@@ -2,10 +2,8 @@
 
 import contextlib
 import logging
-import os
 import socket
 import ssl
-from pathlib import Path
 
 import pytest
 
@@ -79,16 +77,12 @@ def test_a_client_that_stays_when_it_is_refused_is_closed_soon(loop_thread):
             eventually(lambda: not len(server._handshakes))
 
 
-def test_what_a_refused_client_goes_on_to_say_takes_no_memory(loop_thread):
-    own = Path("/proc/self/statm")
+def test_what_a_refused_client_goes_on_to_say_is_hardly_read(loop_thread):
     with asking_for_certificates(loop_thread, "required", []) as server:
         _, sock = refused_and_told(server.port)
-        before = int(own.read_text().split()[1])
         sent, piece = 0, bytes(1 << 16)
         with sock, contextlib.suppress(ConnectionError):
             while True:
                 sock.sendall(piece)
                 sent += len(piece)
-        assert sent > 16 << 20
-        pages = int(own.read_text().split()[1]) - before
-        assert pages * os.sysconf("SC_PAGE_SIZE") < sent // 2
+        assert sent < 32 << 20, "a client that is served sends some hundred MiB in a second"

@@ -1,0 +1,93 @@
+"""Measures what security costs, beside the same work without it, and how well quotas hold.
+
+  tls      large produces and fetches through SASL_SSL beside PLAINTEXT, for Headrace and, by turns
+           in the same run, for Apache Kafka 3.9 (downloads 60 MB, once, into --folder)
+  small    small produces of a client that has logged in, to a broker with access rules, beside
+           those of an open broker: many in flight, and one by one
+  rules    the time of a decision with 10,000 access rules, remembered and not
+  quotas   bytes produced and fetched under a quota beside the quota, the share of a processor under
+           its quota, and what another client notices
+
+The sides take turns, and who is first changes from round to round, after three rounds to warm up. A
+ratio is the median of the rounds' ratios, the spread their lowest and highest. The ratio of
+processor times is that of the broker for the same work, which other load on the machine disturbs
+less. Clients run in one process and are the same for all sides. MB are 10^6 bytes.
+
+examples:
+  headrace bench secured
+  headrace bench secured --only rules --only small
+  headrace bench secured --only tls --without-kafka --rounds 3 --json
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from benchmarks.beside_kafka import default_folder
+from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.errors import UsageError
+
+PARTS = ("tls", "small", "rules", "quotas")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench secured`."""
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=PARTS,
+        metavar="PART",
+        help=f"measure this part alone; may be given several times: {', '.join(PARTS)}",
+    )
+    for name, default, meaning in (
+        ("--bytes", 512 << 20, "bytes of each round with large requests"),
+        ("--requests", 300_000, "requests of each round with small ones"),
+        ("--rounds", 5, "rounds of each measurement, after three to warm up"),
+        ("--seconds", 30, "seconds of each measurement of a quota"),
+    ):
+        parser.add_argument(
+            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+        )
+    parser.add_argument(
+        "--without-kafka", action="store_true", help="leave Apache Kafka out: nothing is downloaded"
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        metavar="FOLDER",
+        default=default_folder(),
+        help="where Apache Kafka is kept (default: ~/.cache/headrace/beside-kafka)",
+    )
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="where the data go (default: the temporary folder)"
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench secured`; 0 also when a goal is missed, as this only measures."""
+    if args.dir is not None and not args.dir.is_dir():
+        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
+    from benchmarks.secured.figures import COLUMNS, Figure
+    from benchmarks.secured.rounds import Plan, with_brokers
+    from benchmarks.secured.rules import decisions
+    from storage_engine.tools.table import print_results
+
+    parts = [part for part in PARTS if not args.only or part in args.only]
+    figures: list[Figure] = []
+    if "rules" in parts:
+        figures += decisions(args.rounds)
+    if set(parts) - {"rules"}:
+        with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
+            plan = Plan(
+                folder=Path(folder),
+                parts=parts,
+                bytes=args.bytes,
+                requests=args.requests,
+                rounds=args.rounds,
+                seconds=args.seconds,
+                kafka=None if args.without_kafka else args.folder,
+            )
+            figures += with_brokers(plan)
+    print_results(COLUMNS, figures, as_json=args.json)
+    return 0

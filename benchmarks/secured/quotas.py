@@ -1,0 +1,173 @@
+"""How well quotas hold, and what clients without one notice of a client that is held back.
+
+The client with a quota logs in and asks as fast as it may, by one request after the other; it never
+waits by itself, so that what holds it is the broker. What is counted begins with its first request
+and so includes the second's worth that it has saved.
+"""
+
+import contextlib
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.secured import load
+from benchmarks.secured.brokers import LOGGED_IN, OPEN, Broker
+from benchmarks.secured.figures import Figure
+from benchmarks.secured.rates import READ_TOPIC, WRITTEN, create_topic, processor_s
+from benchmarks.support.rounds import Goal, rounded
+from benchmarks.support.wire_frames import produce_frames
+from benchmarks.support.wire_load import Worker
+from storage_engine.core.quotas.quota_entity import QuotaEntity
+from storage_engine.core.quotas.quota_keys import QuotaKey
+from storage_engine.tools.table import report_line
+
+BOUND = 2_000_000
+"""Bytes a second, for either direction."""
+PERCENT = 10.0
+
+HELD_GOAL = Goal(least=0.9, most=1.1)
+OTHERS_GOAL = Goal(most=1.1)
+
+_BATCH_BYTES = 32 * 1024
+_SMALL_BYTES = 1024
+_RING = 64
+_FILLED = 256
+"""Batches that the consumer reads over and over."""
+_TURNS = 3
+_WARM_UP_S = 1.0
+
+
+class QuotaRounds:
+    """`held` runs the client with a quota, `other` the one without."""
+
+    def __init__(self, held: Worker, other: Worker, broker: Broker, seconds: int) -> None:
+        self._held = held
+        self._other = other
+        self._broker = broker
+        self._seconds = float(seconds)
+        self._topic = f"{WRITTEN}-held"
+        self._read_topic = f"{READ_TOPIC}-held"
+        self._other_topic = f"{WRITTEN}-other"
+        self._client = broker.listeners[LOGGED_IN]
+
+    def figures(self) -> list[Figure]:
+        """Each quota by itself."""
+        for topic in (self._topic, self._other_topic, self._read_topic):
+            create_topic(self._broker, topic)
+        frames = produce_frames(self._read_topic, _BATCH_BYTES, _RING, seed=1)
+        opened = self._broker.listeners[OPEN]
+        self._held.run(load.produce, opened, frames, 1, 4, _FILLED)
+        return [
+            self._produced(),
+            self._consumed(frames.records_per_batch),
+            self._share_of_processor(),
+            *self._noticed_by_others(),
+        ]
+
+    def _produced(self) -> Figure:
+        with self._quota(QuotaKey.PRODUCED, BOUND):
+            size, seconds = self._held.run(*self._producing(_BATCH_BYTES, self._seconds))
+        return _held_figure(f"{QuotaKey.PRODUCED.value}, MB/s", size / seconds)
+
+    def _consumed(self, step: int) -> Figure:
+        load_of_it = (self._read_topic, _BATCH_BYTES, step, _FILLED, self._seconds)
+        with self._quota(QuotaKey.CONSUMED, BOUND):
+            size, seconds = self._held.run(load.fetch_for, self._client, *load_of_it)
+        return _held_figure(f"{QuotaKey.CONSUMED.value}, MB/s", size / seconds)
+
+    def _share_of_processor(self) -> Figure:
+        """That of the whole process, which does more than to work for requests."""
+        shares = []
+        for bound in (None, PERCENT):
+            with self._quota(QuotaKey.REQUESTS, bound):
+                before_s = processor_s(self._broker.pid)
+                _, seconds = self._held.run(*self._producing(_SMALL_BYTES, self._seconds))
+                shares.append((processor_s(self._broker.pid) - before_s) / seconds * 100)
+        free, bounded = shares
+        return Figure(
+            what=f"{QuotaKey.REQUESTS.value}={PERCENT:g}: percent of a processor that the broker"
+            " takes; limit: without the quota",
+            measured=rounded(bounded),
+            limit=rounded(free),
+            ratio=rounded(bounded / free),
+        )
+
+    def _noticed_by_others(self) -> list[Figure]:
+        """Alone, beside the client with its quota, and beside the same client without one."""
+        found: dict[str, list[list[float]]] = {"alone": [], "held": [], "free": []}
+        kinds = list(found)
+        for turn in range(_TURNS):
+            for kind in kinds[turn:] + kinds[:turn]:
+                found[kind].append(self._latencies(kind))
+                report_line(f"another client, {kind}: p99 {_p99(found[kind][-1]):.2f} ms")
+        return [
+            _others_figure("beside a client that is held to its quota", found["held"],
+                           found["alone"], OTHERS_GOAL),
+            _others_figure("beside the same client without a quota", found["free"], found["alone"],
+                           None),
+        ]  # fmt: skip
+
+    def _latencies(self, kind: str) -> list[float]:
+        seconds = max(1.0, self._seconds / _TURNS)
+        small = produce_frames(self._other_topic, _SMALL_BYTES, _RING, seed=1)
+        asked = (load.latencies, self._broker.listeners[OPEN], small, seconds)
+        if kind == "alone":
+            return list(self._other.run(*asked))
+        with self._quota(QuotaKey.PRODUCED, BOUND if kind == "held" else None):
+            self._held.begin(*self._producing(_BATCH_BYTES, seconds + _WARM_UP_S))
+            times = list(self._other.run(*asked))
+            self._held.result()
+        return times
+
+    def _producing(self, batch_bytes: int, seconds: float) -> tuple[Any, ...]:
+        frames = produce_frames(self._topic, batch_bytes, _RING, seed=1)
+        return load.produce_for, self._client, frames, seconds
+
+    @contextlib.contextmanager
+    def _quota(self, key: QuotaKey, bound: float | None) -> Iterator[None]:
+        """In force within the block; None: there is none."""
+        if bound is None:
+            yield
+            return
+        entity = QuotaEntity(user=load.USER)
+        with self._broker.admin as admin:
+            admin.alter_client_quotas(entity, {key.value: bound})
+            # The broker that answers is the one that has it in force.
+            assert any(each.entity == entity for each in admin.describe_client_quotas())
+        yield
+        with self._broker.admin as admin:
+            admin.alter_client_quotas(entity, {}, remove=[key.value])
+
+
+def _held_figure(what: str, rate: float) -> Figure:
+    ratio = rounded(rate / BOUND)
+    return Figure(
+        what=what,
+        measured=rounded(rate / 1e6),
+        limit=BOUND / 1e6,
+        ratio=ratio,
+        goal=str(HELD_GOAL),
+        met=HELD_GOAL.is_met_by(ratio),
+    )
+
+
+def _others_figure(
+    what: str, beside: list[list[float]], alone: list[list[float]], goal: Goal | None
+) -> Figure:
+    """Of the turns the median: one that another program spoils counts no more than that."""
+    measured, limit = (statistics.median(map(_p99, each)) for each in (beside, alone))
+    ratios = [_p99(one) / _p99(other) for one, other in zip(beside, alone, strict=True)]
+    ratio = rounded(measured / limit)
+    return Figure(
+        what=f"another client, {what}: p99, ms; limit: alone",
+        measured=rounded(measured),
+        limit=rounded(limit),
+        ratio=ratio,
+        spread=f"{rounded(min(ratios))}-{rounded(max(ratios))}",
+        goal=None if goal is None else str(goal),
+        met=None if goal is None else goal.is_met_by(ratio),
+    )
+
+
+def _p99(times: list[float]) -> float:
+    return sorted(times)[int(len(times) * 0.99)]

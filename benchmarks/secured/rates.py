@@ -1,0 +1,253 @@
+"""Large produces and fetches through TLS beside plain ones, for Headrace and for Apache Kafka, and
+small requests of clients that have logged in beside those of an open broker.
+
+All sides are up all the time and take turns, each first in as many rounds as the others, so that
+other load on the machine weighs on all of them.
+"""
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.secured import load
+from benchmarks.secured.brokers import ENCRYPTED, HOST, LOGGED_IN, OPEN, Broker
+from benchmarks.secured.figures import Figure
+from benchmarks.secured.load import USER
+from benchmarks.support import wire_load
+from benchmarks.support.rounds import Goal, rounded
+from benchmarks.support.wire_frames import produce_frames
+from benchmarks.support.wire_load import Worker
+from storage_engine.client import NewTopic
+from storage_engine.client.admin.access_rules import create_rules
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.security.acl_rules import AccessRule, AclBinding, ResourcePattern
+from storage_engine.core.security.acl_types import (
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
+from storage_engine.tools.table import report_line
+
+BATCH_BYTES = 128 * 1024
+FETCH_BYTES = 1 << 20
+SMALL_BYTES = 1024
+CONNECTIONS, IN_FLIGHT = 4, 4
+FETCHES_IN_FLIGHT = 2
+SMALL_IN_FLIGHT = 32
+ONE_BY_ONE_PART = 10
+"""One in so many of the small requests where each waits for the one before."""
+
+TLS_GOAL = Goal(least=0.6)
+"""Or the ratio of Apache Kafka in the same run."""
+LOGGED_IN_GOAL = Goal(least=0.95)
+
+_RING, _SMALL_RING = 64, 256
+_WARM_UP = 3
+"""Rounds: a JVM compiles what it does often."""
+READ_TOPIC = "read"
+WRITTEN = "written"
+
+
+class Round(NamedTuple):
+    """What one side did in its turn."""
+
+    rate: float
+    broker_s: float
+    """Processor time of the broker for a unit of work."""
+
+
+Turn = Callable[[], Round]
+
+
+class Rates:
+    """The sides and the load. `sizes`: bytes of a round with large requests, requests of one with
+    small ones."""
+
+    def __init__(self, worker: Worker, folder: Path, sizes: tuple[int, int], rounds: int) -> None:
+        self._worker = worker
+        self._folder = folder
+        self._bytes, self._small_requests = sizes
+        self._rounds = rounds
+        self._topics = 0
+
+    def through_tls(self, brokers: Sequence[Broker]) -> list[Figure]:
+        """Produce and fetch of each broker; the last one's ratio is what the others may have."""
+        found = self._compared("produce", self._producing, brokers)
+        frames = produce_frames(READ_TOPIC, BATCH_BYTES, _RING, seed=1)
+        for broker in brokers:
+            create_topic(broker, READ_TOPIC)
+            requests = max(1, self._bytes // BATCH_BYTES)
+            self._worker.run(load.produce, broker.listeners[OPEN], frames, 1, IN_FLIGHT, requests)
+        found += self._compared("fetch", self._fetching, brokers)
+        return found
+
+    def logged_in(self, opened: Broker, secured: Broker) -> list[Figure]:
+        """Small requests by SASL_PLAINTEXT to a broker with rules, beside an open broker."""
+        figures = []
+        for in_flight, requests, how in (
+            (SMALL_IN_FLIGHT, self._small_requests, f"{SMALL_IN_FLIGHT} in flight"),
+            (1, max(1, self._small_requests // ONE_BY_ONE_PART), "one by one"),
+        ):
+            turns = {
+                "open": self._small(opened, OPEN, in_flight, requests),
+                "logged in": self._small(secured, LOGGED_IN, in_flight, requests),
+            }
+            rounds = self._by_turns(f"1 KiB, {how}", turns)
+            what = f"produce of 1 KiB, {how}: logged in beside open, requests/s"
+            figures.append(figure_of(what, rounds, "logged in", "open", goal=LOGGED_IN_GOAL))
+        return figures
+
+    def _compared(
+        self, what: str, turn: Callable[[Broker, str], Turn], brokers: Sequence[Broker]
+    ) -> list[Figure]:
+        turns = {
+            f"{broker.name} {listener}": turn(broker, listener)
+            for broker in brokers
+            for listener in (OPEN, ENCRYPTED)
+        }
+        rounds = self._by_turns(what, turns)
+        theirs = None
+        figures: list[Figure] = []
+        for broker in reversed(brokers):
+            what_of = f"{what}, {broker.name}: SASL_SSL beside PLAINTEXT, MB/s"
+            measured, limit = f"{broker.name} {ENCRYPTED}", f"{broker.name} {OPEN}"
+            goal = TLS_GOAL if broker is brokers[0] else None
+            figure = figure_of(what_of, rounds, measured, limit, goal=goal, least=theirs)
+            theirs = figure.ratio
+            figures.insert(0, figure)
+        return figures
+
+    def _by_turns(self, what: str, turns: dict[str, Turn]) -> dict[str, list[Round]]:
+        """Some rounds to warm up, then as many as were asked for; who is first changes."""
+        found: dict[str, list[Round]] = {name: [] for name in turns}
+        names = list(turns)
+        for number in range(1 - _WARM_UP, self._rounds + 1):
+            first = number % len(names)
+            for name in names[first:] + names[:first]:
+                each = turns[name]()
+                if number > 0:
+                    found[name].append(each)
+                when = f"round {number}" if number > 0 else "to warm up"
+                report_line(f"{what}, {name}, {when}: {each.rate:,.0f}")
+        return found
+
+    def _producing(self, broker: Broker, listener: str) -> Turn:
+        requests = max(1, self._bytes // BATCH_BYTES // CONNECTIONS)
+        size = requests * CONNECTIONS * BATCH_BYTES
+
+        def turn() -> Round:
+            self._worker.run(wire_load.touch_memory, self._folder, size)
+            with self._new_topic(broker) as topic:
+                frames = produce_frames(topic, BATCH_BYTES, _RING, seed=1)
+                return self._timed(
+                    broker, size / 1e6, load.produce,
+                    broker.listeners[listener], frames, CONNECTIONS, IN_FLIGHT, requests,
+                )  # fmt: skip
+
+        return turn
+
+    def _fetching(self, broker: Broker, listener: str) -> Turn:
+        answers = max(1, self._bytes // FETCH_BYTES)
+        step = FETCH_BYTES // BATCH_BYTES * _records_per_batch()
+
+        def turn() -> Round:
+            return self._timed(
+                broker, answers * FETCH_BYTES / 1e6, load.fetch,
+                broker.listeners[listener], READ_TOPIC, FETCH_BYTES, step, answers,
+                FETCHES_IN_FLIGHT,
+            )  # fmt: skip
+
+        return turn
+
+    def _small(self, broker: Broker, listener: str, in_flight: int, requests: int) -> Turn:
+        endpoint = broker.listeners[listener]
+
+        def turn() -> Round:
+            with self._new_topic(broker) as topic:
+                frames = produce_frames(topic, SMALL_BYTES, _SMALL_RING, seed=1000)
+                asked = (endpoint, frames, in_flight, requests)
+                return self._timed(broker, requests, load.produce_small, *asked)
+
+        return turn
+
+    def _timed(
+        self, broker: Broker, work: float, function: Callable[..., float], *args: object
+    ) -> Round:
+        before_s = processor_s(broker.pid)
+        seconds = self._worker.run(function, *args)
+        return Round(work / seconds, (processor_s(broker.pid) - before_s) / work)
+
+    @contextlib.contextmanager
+    def _new_topic(self, broker: Broker) -> Iterator[str]:
+        """Gone after the block, with its bytes. All names have the same length, as have the
+        requests."""
+        self._topics += 1
+        topic = f"{WRITTEN}-{self._topics:04}"
+        create_topic(broker, topic)
+        yield topic
+        with broker.admin as admin:
+            admin.delete_topics([topic])
+
+
+def allow(broker: Broker) -> None:
+    """The rules of the user of the benchmark: all that it does, and no more."""
+    rules = [
+        AclBinding(
+            ResourcePattern(ResourceType.TOPIC, name, kind),
+            AccessRule(f"User:{USER}", "*", operation, AclPermission.ALLOW),
+        )
+        for name, kind, operation in (
+            (READ_TOPIC, PatternType.PREFIXED, AclOperation.READ),
+            (WRITTEN, PatternType.PREFIXED, AclOperation.WRITE),
+        )
+    ]
+    with Cluster(f"{HOST}:{broker.listeners[OPEN].port}") as cluster:
+        create_rules(cluster, rules)
+
+
+def processor_s(pid: int) -> float:
+    """Of all threads of a process, in nanosecond steps: /proc has steps of 10 ms."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def create_topic(broker: Broker, topic: str) -> None:
+    """One partition, unless it is there."""
+    with broker.admin as admin:
+        if topic not in admin.list_topics():
+            admin.create_topics([NewTopic(name=topic, partitions=1, replication_factor=1)])
+
+
+def _records_per_batch() -> int:
+    return produce_frames(READ_TOPIC, BATCH_BYTES, 1, seed=1).records_per_batch
+
+
+def figure_of(
+    what: str,
+    rounds: dict[str, list[Round]],
+    measured: str,
+    limit: str,
+    *,
+    goal: Goal | None,
+    least: float | None = None,
+) -> Figure:
+    """The medians over the rounds. `least`: a ratio that meets the goal, too."""
+    pairs = list(zip(rounds[measured], rounds[limit], strict=True))
+    ratios = [one.rate / other.rate for one, other in pairs]
+    ratio = rounded(statistics.median(ratios))
+    is_met = None
+    if goal is not None:
+        is_met = goal.is_met_by(ratio) or (least is not None and ratio >= least)
+    return Figure(
+        what=what,
+        measured=rounded(statistics.median(each.rate for each in rounds[measured])),
+        limit=rounded(statistics.median(each.rate for each in rounds[limit])),
+        ratio=ratio,
+        spread=f"{rounded(min(ratios))}-{rounded(max(ratios))}",
+        goal=None if goal is None else f"{goal}" + (f" or {least}" if least is not None else ""),
+        met=is_met,
+        cpu_ratio=rounded(statistics.median(one.broker_s / other.broker_s for one, other in pairs)),
+    )

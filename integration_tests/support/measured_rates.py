@@ -1,0 +1,60 @@
+"""How fast a client writes that writes as fast as it may. In full over half a minute."""
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Producer
+
+from storage_engine.tests.sampling import ALL_FAULTS
+
+MEASURED_S = 30.0 if ALL_FAULTS else 6.0
+RECORD = b"x" * 10_000
+BATCH_BYTES = 50_000
+
+
+def produced_bytes_per_s(config: Mapping[str, str], topic: str, client_id: str) -> float:
+    """What a producer gets acknowledged that writes as fast as it may, once its first burst is
+    over."""
+    acknowledged = 0
+    is_over = False
+
+    def delivered(error: object, _message: object) -> None:
+        nonlocal acknowledged
+        # At the end the rest is thrown away.
+        assert error is None or is_over, error
+        acknowledged += len(RECORD)
+
+    producer = Producer(
+        {
+            **config,
+            "client.id": client_id,
+            "linger.ms": 5,
+            "batch.size": BATCH_BYTES,
+            "queue.buffering.max.kbytes": 1024,
+            "log_level": 0,
+        }
+    )
+
+    def write_for(seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                producer.produce(topic, RECORD, partition=0, on_delivery=delivered)
+            except BufferError:
+                producer.poll(0.05)
+            producer.poll(0)
+
+    write_for(2)
+    before, started = acknowledged, time.monotonic()
+    write_for(MEASURED_S)
+    rate = (acknowledged - before) / (time.monotonic() - started)
+    is_over = True
+    producer.purge()
+    producer.flush(10)
+    return rate
+
+
+def check_is_within(rate: float, bound: float) -> None:
+    """A batch more or less at each end, and a tenth."""
+    of_a_batch = 2 * BATCH_BYTES / MEASURED_S
+    assert 0.9 * bound - of_a_batch <= rate <= 1.1 * bound + of_a_batch, rate
