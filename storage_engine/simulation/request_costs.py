@@ -57,7 +57,10 @@ class CostMeter:
         self, folder: Path, topic: str, partitions: int, *, is_refused: bool = False
     ) -> None:
         """`is_refused`: the client may do nothing of what it asks for."""
-        access = {"authorizer_class_name": "AclAuthorizer", "super_users": f"{_KNOWN}"}
+        access: dict[str, Any] = {
+            "authorizer_class_name": "AclAuthorizer",
+            "super_users": str(_KNOWN),
+        }
         self.cluster = SimulatedCluster(
             folder,
             1,

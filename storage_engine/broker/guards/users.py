@@ -52,10 +52,12 @@ def _quotas_refused(request: Any, code: int) -> Building:
     row = AlterClientQuotasResponse.EntryData
     rows = []
     for entry in request.entries:
-        entity = [
-            row.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
-            for part in entry.entity
-        ]
+        entity = []
+        for part in entry.entity:
+            yield None
+            entity.append(
+                row.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+            )
         rows.append(row(error_code=code, error_message=_DENIED.meaning, entity=entity))
         yield None
     return AlterClientQuotasResponse(entries=rows)

@@ -4,7 +4,8 @@ An id is looked up anew for each request, since a topic of the name may have bee
 reader checks that the replica belongs to the topic of that id. Source: KIP-516, KIP-951.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.core.ids import BrokerId, topic_id_from_text
@@ -38,12 +39,13 @@ def with_names(metadata: MetadataCache, request: FetchRequest) -> FetchRequest:
 
 def with_ids(
     asked: FetchRequest, answers: Iterable[FetchPartitionResponse]
-) -> list[FetchPartitionResponse]:
-    """The answers, in the order of the request, as it named the topics."""
-    return [
-        answer._replace(topic=wanted.topic)
-        for wanted, answer in zip(asked.partitions, answers, strict=True)
-    ]
+) -> Generator[None, Any, list[FetchPartitionResponse]]:
+    """The answers, in the order of the request, as it named the topics; in steps."""
+    named = []
+    for wanted, answer in zip(asked.partitions, answers, strict=True):
+        named.append(answer._replace(topic=wanted.topic))
+        yield None
+    return named
 
 
 def nodes_of(

@@ -30,6 +30,7 @@ def handle(
     codes: dict[str, dict[int, ErrorCode]] = {}
     for folder in request.dirs:
         for topic in folder.topics:
+            yield None
             of_topic = codes.setdefault(topic.name, {})
             for number in topic.partitions:
                 yield None
@@ -42,6 +43,7 @@ def handle(
                     of_topic[number] = refusal or _move(replica_moves, tp, Path(folder.path))
     results = []
     for name, of_topic in codes.items():
+        yield None
         partitions = []
         for number, code in of_topic.items():
             yield None

@@ -84,7 +84,10 @@ class ClientQuotasHandlers:
 
         if not entries:
             yield from _respond(call, [], [])
-        named = Counter(map(_name, entries))
+        named: Counter[frozenset[tuple[str, str | None]]] = Counter()
+        for entry in entries:
+            yield None
+            named[_name(entry)] += 1
         for index, entry in enumerate(entries):
             yield None
             try:
@@ -122,7 +125,9 @@ class ClientQuotasHandlers:
 
 
 def _name(entry: Any) -> frozenset[tuple[str, str | None]]:
-    return frozenset((part.entity_type, part.entity_name) for part in entry.entity)
+    # One with more parts is refused.
+    parts = entry.entity[: PARTS_MAX + 1]
+    return frozenset((part.entity_type, part.entity_name) for part in parts)
 
 
 def _changes(call: ApiCall[Any], who: QuotaEntity, ops: Sequence[Any]) -> Compute:
@@ -155,15 +160,18 @@ def _respond(
     row = AlterClientQuotasResponse.EntryData
     rows = []
     for entry, outcome in zip(entries, outcomes, strict=True):
+        entity = []
+        for part in entry.entity:
+            yield None
+            entity.append(
+                row.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+            )
         yield None
         rows.append(
             row(
                 error_code=0 if outcome is None else int(outcome.code),
                 error_message=None if outcome is None else str(outcome),
-                entity=[
-                    row.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
-                    for part in entry.entity
-                ],
+                entity=entity,
             )
         )
     call.respond(AlterClientQuotasResponse(entries=rows))

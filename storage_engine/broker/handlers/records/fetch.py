@@ -217,20 +217,20 @@ class _Answering:
 
     def _answer(self, read: FetchRead) -> None:
         if len(self.request.partitions) > FEW_PARTITIONS:
-            self._answer_many(read)
+            self.call.run(self._answer_many(read))
         else:
             self.handler.cold_reads.answer(self.request, read, self._send, self._gone)
 
-    def _answer_many(self, read: FetchRead) -> None:
+    def _answer_many(self, read: FetchRead) -> Steps:
         """Answer a fetch of many partitions. Where bytes must come from a disk, only the first few
         partitions are read again; the others are left to the client's next fetch."""
         request = self.request
         missed = {partition.topic_partition for partition, _, _ in read.cold}
-        cold = [
-            place
-            for place, answer in enumerate(read.partitions)
-            if is_cold_slice(answer.records) or (answer.topic, answer.partition) in missed
-        ]
+        cold = []
+        for place, answer in enumerate(read.partitions):
+            if is_cold_slice(answer.records) or (answer.topic, answer.partition) in missed:
+                cold.append(place)
+            yield None
         if not cold:
             self._send(read)
             return
@@ -256,27 +256,20 @@ class _Answering:
 
     def _send(self, read: FetchRead) -> None:
         self.handler.reader.note_sent(self.request, read.partitions)
-        by_id = self.call.version >= FIRST_WITH_TOPIC_IDS
-        answers = with_ids(self.fetch.request, read.partitions) if by_id else read.partitions
-        asked_for = self.asked_for
-        if asked_for is None:
-            self._respond(answers, read)
-            return
-        steps = self._respond_permitted(asked_for, answers, read)
-        if len(asked_for) > FEW_PARTITIONS:
+        steps = self._sent(read)
+        if len(read.partitions) > FEW_PARTITIONS:
             self.call.run(steps)
         else:
             for _ in steps:
                 pass
 
-    def _respond_permitted(
-        self,
-        asked_for: Sequence[str | None],
-        answers: Sequence[FetchPartitionResponse],
-        read: FetchRead,
-    ) -> Steps:
-        permitted = yield from self._permitted(asked_for, answers)
-        self._respond(permitted, read)
+    def _sent(self, read: FetchRead) -> Steps:
+        answers: Sequence[FetchPartitionResponse] = read.partitions
+        if self.call.version >= FIRST_WITH_TOPIC_IDS:
+            answers = yield from with_ids(self.fetch.request, answers)
+        if self.asked_for is not None:
+            answers = yield from self._permitted(self.asked_for, answers)
+        self._respond(answers, read)
 
     def _respond(self, answers: Sequence[FetchPartitionResponse], read: FetchRead) -> None:
         response = self.fetch.response(answers)

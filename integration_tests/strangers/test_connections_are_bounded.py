@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from integration_tests.security.broker_state import API_VERSIONS
+from integration_tests.strangers.broker_state import API_VERSIONS
 from integration_tests.support.brokers_by_hand import HOST, BrokersByHand, brokers_by_hand
 from integration_tests.support.cluster_support import wait_until
 

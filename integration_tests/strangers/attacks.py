@@ -10,8 +10,8 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping
 
-from integration_tests.security.handshake_fuzzer import handshake, token
 from integration_tests.security.secured_cluster import SecuredCluster
+from integration_tests.strangers.handshake_fuzzer import handshake, token
 from integration_tests.support.brokers_by_hand import HOST
 
 Attack = Callable[[SecuredCluster, threading.Event], int]

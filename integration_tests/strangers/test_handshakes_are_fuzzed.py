@@ -12,13 +12,13 @@ import time
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from integration_tests.security.broker_state import (
+from integration_tests.security.secured_cluster import secured_cluster
+from integration_tests.strangers.broker_state import (
     asking_all_the_time,
     descriptors,
     resident_mib,
 )
-from integration_tests.security.handshake_fuzzer import HandshakeFuzzer, Place
-from integration_tests.security.secured_cluster import secured_cluster
+from integration_tests.strangers.handshake_fuzzer import HandshakeFuzzer, Place
 from integration_tests.support.cluster_support import wait_until
 from storage_engine.tests.sampling import ALL_FAULTS
 
