@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
 
 from integration_tests.security.secured_cluster import PLAIN_SECRET, SECRET, secured_cluster
 from integration_tests.support.cluster_support import wait_until
+from storage_engine.tests.client.security.token_endpoint import Endpoint, running
 
 TIMEOUT_S = 30
 
@@ -81,6 +82,25 @@ def test_librdkafka_shows_a_token_without_tls(cluster):
     client = AdminClient(config)
     client.poll(1)
     assert client.list_topics(timeout=TIMEOUT_S).brokers
+
+
+def test_librdkafka_fetches_its_token_from_the_identity_provider(cluster):
+    endpoint = Endpoint()
+    token = {"access_token": cluster.token("carol"), "token_type": "Bearer", "expires_in": 3600}
+    endpoint.answer = 200, token
+    with running(endpoint):
+        config = cluster.config(
+            "BOTH",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauthbearer_method="oidc",
+            sasl_oauthbearer_client_id="app",
+            sasl_oauthbearer_client_secret="apps-secret",
+            sasl_oauthbearer_token_endpoint_url=f"http://127.0.0.1:{endpoint.port}/token",
+        )
+        client = AdminClient(config)
+        client.poll(1)
+        assert client.list_topics(timeout=TIMEOUT_S).brokers
+    assert "grant_type=client_credentials" in endpoint.asked[0][1]
 
 
 def test_a_token_that_nobody_has_signed_is_refused(cluster):

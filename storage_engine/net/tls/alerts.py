@@ -41,6 +41,7 @@ class AlertingHandshake(ssl.SSLObject):
             self._wait_for_the_end()
         try:
             super().do_handshake()
+            self._on_refused = None
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
         except ssl.SSLError as error:

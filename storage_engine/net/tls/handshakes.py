@@ -153,6 +153,9 @@ class Handshakes:
         error: ssl.SSLError,
     ) -> None:
         """The loop sends the alert. Until the client has closed it counts as in its handshake."""
+        if sock not in self._peers:
+            # The server closes, and it has been given up.
+            return
         self._tell(listener, self._peers[sock][1], _reason(error))
         with contextlib.suppress(OSError):
             # What it goes on to say is read to no purpose: the least that the system grants.
@@ -196,7 +199,6 @@ class _Ending:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[None] | None) -> None:
         """`task` has the connection."""
-        assert task is not None
         self._loop = loop
         self._task = task
         self._timer: asyncio.TimerHandle | None = None
@@ -206,9 +208,12 @@ class _Ending:
         return self._timer is not None
 
     def begin(self) -> None:
-        self._timer = self._loop.call_later(TLS_SHUTDOWN_TIMEOUT_MS / 1000, self._task.cancel)
+        if self._task is not None:
+            self._timer = self._loop.call_later(TLS_SHUTDOWN_TIMEOUT_MS / 1000, self._task.cancel)
 
     def forget(self) -> None:
+        """The handshake is over; what belongs to it would live as long as the connection."""
+        self._task = None
         if self._timer is not None:
             self._timer.cancel()
 

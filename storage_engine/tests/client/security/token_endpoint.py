@@ -21,6 +21,7 @@ class Endpoint:
                 endpoint.asked.append((self.headers["Authorization"], form))
                 status, body = endpoint.answer
                 self.send_response(status)
+                self.send_header("Content-Type", "application/json")
                 if status == 302:
                     self.send_header("Location", f"http://127.0.0.1:{endpoint.port}/elsewhere")
                 self.end_headers()
