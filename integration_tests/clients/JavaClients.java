@@ -255,8 +255,13 @@ public class JavaClients {
     static void admin(String topic) throws Exception {
         try (Admin admin = Admin.create(settings())) {
             say("brokers " + admin.describeCluster().nodes().get().size());
-            admin.createTopics(List.of(new NewTopic(topic, 3, (short) 1)
-                    .configs(Map.of("cleanup.policy", "compact")))).all().get();
+            var created = admin.createTopics(List.of(new NewTopic(topic, 3, (short) 1)
+                    .configs(Map.of("cleanup.policy", "compact"))));
+            created.all().get();
+            say("created " + created.numPartitions(topic).get() + " "
+                    + created.replicationFactor(topic).get() + " "
+                    + created.config(topic).get().get("cleanup.policy").value() + " "
+                    + created.config(topic).get().get("retention.ms").source());
             ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
             say(admin.describeConfigs(List.of(resource)).all().get().get(resource)
                     .get("cleanup.policy").value());

@@ -78,6 +78,7 @@ def test_java_starts_a_static_member_again_and_disturbs_nobody(said):
 def test_java_creates_describes_and_deletes_topics(said):
     assert said["admin"] == [
         "brokers 1",
+        "created 3 1 compact DEFAULT_CONFIG",
         "compact",
         f"partitions {PARTITIONS}",
         "latest 0",

@@ -56,6 +56,7 @@ def _log_ins() -> Iterator[bytes]:
         final = b"c=biws,r=abcdef,p=" + b64encode(bytes(32 if way.endswith("6") else 64))
         yield log_in_input(way, SCRAM_FIRST, final)
         yield log_in_input(way, final, is_begun=True)
+        yield log_in_input(way, final.replace(b"abcdef", b"abcabcdef"), is_begun=True)
         yield log_in_input(way, b"y,,n=a=2C=3D,r=abc,e=x", final)
 
 

@@ -6,6 +6,8 @@ import pytest
 from storage_engine.broker.guards.client import GrantedRights
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.security.acl_rules import AccessRule, ResourcePattern
+from storage_engine.core.security.acl_types import CLUSTER_NAME, AclPermission, ResourceType
 from storage_engine.protocol.apis.registry import api_of, name_of, spec_for
 from storage_engine.simulation.clients.transactional_client import SimulatedProducer
 from storage_engine.simulation.world.requests import produce_request
@@ -22,8 +24,10 @@ from storage_engine.tests.broker.guards.api_cases import (
 from storage_engine.tests.broker.guards.guarded_cluster import (
     ADMIN,
     BOB,
+    BROKER,
     REFUSALS,
     allow_only,
+    authorizer_of,
     codes_in,
     come_as,
     guarded_cluster,
@@ -254,3 +258,39 @@ def test_a_batch_that_was_decompressed_meanwhile_is_not_appended(
         "transaction": {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED},
     }
     assert codes == refusals.get(lost, set())
+
+
+def test_an_order_of_a_broker_that_has_lost_cluster_action_is_not_carried_out(
+    tmp_path, monkeypatch
+) -> None:
+    """It waits for its turn, and for the settings of the topic; with the right it is sent again."""
+    made = guarded_cluster(
+        tmp_path, super_users="User:admin", allow_everyone_if_no_acl_found="true"
+    )
+    action = AccessRule(str(BROKER), "*", O.CLUSTER_ACTION, AclPermission.ALLOW)
+    of_others = action._replace(principal="User:nobody")
+    of_cluster = ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME)
+    authorizer = authorizer_of(made)
+    authorizer.put(of_cluster, frozenset([action]))
+    add = GrantedRights.add
+    revoked: list[str] = []
+
+    def granted(self, *args, **kwargs) -> None:
+        add(self, *args, **kwargs)
+        if self._request == "LeaderAndIsr":
+            revoked.append(self._request)
+            made.loop.call_soon(lambda: authorizer.put(of_cluster, frozenset([of_others])))
+
+    monkeypatch.setattr(GrantedRights, "add", granted)
+    created = _new_topic("ordered")
+    waiting = made.ask(1, spec_for(19), 5, created)
+    made.loop.run_for(3_000)
+    assert revoked
+    assert made[1].replicas.get(TopicPartition("ordered", 0)) is None
+    monkeypatch.undo()
+    authorizer.put(of_cluster, frozenset([action]))
+    made.answer(waiting, limit_ms=60_000)
+    made.loop.run_until(
+        lambda: made[1].replicas.get(TopicPartition("ordered", 0)) is not None, limit_ms=60_000
+    )
+    made.close()
