@@ -21,7 +21,7 @@ from storage_engine.protocol.framing import encode_request_frame
 
 RECORD_HEAD = 5
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-WAIT_S = 0.03
+WAIT_S = 0.05
 """For an answer; who was sent half a message gives none."""
 TURNS = 12
 _LENGTHS = (0, 1, 2**14, 2**14 + 256, 2**14 + 257, 2**16 - 1)
