@@ -60,6 +60,7 @@ class Dispatcher:
         self._versions = _versions_response(self.advertised)
 
     def __call__(self, connection: Connection, frame: memoryview) -> None:
+        begun_ns = self._long_work.work_ns() if self._quotas.usage.bounds_requests else None
         try:
             header, body = parse_request_header(frame)
             served = self._table.get(header.api_key)
@@ -87,17 +88,18 @@ class Dispatcher:
             self._long_work.run_later(call, begin, is_urgent=is_urgent)
             return
         call = self._call(connection, spec, header)
-        if self._quotas.usage.bounds_requests:
-            self._handle_within_quotas(call, handler, request, len(body))
+        if begun_ns is not None:
+            self._handle_within_quotas(call, handler, request, len(body), begun_ns)
             return
         steps = handler(call, request)
         if steps is not None:
             call.run(steps)
 
     def _handle_within_quotas(
-        self, call: ApiCall[Any], handler: AnyHandler, request: Any, size: int
+        self, call: ApiCall[Any], handler: AnyHandler, request: Any, size: int, begun_ns: int
     ) -> None:
-        quotas, work_ns = self._quotas, self._long_work.work_ns
+        """`begun_ns`: when it began to be read, which is work for the client, too."""
+        quotas = self._quotas
         is_follower = isinstance(request, FetchRequest) and request.replica_id >= 0
         quota = None
         if not is_follower:
@@ -105,9 +107,8 @@ class Dispatcher:
         call.quota = quota
         if quota is not None and isinstance(request, FetchRequest):
             request = quota.within(request)
-        started_ns = work_ns()
         steps = handler(call, request)
-        call.worked(work_ns() - started_ns)
+        call.worked(self._long_work.work_ns() - begun_ns)
         if steps is not None:
             call.run(steps)
 
