@@ -50,27 +50,28 @@ class GrantedRights:
 
     __slots__ = ("_access", "_client", "_each", "_instead", "_request", "_revision", "_whole")
 
-    def __init__(self, access: AccessControl, client: ClientOfBroker, request: str) -> None:
+    def __init__(
+        self,
+        access: AccessControl,
+        client: ClientOfBroker,
+        request: str,
+        whole: tuple[Right, ...],
+        each: AclOperation | None,
+        instead: Right | None,
+    ) -> None:
+        """`whole`: what the request asks for as a whole; `each`: what it may do to each resource
+        that it names, unless it has the right `instead`."""
         self._access = access
         self._client = client
         self._request = request
         self._revision = access.authorizer.revision
-        self._whole: tuple[Right, ...] = ()
-        self._each: AclOperation | None = None
-        self._instead: Right | None = None
+        self._whole = whole
+        self._each = each
+        self._instead = instead
 
-    def add(
-        self,
-        whole: Iterable[Right] = (),
-        *,
-        each: AclOperation | None = None,
-        instead: Right | None = None,
-    ) -> None:
-        """`whole`: what the request asks for as a whole; `each`: what it may do to each resource
-        that it names, unless it has the right `instead`."""
-        self._whole += tuple(whole)
-        self._each = each or self._each
-        self._instead = instead or self._instead
+    def add_each(self, operation: AclOperation) -> None:
+        """What it may do to each resource that it names, beside what it asks for as a whole."""
+        self._each = operation
 
     def refusal(self, kind: ResourceType | None = None, name: str = "") -> ErrorCode:
         if self._access.authorizer.revision == self._revision:
@@ -115,7 +116,7 @@ class RequestClient:
 
     def grant(
         self,
-        whole: Iterable[Right] = (),
+        whole: tuple[Right, ...] = (),
         *,
         each: AclOperation | None = None,
         instead: Right | None = None,
@@ -123,10 +124,14 @@ class RequestClient:
         """What the request is about to be asked for, and will have been granted if it is carried
         out. A change of the rules that comes after this counts."""
         call = self._call
-        rights = call.rights
-        if not isinstance(rights, GrantedRights):
-            call.rights = rights = GrantedRights(self._access, call.connection, call.spec.name)
-        rights.add(whole, each=each, instead=instead)
+        present = call.rights
+        if isinstance(present, GrantedRights) and each is not None:
+            # As a whole it was asked before.
+            present.add_each(each)
+        else:
+            call.rights = GrantedRights(
+                self._access, call.connection, call.spec.name, whole, each, instead
+            )
 
     def may(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         if kind is ResourceType.TRANSACTIONAL_ID:

@@ -64,7 +64,7 @@ def init_producer_id(
     name = request.transactional_id
     if name is not None:
         kind = _TRANSACTION
-        client.grant(_writes_as(request))
+        client.grant(tuple(_writes_as(request)))
         is_allowed = client.may(AclOperation.WRITE, kind, name)
     else:
         kind = _CLUSTER

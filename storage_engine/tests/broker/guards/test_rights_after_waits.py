@@ -3,7 +3,7 @@ the request acts: rights are revoked one turn of the loop after they were asked 
 
 import pytest
 
-from storage_engine.broker.guards.client import GrantedRights
+from storage_engine.broker.guards.client import RequestClient
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.security.acl_rules import AccessRule, ResourcePattern
@@ -65,13 +65,13 @@ def cluster(made, monkeypatch):
     """The client is Bob. His rights go one turn after a request was asked for them."""
     come_as(made, BOB)
     made.loop.run_for(100)
-    add = GrantedRights.add
+    grant = RequestClient.grant
 
     def granted(self, *args, **kwargs) -> None:
-        add(self, *args, **kwargs)
+        grant(self, *args, **kwargs)
         made.loop.call_soon(lambda: allow_only(made, []))
 
-    monkeypatch.setattr(GrantedRights, "add", granted)
+    monkeypatch.setattr(RequestClient, "grant", granted)
     yield made
     come_as(made, ADMIN)
 
@@ -272,16 +272,16 @@ def test_an_order_of_a_broker_that_has_lost_cluster_action_is_not_carried_out(
     of_cluster = ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME)
     authorizer = authorizer_of(made)
     authorizer.put(of_cluster, frozenset([action]))
-    add = GrantedRights.add
+    grant = RequestClient.grant
     revoked: list[str] = []
 
     def granted(self, *args, **kwargs) -> None:
-        add(self, *args, **kwargs)
-        if self._request == "LeaderAndIsr":
-            revoked.append(self._request)
+        grant(self, *args, **kwargs)
+        if self._call.spec.name == "LeaderAndIsr":
+            revoked.append(self._call.spec.name)
             made.loop.call_soon(lambda: authorizer.put(of_cluster, frozenset([of_others])))
 
-    monkeypatch.setattr(GrantedRights, "add", granted)
+    monkeypatch.setattr(RequestClient, "grant", granted)
     created = _new_topic("ordered")
     waiting = made.ask(1, spec_for(19), 5, created)
     made.loop.run_for(3_000)
