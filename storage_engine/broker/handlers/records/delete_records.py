@@ -53,6 +53,7 @@ class DeleteRecordsHandler:
         moved: list[HostedPartition] = []
         named: set[TopicPartition] = set()
         for t, topic in enumerate(request.topics):
+            yield None
             for p, item in enumerate(topic.partitions):
                 yield None
                 tp = TopicPartition(topic.name, item.partition_index)
@@ -128,6 +129,7 @@ def _respond(
 ) -> Steps:
     topics = []
     for t, topic in enumerate(request.topics):
+        yield None
         rows = []
         for p, item in enumerate(topic.partitions):
             rows.append(_row(item.partition_index, outcomes[t, p]))
