@@ -6,6 +6,7 @@ with use, and two at a time are too slow for Spark's own timeouts. Long files co
 worker is left with one at the end.
 """
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -114,8 +115,15 @@ def _nothing_is_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Iterator[Any]:
     """Names that are no text are logged by some tests: such a report could not go from a worker to
-    the run, which would end at once."""
-    report = yield
+    the run, which would end at once. So would one during which garbage is collected: Python 3.11
+    then raises SystemError where the source of a failure is parsed."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        report = yield
+    finally:
+        if was_enabled:
+            gc.enable()
     report.sections = [
         (name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections
     ]

@@ -31,7 +31,6 @@ class FaultProxy:
         self._unanswered: bytes | None = None
         """The key of an API, as on the wire: whoever asks it hears nothing more."""
         self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
 
     @property
@@ -126,19 +125,17 @@ class FaultProxy:
 
     async def _close(self) -> None:
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # All there are: one that was accepted just now has not begun.
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         try:
             with contextlib.suppress(asyncio.CancelledError):  # the proxy closes
                 await self._serve(reader, writer)
         finally:
-            self._tasks.discard(task)
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
