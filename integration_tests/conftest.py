@@ -8,12 +8,19 @@ from collections.abc import Iterator
 import pytest
 
 from integration_tests.support.cluster_support import SHARED_SETTINGS, make_whole, running_cluster
+from integration_tests.support.left_clients import free_left_clients
 from integration_tests.support.loop_disk import LoopDisk
 
 
 def pytest_configure() -> None:
     """A run that is told to stop ends as at Ctrl-C, so that its clusters are taken down."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_client_outlives_its_file() -> Iterator[None]:
+    yield
+    free_left_clients()
 
 
 @pytest.fixture(scope="session")

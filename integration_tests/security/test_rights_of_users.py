@@ -6,7 +6,7 @@ Brokers and the administrator come by the open listener, as User:ANONYMOUS, a su
 
 import time
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 from uuid import uuid4
 
@@ -57,13 +57,20 @@ def cluster(made) -> Iterator[SecuredCluster]:
     time.sleep(IN_FORCE_S)
 
 
-_admins: list[AdminClient] = []
+@lru_cache(maxsize=1)
+def _admin_at(address: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": address, "log_level": 0})
 
 
 def _admin(cluster: SecuredCluster) -> AdminClient:
-    """Kept, since an outcome dies with its client."""
-    _admins.append(AdminClient({"bootstrap.servers": cluster.brokers.bootstrap("OPEN")}))
-    return _admins[-1]
+    """Kept, since an outcome dies with its client; one, since each looks for its broker forever."""
+    return _admin_at(cluster.brokers.bootstrap("OPEN"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_admin_is_left() -> Iterator[None]:
+    yield
+    _admin_at.cache_clear()
 
 
 def _allow(
