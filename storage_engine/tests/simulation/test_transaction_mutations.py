@@ -45,7 +45,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
         "an idempotent producer's batches are committed once and in order",
     ),
     "offsets_not_checked_again_after_they_have_waited": (
-        3,
+        8,
         "a transaction ends before the next one of its producer begins",
     ),
     "offsets_of_aborted_transactions_count": (
@@ -53,17 +53,17 @@ CAUGHT: dict[str, tuple[int, str]] = {
         "a group reads offsets that are committed, and nothing else",
     ),
     "heartbeats_that_do_not_restart_the_clock": (
-        16,
+        3,
         "a member is lost to its timeout, or because somebody gives it up",
     ),
     "members_given_up_with_all_others_of_their_query": (
-        6,
+        17,
         "a member is lost to its timeout, or because somebody gives it up",
     ),
     "members_given_up_stay_open": (5, "a transaction ends in one way, everywhere"),
     "origins_not_moved_with_the_commit": (42, "a sink has each record of its source once"),
     "origins_that_have_moved_not_noticed": (42, "a sink has each record of its source once"),
-    "compaction_forgets_unfinished_ends": (7, "a compacted log says what was written"),
+    "compaction_forgets_unfinished_ends": (14, "a compacted log says what was written"),
     "compaction_forgets_where_epochs_begin": (40216, "logs that share a batch agree below it"),
 }
 """The first seed that caught each, and the promise it found broken."""
