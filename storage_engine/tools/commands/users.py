@@ -1,7 +1,8 @@
 """List, add and remove users that log in by SCRAM.
 
-Brokers keep salted hashes of passwords, never a password. A change is in force at once; who is
-logged in stays so until it has to log in again (connections.max.reauth.ms).
+Brokers keep salted hashes of passwords, never a password. The broker that was asked works by a
+change when the command ends, the others a moment later; who is logged in stays so until it has to
+log in again (connections.max.reauth.ms).
 
 --zookeeper writes the user into ZooKeeper without a broker: brokers that log in to each other by
 SCRAM need their own user before the first of them starts. With brokers that run, ask them.
