@@ -4,7 +4,6 @@ to producers and consumers that run.
 Nobody logs in here: all are User:ANONYMOUS, who may use what no rule is about. So do the brokers.
 """
 
-import time
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -143,18 +142,14 @@ def test_kafka_python_makes_lists_and_removes_rules(cluster):
     client.close()
 
 
-def test_a_producer_is_refused_within_a_second_and_taken_again(cluster):
+def test_a_producer_is_refused_and_taken_again(cluster):
     topic = f"written-{uuid4().hex[:8]}"
     create_topic(cluster, topic)
     assert _produced(cluster, topic, b"first") is None
     _create(cluster, _binding(topic, AclOperation.ALL))
-    time.sleep(1)
-    refused = _produced(cluster, topic, b"second")
-    assert refused is not None
-    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    wait_until(lambda: _is_refused(_produced(cluster, topic, b"second")), "the rule counts")
     assert _delete(cluster, topic) == 1
-    time.sleep(1)
-    assert _produced(cluster, topic, b"third") is None
+    wait_until(lambda: _produced(cluster, topic, b"third") is None, "the rule no longer counts")
 
 
 def test_a_consumer_that_reads_is_stopped_when_its_right_is_taken_away(cluster):
@@ -162,15 +157,7 @@ def test_a_consumer_that_reads_is_stopped_when_its_right_is_taken_away(cluster):
     create_topic(cluster, topic)
     _create(cluster, _binding(topic, AclOperation.ALL, "User:ANONYMOUS"))
     wait_until(lambda: _produced(cluster, topic, b"first") is None, "the right counts")
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": topic,
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer = _reader(cluster, topic)
     try:
         first = _next(consumer)
         assert first.value() == b"first"
@@ -188,13 +175,36 @@ def test_a_consumer_that_reads_is_stopped_when_its_right_is_taken_away(cluster):
         client = admin(cluster)
         (outcome,) = client.delete_acls([wanted]).values()
         assert len(outcome.result()) == 1
-        time.sleep(1)
+        wait_until(lambda: _is_refused(_first_read(cluster, topic)), "others may not read")
         assert _produced(cluster, topic, b"secret") is None
-        refused = _next(consumer)
-        assert refused.error() is not None
-        assert refused.error().code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        assert _is_refused(_next(consumer).error())
     finally:
         consumer.close()
+
+
+def _reader(cluster, topic: str) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": topic,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    return consumer
+
+
+def _first_read(cluster, topic: str) -> KafkaError | None:
+    consumer = _reader(cluster, topic)
+    try:
+        return _next(consumer).error()
+    finally:
+        consumer.close()
+
+
+def _is_refused(error: KafkaError | None) -> bool:
+    return error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
 def _next(consumer: Consumer):
