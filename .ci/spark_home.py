@@ -3,7 +3,6 @@
 
     spark_home.py                   of the Spark in .venv
     spark_home.py 4.0               of Spark 4.0, which it installs
-    spark_home.py --install 4.0     installs Spark 4.0, no more
 
 There Spark starts at a third of the cost, which hundreds of processes of a test run pay:
 
@@ -44,8 +43,6 @@ def main() -> None:
         home = VENV / "versions" / version
         packages = home / "packages"
         install(RELEASES[version], packages)
-        if arguments[0] == "--install":
-            return
     make_home(home, packages)
     make_archive(home, packages)
 

@@ -6,12 +6,15 @@ import sys
 
 import pytest
 
+from storage_engine.tests.sampling import in_full
+
 pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 300
 SMALL = ["--rounds", "1", "--bytes", str(16 << 20), "--requests", "2000", "--json"]
 
 
+@in_full
 def test_the_benchmark_prints_each_measurement_beside_its_limit(tmp_path):
     command = [sys.executable, "-m", "storage_engine.tools.cli", "bench", "wire", *SMALL]
     command += ["--dir", str(tmp_path)]

@@ -27,7 +27,7 @@ from integration_tests.support.proxied_cluster import (
     zookeeper_of_its_own,
 )
 from integration_tests.support.steady_producer import SteadyProducer, check_kept
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.zookeeper.embedded import attach_embedded, start_embedded
@@ -171,6 +171,7 @@ def test_an_ensemble_of_three_loses_its_leader_and_all_of_itself(tmp_path):
                 check_kept(cluster.bootstrap_servers, TOPIC, producer)
 
 
+@in_full
 def test_a_cluster_with_acls_keeps_strangers_from_its_znodes(tmp_path):
     credentials = tmp_path / "zookeeper.password"
     credentials.touch(mode=0o600)

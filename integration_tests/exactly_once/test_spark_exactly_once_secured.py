@@ -10,7 +10,7 @@ import pytest
 from integration_tests.exactly_once.fault_runner import Bench, bench
 from integration_tests.exactly_once.sink_faults import Case, Fault, Stage
 from integration_tests.support.spark_support import needs_limits
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import in_full
 
 pytestmark = [pytest.mark.slow, needs_limits]
 
@@ -31,6 +31,7 @@ def secured(tmp_path_factory) -> Iterator[Bench]:
         yield made
 
 
-@pytest.mark.parametrize("case", SAMPLE if ALL_FAULTS else SAMPLE[:1], ids=str)
+@in_full
+@pytest.mark.parametrize("case", SAMPLE, ids=str)
 def test_every_id_is_read_once_whatever_goes_wrong(secured, case):
     secured.run(case)

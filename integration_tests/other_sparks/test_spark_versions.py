@@ -1,8 +1,8 @@
 """The promises on earlier versions of Spark: a driver killed in its first micro-batch loses
 nothing, one killed after the commit doubles nothing, and what a version lacks is told in one line.
 
-On the oldest, and on all with HEADRACE_FAULTS=full. Every other test of Spark runs on one of them
-with `HEADRACE_SPARK=4.0 python -m pytest …`, as `make test-all` does.
+With HEADRACE_FAULTS=full. Every other test of Spark runs on one of them with
+`HEADRACE_SPARK=4.0 python -m pytest …`, as `make test-all` does.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import pytest
 from integration_tests.support import spark_versions
 from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
 from integration_tests.support.spark_support import consume, last_line, produce, servers, topic
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import in_full
 
 pytestmark = pytest.mark.slow
 
@@ -98,9 +98,8 @@ def _ids(servers, topic):
     return Counter(int((each.value() or b"").split(b":")[0]) for each in consume(servers, topic))
 
 
-@pytest.mark.parametrize(
-    "version", spark_versions.EARLIER if ALL_FAULTS else [spark_versions.OLDEST]
-)
+@in_full
+@pytest.mark.parametrize("version", spark_versions.EARLIER)
 @pytest.mark.skipif(spark_versions.CHOSEN is not None, reason="starts versions of its own")
 def test_the_promises_hold(spark_cluster, servers, topic, tmp_path, version):
     if not spark_versions.is_installed(version):
@@ -116,13 +115,12 @@ def test_the_promises_hold(spark_cluster, servers, topic, tmp_path, version):
         produce(servers, topic, _values(MEANWHILE))
     assert not (tmp_path / "checkpoint" / "commits" / "0").exists()
 
-    # A task fails in the midst of its rows; with all faults, the driver dies after the commit.
+    # A task fails in the midst of its rows; the driver dies after the commit.
     (tmp_path / "raise-1").touch()
-    if ALL_FAULTS:
-        (tmp_path / "after-commit-1").touch()
-        with driver(version, servers, topic, tmp_path) as killed:
-            killed.reaches("reached")
-        assert not (tmp_path / "checkpoint" / "commits" / "1").exists()
+    (tmp_path / "after-commit-1").touch()
+    with driver(version, servers, topic, tmp_path) as killed:
+        killed.reaches("reached")
+    assert not (tmp_path / "checkpoint" / "commits" / "1").exists()
     produce(servers, topic, _values(MORE))
     (tmp_path / "enough").touch()
     with driver(version, servers, topic, tmp_path) as last:

@@ -27,6 +27,7 @@ from integration_tests.support.steady_producer import read_numbers
 from integration_tests.support.stored_logs import assert_replicas_agree
 from storage_engine.client import Consumer
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 BROKERS = (1, 2, 3)
@@ -125,6 +126,7 @@ def test_what_only_a_dead_leader_had_gives_way_to_what_the_next_one_wrote(partin
     parting.assert_logs_agree()
 
 
+@in_full
 def test_logs_part_under_epochs_that_the_other_has_never_seen(parting):
     """KIP-279: fast failovers."""
     a = leader_of(parting.client, TP.topic)

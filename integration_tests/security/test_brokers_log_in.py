@@ -20,7 +20,7 @@ from integration_tests.support.brokers_by_hand import BrokersByHand, brokers_by_
 from integration_tests.support.cluster_support import wait_for_isr, wait_until
 from storage_engine.core.security.scram_credential import ScramCredential
 from storage_engine.core.security.scram_credential import ScramMechanism as OurMechanism
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import ALL_FAULTS, in_full
 
 BROKERS = (1, 2, 3)
 MECHANISM = "SCRAM-SHA-512"
@@ -118,6 +118,7 @@ def is_let_in(brokers: BrokersByHand, mechanism: str, user: str, password: str) 
         return False
 
 
+@in_full
 def test_a_cluster_is_closed_and_changes_its_mechanism_while_records_are_written(brokers) -> None:
     """From no log-in of brokers to SCRAM, then to PLAIN, which no broker knew at the start."""
     in_threads(*(lambda each=each: brokers.start(each, OPEN) for each in BROKERS))

@@ -12,6 +12,7 @@ import pytest
 from integration_tests.security import spark_job
 from integration_tests.security.secured_cluster import SECRET, properties_file, secured_cluster
 from storage_engine.client import Admin, NewTopic
+from storage_engine.tests.sampling import in_full
 
 ROOT = Path(__file__).parents[2]
 JOB_TIMEOUT_S = 600
@@ -81,6 +82,7 @@ def test_with_a_file_of_settings_no_secret_is_written_or_said(cluster, tmp_path)
     assert holding(tmp_path / "job", SECRET, "hidden-pw") == []
 
 
+@in_full
 def test_options_as_they_are_written_for_sparks_own_connector(cluster, tmp_path):
     line = (
         "kafkashaded.org.apache.kafka.common.security.scram.ScramLoginModule required "

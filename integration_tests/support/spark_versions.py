@@ -12,7 +12,6 @@ ROOT = Path(__file__).parents[2]
 VENV = Path(sys.prefix).resolve()
 
 EARLIER = ("4.0", "4.1", "4.2")
-OLDEST = EARLIER[0]
 
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The flags of every JVM, and of the archive of classes that it maps."""

@@ -2,6 +2,9 @@
 
 import os
 import random
+from collections.abc import Collection
+
+import pytest
 
 ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
 """Long fault tests run in full; else a sample of them, always the same."""
@@ -14,6 +17,15 @@ SEED = int(os.environ.get("HEADRACE_SEED", "1"))
 time, which stands in the head of its report (`conftest.py`)."""
 
 
+in_full = pytest.mark.skipif(not ALL_FAULTS, reason="a long test: with HEADRACE_FAULTS=full")
+"""Of a long test that a run leaves out by default: shorter ones cover the same code."""
+
+
 def examples(count: int) -> int:
-    """Of hypothesis: so many in full, a third by default."""
-    return count if ALL_FAULTS else max(10, count // 3)
+    """Of hypothesis: so many in full, a fifth by default."""
+    return count if ALL_FAULTS else max(10, count // 5)
+
+
+def a_third(names: Collection[str]) -> list[str]:
+    """Of many cases that are alike: all in full, every third by default."""
+    return list(names) if ALL_FAULTS else list(names)[::3]
