@@ -29,7 +29,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-from uuid import UUID
 
 from crc32c import crc32c
 
@@ -49,7 +48,6 @@ from storage_engine.protocol.typed.crc_join import joined_crc
 from storage_engine.protocol.typed.directory import (
     MAX_ENTRIES,
     Directory,
-    read_directory,
     statistics_of,
 )
 from storage_engine.protocol.typed.filter_bytes import decode_filter, encode_filter
@@ -284,7 +282,7 @@ class _Frames:
     def _has_room(self, size: int, limit_bytes: int) -> bool:
         if self._run is not None:
             size += _SKIPPED_BYTES
-        return not self.size and self._run is None or self.size + size <= limit_bytes
+        return (not self.size and self._run is None) or self.size + size <= limit_bytes
 
 
 def check_seal(
