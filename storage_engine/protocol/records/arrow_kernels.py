@@ -2,8 +2,8 @@
 Python function of each of some 300 kernels, which takes 26 to 40 ms of processor time. Each of
 Spark's Python workers would pay that before its first record.
 
-Arrays' own methods, such as `cast`, import it; and `pa.array` and `pa.scalar` import pandas where it
-is installed.
+Arrays' own methods, such as `cast`, import it; and `pa.array` and `pa.scalar` import pandas where
+it is installed.
 """
 
 from typing import Any

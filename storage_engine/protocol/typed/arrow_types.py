@@ -48,36 +48,35 @@ SYSTEM_TYPES = {
 
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _FLOATS = {32: pa.float32(), 64: pa.float64()}
+_SINGLE: dict[ColumnType, Any] = {
+    BooleanColumn(): pa.bool_(),
+    StringColumn(): pa.string(),
+    BinaryColumn(): pa.binary(),
+    DateColumn(): pa.date32(),
+    TimestampColumn(with_zone=True): pa.timestamp("us", tz="UTC"),
+    TimestampColumn(with_zone=False): pa.timestamp("us"),
+    IntervalColumn(): pa.duration("us"),
+}
 
 
 @lru_cache(maxsize=4096)
 def arrow_type(column_type: ColumnType) -> Any:
     """Return the pa.DataType."""
     match column_type:
-        case BooleanColumn():
-            return pa.bool_()
         case IntegerColumn(bits):
             return _INTEGERS[bits]
         case FloatColumn(bits):
             return _FLOATS[bits]
         case DecimalColumn(precision, scale):
             return pa.decimal128(precision, scale)
-        case StringColumn():
-            return pa.string()
-        case BinaryColumn():
-            return pa.binary()
-        case DateColumn():
-            return pa.date32()
-        case TimestampColumn(with_zone):
-            return pa.timestamp("us", tz="UTC" if with_zone else None)
-        case IntervalColumn():
-            return pa.duration("us")
         case ArrayColumn(element, _):
             return pa.list_(pa.field("element", arrow_type(element)))
         case MapColumn(key, value, _):
             return pa.map_(arrow_type(key), arrow_type(value))
         case StructColumn(fields):
             return pa.struct([pa.field(each.name, arrow_type(each.type)) for each in fields])
+        case _:
+            return _SINGLE[column_type]
 
 
 def arrow_schema(columns: Iterable[SchemaColumn]) -> Any:

@@ -103,8 +103,8 @@ def decode_filter(data: BytesLike) -> tuple[Comparison, ...]:
 def _check_size(comparisons: int, values: int, size: int) -> None:
     if comparisons > MAX_COMPARISONS or values > MAX_FILTER_VALUES or size > MAX_FILTER_BYTES:
         raise InvalidRequestError(
-            f"a filter may have at most {MAX_COMPARISONS} comparisons with {MAX_FILTER_VALUES} values in"
-            f" {MAX_FILTER_BYTES} bytes: filter by fewer, and the rest after reading"
+            f"a filter may have at most {MAX_COMPARISONS} comparisons with {MAX_FILTER_VALUES}"
+            f" values in {MAX_FILTER_BYTES} bytes: filter by fewer, and the rest after reading"
         )
 
 

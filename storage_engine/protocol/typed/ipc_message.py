@@ -1,7 +1,7 @@
 """Arrays of Arrow as IPC messages, which hold one record batch of one column and nothing else.
 
-Arrow's own compression of buffers is refused before Arrow reads a message, since nothing would bound
-what a buffer claims to become. So are messages with dictionaries or metadata.
+Arrow's own compression of buffers is refused before Arrow reads a message, since nothing would
+bound what a buffer claims to become. So are messages with dictionaries or metadata.
 
     message         bytes  meaning (little endian)
     continuation    4      FF FF FF FF
