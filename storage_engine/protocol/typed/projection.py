@@ -47,13 +47,11 @@ from storage_engine.protocol.records.record_batch import (
 from storage_engine.protocol.typed.crc_join import joined_crc
 from storage_engine.protocol.typed.directory import (
     MAX_ENTRIES,
-    Directory,
     Outline,
-    read_outline,
     statistics_of,
 )
 from storage_engine.protocol.typed.filter_bytes import decode_filter, encode_filter
-from storage_engine.protocol.typed.typed_batch import damaged, directory_of, is_typed
+from storage_engine.protocol.typed.typed_batch import damaged, is_typed, outline_of
 
 WANT_TAG = 10_001
 
@@ -162,9 +160,9 @@ def project(
         if not is_typed(header):
             fits = frames.add_whole(position, header, limit_bytes)
         else:
-            outline = _outline_of(view, position, header)
+            outline = outline_of(header, view[position : position + header.size_in_bytes])
             if comparisons and not may_have_rows(outline, comparisons, schema):
-                fits = frames.skip(position, header, limit_bytes)
+                fits = frames.skip(position, header, outline, limit_bytes)
             else:
                 fits = frames.add_projected(position, header, outline, limit_bytes)
         if not fits:
@@ -172,16 +170,6 @@ def project(
         next_offset = header.next_offset
     frames.end_run()
     return ProjectedPieces(pieces=frames.pieces, size=frames.size, end_offset=next_offset)
-
-
-def _outline_of(view: memoryview, position: int, header: BatchHeader) -> Outline:
-    try:
-        outline = read_outline(view[position + HEADER_BYTES : position + header.size_in_bytes])
-    except CorruptRecordError as error:
-        raise damaged(header, str(error)) from None
-    if outline.rows != header.records_count:
-        raise damaged(header, f"{header.records_count} rows, but {outline.rows} in its directory")
-    return outline
 
 
 def may_have_rows(outline: Outline, comparisons: Sequence[Comparison], schema: TopicSchema) -> bool:
@@ -214,7 +202,7 @@ class _Frames:
         ids = want.column_ids
         self._id_list = _COUNT.pack(len(ids)) + struct.pack(f">{len(ids)}i", *ids)
         self._run: tuple[int, int, int, int] | None = None
-        self._run_last: tuple[int, BatchHeader] | None = None
+        self._run_last: tuple[int, BatchHeader, Outline] | None = None
 
     def add_whole(self, position: int, header: BatchHeader, limit_bytes: int) -> bool:
         """Add a frame; return False, and add none, when it would be too much."""
@@ -237,7 +225,7 @@ class _Frames:
         # Neighbours are one piece, and so are the directory and the first column.
         spans = [[at, columns_at]]
         last = spans[0]
-        for column_id, place, stored, _ in outline.columns:
+        for column_id, (place, stored, _, _) in outline.places.items():
             if column_id in wanted or column_id < 0:
                 start = columns_at + place
                 if last[1] == start:
@@ -258,7 +246,7 @@ class _Frames:
         self.size += size
         return True
 
-    def skip(self, position: int, header: BatchHeader, limit_bytes: int) -> bool:
+    def skip(self, position: int, header: BatchHeader, outline: Outline, limit_bytes: int) -> bool:
         """Add the batch to the run of skipped ones."""
         run = self._run
         if run is None:
@@ -271,7 +259,7 @@ class _Frames:
             header.partition_leader_epoch,
             max(run[3], header.max_timestamp),
         )
-        self._run_last = (position, header)
+        self._run_last = (position, header, outline)
         return True
 
     def end_run(self) -> None:
@@ -279,10 +267,9 @@ class _Frames:
         last of them, so that its header must be what its producer sealed."""
         if self._run is None or self._run_last is None:
             return
-        position, header = self._run_last
-        directory = directory_of(header, self._view[position : position + header.size_in_bytes])
-        head = self._view[position : position + HEADER_BYTES + directory.size]
-        check_seal(header, head[ATTRIBUTES_AT:HEADER_BYTES], head[HEADER_BYTES:], directory)
+        position, header, outline = self._run_last
+        fields = self._view[position + ATTRIBUTES_AT : position + HEADER_BYTES]
+        check_seal(header, fields, outline)
         fixed = _SKIPPED.pack(*self._run)
         crc = crc32c(fixed, _KIND_CRCS[SKIPPED])
         self.pieces.append(_HEAD.pack(_SKIPPED_BYTES - _SIZE.size, SKIPPED, crc) + fixed)
@@ -295,15 +282,14 @@ class _Frames:
         return (not self.size and self._run is None) or self.size + size <= limit_bytes
 
 
-def check_seal(
-    header: BatchHeader, fields: BytesLike, directory_bytes: BytesLike, directory: Directory
-) -> None:
+def check_seal(header: BatchHeader, fields: BytesLike, outline: Outline) -> None:
     """Check the batch's CRC without its columns, by the CRCs of them that the directory has.
 
     `fields` are the header's bytes from the attributes on.
     """
-    parts = [(crc32c(fields), len(fields)), (crc32c(directory_bytes), len(directory_bytes))]
-    parts += [(entry.crc, entry.stored_bytes) for entry in directory.entries]
+    directory = outline.data
+    parts = [(crc32c(fields), len(fields)), (crc32c(directory), len(directory))]
+    parts += [(crc, stored) for _, stored, crc, _ in outline.places.values()]
     if joined_crc(parts) != header.crc:
         raise damaged(header, "the CRC of its header, directory and columns does not match")
 
