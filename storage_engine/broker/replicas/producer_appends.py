@@ -4,9 +4,10 @@
            -> copied, queued behind those of its partition -> prepared by a thread -> appended
 
 Appends to a partition are made in the order in which they came, however long each of them is
-prepared (decompressed, checked, compressed anew or made columns of). Nothing that was checked before the wait counts
-after it: leader epoch, lease, replicas in sync, the producer's sequence, its transaction and the
-topic's settings are checked when the batch is appended. Source: R-NET1, R-LOG7, R-LOG10.
+prepared (decompressed, checked, compressed anew or made columns of). Nothing that was checked
+before the wait counts after it: leader epoch, lease, replicas in sync, the producer's sequence, its
+transaction and the topic's settings are checked when the batch is appended. Source: R-NET1, R-LOG7,
+R-LOG10.
 """
 
 import logging
