@@ -48,6 +48,8 @@ from storage_engine.protocol.typed.crc_join import joined_crc
 from storage_engine.protocol.typed.directory import (
     MAX_ENTRIES,
     Directory,
+    Outline,
+    read_outline,
     statistics_of,
 )
 from storage_engine.protocol.typed.filter_bytes import decode_filter, encode_filter
@@ -228,24 +230,33 @@ def _add(
     if not is_typed(header):
         return frames.add_whole(position, header)
     head = frames.stored.head(position, header)
-    directory = directory_of(header, head, is_head=True)
+    outline = _outline_of(head, header)
     if (
         want.comparisons
         and schema is not None
-        and not may_have_rows(directory, want.comparisons, schema)
+        and not may_have_rows(outline, want.comparisons, schema)
     ):
-        return frames.skip(header, head, directory)
-    return frames.add_projected(position, header, head, directory)
+        return frames.skip(header, head)
+    return frames.add_projected(position, header, head, outline)
 
 
-def may_have_rows(
-    directory: Directory, comparisons: Sequence[Comparison], schema: TopicSchema
-) -> bool:
+def _outline_of(head: memoryview, header: BatchHeader) -> Outline:
+    section_bytes = header.size_in_bytes - HEADER_BYTES
+    try:
+        outline = read_outline(head[HEADER_BYTES:], section_bytes=section_bytes)
+    except CorruptRecordError as error:
+        raise damaged(header, str(error)) from None
+    if outline.rows != header.records_count:
+        raise damaged(header, f"{header.records_count} rows, but {outline.rows} in its directory")
+    return outline
+
+
+def may_have_rows(outline: Outline, comparisons: Sequence[Comparison], schema: TopicSchema) -> bool:
     """Return False when no row of the batch can meet all comparisons."""
-    version = schema.version(directory.schema_version)
+    version = schema.version(outline.schema_version)
     for comparison in comparisons:
         column_id = comparison.column_id
-        entry = directory.column(column_id)
+        entry = outline.entry(column_id)
         column = version.by_id.get(column_id)
         if column is None:
             # Of another version: the rows of this one have null in it. A column that no version
@@ -253,7 +264,7 @@ def may_have_rows(
             column = schema.latest.by_id.get(column_id)
             if column is None or entry is not None:
                 continue
-        statistics = statistics_of(entry, column.type, directory.rows)
+        statistics = statistics_of(entry, column.type, outline.rows)
         if not may_match(comparison, column.type, statistics):
             return False
     return True
@@ -273,7 +284,7 @@ class _Frames(Generic[PieceT]):
         ids = want.column_ids
         self._id_list = _COUNT.pack(len(ids)) + struct.pack(f">{len(ids)}i", *ids)
         self._run: tuple[int, int, int, int] | None = None
-        self._run_last: tuple[BatchHeader, memoryview, Directory] | None = None
+        self._run_last: tuple[BatchHeader, memoryview] | None = None
 
     def add_whole(self, position: int, header: BatchHeader) -> bool:
         """Add a frame; return False, and add none, when it would be too much."""
@@ -288,22 +299,23 @@ class _Frames(Generic[PieceT]):
         return True
 
     def add_projected(
-        self, position: int, header: BatchHeader, head: memoryview, directory: Directory
+        self, position: int, header: BatchHeader, head: memoryview, outline: Outline
     ) -> bool:
         """Do the same with the wanted columns."""
         wanted = self._wanted
         at = position + HEADER_BYTES
-        columns_at = at + directory.size
+        columns_at = at + outline.size
         # Neighbours are one piece, and so are the directory and the first column.
         spans = [[at, columns_at]]
-        for entry in directory.entries:
-            column_id = entry[0]
+        last = spans[0]
+        for column_id, place, stored, _ in outline.columns:
             if column_id in wanted or column_id < 0:
-                start = columns_at + entry[1]
-                if spans[-1][1] == start:
-                    spans[-1][1] = start + entry[2]
+                start = columns_at + place
+                if last[1] == start:
+                    last[1] = start + stored
                 else:
-                    spans.append([start, start + entry[2]])
+                    last = [start, start + stored]
+                    spans.append(last)
         fixed = bytes(head[:HEADER_BYTES]) + self._id_list
         size = _FIXED_AT + len(fixed)
         for start, end in spans:
@@ -318,7 +330,7 @@ class _Frames(Generic[PieceT]):
         self.size += size
         return True
 
-    def skip(self, header: BatchHeader, head: memoryview, directory: Directory) -> bool:
+    def skip(self, header: BatchHeader, head: memoryview) -> bool:
         """Add the batch to the run of skipped ones."""
         run = self._run
         if run is None:
@@ -331,7 +343,7 @@ class _Frames(Generic[PieceT]):
             header.partition_leader_epoch,
             max(run[3], header.max_timestamp),
         )
-        self._run_last = (header, head, directory)
+        self._run_last = (header, head)
         return True
 
     def end_run(self) -> None:
@@ -339,7 +351,8 @@ class _Frames(Generic[PieceT]):
         last of them, so that its header must be what its producer sealed."""
         if self._run is None or self._run_last is None:
             return
-        header, head, directory = self._run_last
+        header, head = self._run_last
+        directory = directory_of(header, head, is_head=True)
         section = head[HEADER_BYTES : HEADER_BYTES + directory.size]
         check_seal(header, head[ATTRIBUTES_AT:HEADER_BYTES], section, directory)
         fixed = _SKIPPED.pack(*self._run)
