@@ -93,7 +93,7 @@ def plan(
     for name in metadata:
         if name not in METADATA_TYPES:
             raise ConfigError(
-                f"'{printable(name)}' is no metadata column: use some of {', '.join(METADATA_TYPES)}"
+                f"'{printable(name)}' is no metadata column: use {', '.join(METADATA_TYPES)}"
             )
     compared = []
     for comparison in filter:
