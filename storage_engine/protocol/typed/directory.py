@@ -192,7 +192,7 @@ class Outline(NamedTuple):
         """Return the size of the directory in bytes: the columns begin there."""
         return len(self.data)
 
-    def entry(self, column_id: int) -> ColumnEntry | None:
+    def column(self, column_id: int) -> ColumnEntry | None:
         """Return the column's entry; None when the batch does not have the column.
         CorruptRecordError when its numbers are impossible."""
         place = self.places.get(column_id)

@@ -243,7 +243,7 @@ def may_have_rows(outline: Outline, comparisons: Sequence[Comparison], schema: T
     version = schema.version(outline.schema_version)
     for comparison in comparisons:
         column_id = comparison.column_id
-        entry = outline.entry(column_id)
+        entry = outline.column(column_id)
         column = version.by_id.get(column_id)
         if column is None:
             # Of another version: the rows of this one have null in it. A column that no version

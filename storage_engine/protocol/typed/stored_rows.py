@@ -27,6 +27,7 @@ from storage_engine.protocol.typed.directory import (
     OFFSETS,
     TIMESTAMPS,
     TOMBSTONES,
+    Directory,
     Outline,
     read_outline,
 )
@@ -41,7 +42,7 @@ class StoredRows:
     def __init__(
         self,
         header: BatchHeader,
-        outline: Outline,
+        outline: Outline | Directory,
         version: SchemaVersion,
         blocks: dict[int, memoryview],
         *,
@@ -188,7 +189,7 @@ class StoredRows:
 
     def _load(self, column_id: int, kind: Any) -> Any:
         try:
-            entry = self.outline.entry(column_id)
+            entry = self.outline.column(column_id)
         except CorruptRecordError as error:
             raise damaged(self.header, str(error)) from None
         if entry is None:

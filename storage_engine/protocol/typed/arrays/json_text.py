@@ -44,7 +44,7 @@ from storage_engine.core.typed.column_types import (
 )
 from storage_engine.protocol.records.arrow_binary import as_column, binary_array, binary_scalar
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
-from storage_engine.protocol.typed.kernel_options import (
+from storage_engine.protocol.typed.arrays.kernel_options import (
     MatchSubstringOptions,
     ReplaceSliceOptions,
     ReplaceSubstringOptions,
