@@ -30,7 +30,12 @@ from storage_engine.client.producer.record_future import RecordFuture
 from storage_engine.client.producer.topic_watch import TopicPartitions, TopicWatch
 from storage_engine.client.producer.transactions import ProducerTransactions
 from storage_engine.client.producer.typed_topics import TypedTopic, TypedTopics
-from storage_engine.core.errors import DeadlineExceededError, HeadraceError
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import Readable
 from storage_engine.net.deadline import Deadline, monotonic_ms
@@ -366,6 +371,9 @@ class ProducerLoop:
                 return
             self._used_bytes -= batch.reserved
             batch.reserved = 0
+        if isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_ID:
+            # A topic that is made anew has another schema.
+            self._typed_topics.forget(batch.tp.topic)
         batch.on_done(base_offset, error)
         with self._changed:
             batch.finished = True

@@ -37,8 +37,9 @@ class TypedTopics:
         return found is not None and monotonic_ms() - found[1] < self._max_age_ms
 
     def get(self, topic: str) -> TypedTopic | None:
-        """What was learnt last."""
-        return self._known[topic][0]
+        """What was learnt last; None, too, where it was forgotten since."""
+        found = self._known.get(topic)
+        return None if found is None else found[0]
 
     def forget(self, topic: str) -> None:
         """It does not fit any more."""
