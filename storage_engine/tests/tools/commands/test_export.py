@@ -160,10 +160,7 @@ def test_a_full_row_group_is_written_before_the_rest_is_read(tmp_path, monkeypat
 
 def test_what_is_gone_is_told_with_what_to_do(tmp_path):
     class Empty(FakeReader):
-        def arrow_schema(self, _split: Split, **_selection: object) -> pa.Schema:
-        return SCHEMA
-
-    def read(self, split: Split, **_selection: object) -> Iterator[pa.RecordBatch]:
+        def read(self, split: Split, **_selection: object) -> Iterator[pa.RecordBatch]:
             raise RecordsGoneError("records of t-0 are gone")
 
     with pytest.raises(CommandError, match="t-0 are gone; begin another export, in another folder"):
