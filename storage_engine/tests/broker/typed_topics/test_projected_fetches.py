@@ -1,4 +1,4 @@
-"""Fetches that name columns: frames with some columns of the batches, others skipped by a filter."""
+"""Fetches that name columns: frames with some columns of batches, others skipped by a filter."""
 
 from collections.abc import Iterator
 
