@@ -39,7 +39,7 @@ def sent(table, schema, *, partitions=4, batch_bytes=900_000, compression=Codec.
 
 def rows_of(batches, schema, metadata=()):
     """The rows of each partition, in order."""
-    found = {}
+    found: dict[int, list[dict[str, object]]] = {}
     for partition, batch in batches:
         for rows in iter_typed_decoded(
             batch.data, plan(schema, None, metadata), framed=False, topic_schema=schema
