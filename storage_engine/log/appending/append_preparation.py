@@ -27,6 +27,7 @@ from storage_engine.protocol.records.record_batch import (
     BytesLike,
     Codec,
     iter_headers,
+    read_header,
     validate_for_append,
 )
 from storage_engine.protocol.records.record_keys import WALKED_RECORDS_MAX, check_batch_keys
@@ -170,7 +171,11 @@ def _typed(
             check_typed_batch(header, batch, schema=schema, topic_id=topic_id)
             parts.append(batch)
             continue
-        typed = _columns_of(batch, header, schema, topic_id, codec)
+        if header.compression != Codec.NONE:
+            section = _section(header, batch, room)
+            room -= len(section)
+            batch = memoryview(recompressed(header, section, Codec.NONE))
+        typed = _columns_of(batch, schema, topic_id, codec)
         if len(typed) > max_message_bytes:
             raise RecordTooLargeError(
                 f"a record batch of {header.size_in_bytes} bytes has {len(typed)} as columns, more"
@@ -184,16 +189,12 @@ def _typed(
     return parts
 
 
-def _columns_of(
-    batch: memoryview, header: BatchHeader, schema: TopicSchema, topic_id: UUID, codec: Codec
-) -> bytearray:
+def _columns_of(batch: memoryview, schema: TopicSchema, topic_id: UUID, codec: Codec) -> bytearray:
     # The import is here: it loads Arrow, which a broker without such producers saves.
     from storage_engine.protocol.typed.json_columns import typed_from_json
 
     try:
-        return typed_from_json(batch, header, schema, topic_id, codec)
-    except DecompressedTooLargeError:
-        raise _too_large_decompressed() from None
+        return typed_from_json(batch, read_header(batch), schema, topic_id, codec)
     except CorruptRecordError as error:
         # Its CRC is right: the producer would send it again for ever.
         raise InvalidRecordError(f"a record batch is damaged: {error}") from None
