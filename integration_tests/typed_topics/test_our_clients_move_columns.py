@@ -122,7 +122,7 @@ def test_a_killed_leader_loses_doubles_and_reorders_no_row_of_producer_and_filte
 
 def test_aborted_rows_are_left_out_of_projections_and_filters_and_committed_ones_are_not(servers):
     topic = "columns-in-transactions"
-    create(servers, topic, partitions=1)
+    create(servers, topic, partitions=1, **{"max.message.bytes": "9000"})
     with Producer({**servers, "transactional.id": "columns"}) as producer:
         producer.init_transactions()
         for number in range(8):
