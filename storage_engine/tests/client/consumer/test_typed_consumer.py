@@ -168,6 +168,23 @@ def test_a_topic_that_is_made_anew_under_its_name_is_read_by_its_own_schema(fill
     assert polled(consumer, 10).to_pylist() == [{"other": "x"}] * 10
 
 
+@pytest.mark.parametrize("where", [None, "fare >= 0"])
+def test_columns_are_read_on_where_the_log_was_truncated_or_begins_later(filled, consumer, where):
+    consumer.assign([T0])
+    polled(consumer, ROWS, columns=["id"], where=where)
+    filled.partition("t").lose_from(2)
+    filled.move_leader("t", 0, 2)
+    append_numbered(filled, "t", range(7, 9))
+    filled.wake()
+    expected = list(range(70, 90))
+    assert polled(consumer, 20, columns=["id"], where=where)["id"].to_pylist() == expected
+    partition = filled.partition("t")
+    partition.start_offset = 30
+    del partition.batches[:3]
+    consumer.seek(T0, 0)
+    assert polled(consumer, 10, columns=["id"], where=where)["id"].to_pylist() == expected[10:]
+
+
 def test_topics_that_are_read_together_need_the_same_columns(filled, consumer):
     add_typed_topic(filled, "u", [1])
     filled.schemas["u"] = new_schema(parse_ddl("id BIGINT, other STRING"), [])
