@@ -2,8 +2,8 @@
 reader sees before the job renames them.
 
 First the newest offset of every dirty key is learned, as far as memory allows; then each group of
-segments is copied without what is out of date or aborted. Records are decoded about a MiB at a
-time. A batch stays although it is empty when it is among the last of its producer, whose sequence
+segments is copied without what is out of date or aborted. Records, or the columns of typed batches,
+are decoded about a MiB at a time. A batch stays although it is empty when it is among the last of its producer, whose sequence
 it tells, or the first of a leader epoch: a follower learns from it where the epoch began, and as a
 leader says where others cut their logs. A marker stays when it alone tells its producer's epoch.
 Source: R-LOG10, KIP-98, KIP-101, KIP-534.
@@ -11,6 +11,7 @@ Source: R-LOG10, KIP-98, KIP-101, KIP-534.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from storage_engine.core.retained.compaction import (
     tombstones_are_due,
 )
 from storage_engine.core.transactions.partition_transactions import AbortedTransaction
+from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.log.cleaning.cleaned_segment import CancelledError
 from storage_engine.log.cleaning.key_hashes import KeyHasher, KeyHashes
 from storage_engine.log.cleaning.newest_offsets import NewestOffsets
@@ -31,7 +33,16 @@ from storage_engine.log.segments.closed_segment import ClosedSegment
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.protocol.records.control_record import read_marker, with_delete_horizon
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, BytesLike
-from storage_engine.protocol.records.record_filter import OpenBatches, StoredBatch, emptied
+from storage_engine.protocol.records.record_filter import (
+    Mask,
+    OpenBatches,
+    StoredBatch,
+    emptied,
+)
+from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.directory import decoded_bytes
+from storage_engine.protocol.typed.kept_rows import OpenTypedBatches
+from storage_engine.protocol.typed.typed_batch import is_typed
 
 GROUP_BYTES = 1 << 20
 """The decompressed bytes of the batches that are decoded in one pass: a pass costs some hundred
@@ -57,6 +68,40 @@ class PassOrder:
     """The (producer id, epoch) of producers of which the log has nothing but a marker."""
     aborted: tuple[AbortedTransaction, ...]
     """All aborted transactions with data in `segments`; their markers may lie behind these."""
+    schema: TopicSchema | None = None
+    """The schema of a typed topic, which says what the keys of its batches are."""
+
+
+class OpenedBatches(Protocol):
+    """Some batches, with a column per property and a row per record, whatever their format."""
+
+    @property
+    def has_key(self) -> Mask: ...
+
+    @property
+    def is_tombstone(self) -> Mask: ...
+
+    @property
+    def offsets(self) -> Ints: ...
+
+    @property
+    def keys(self) -> Any:
+        """Return a pa.BinaryArray; null where `has_key` is False."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def per_record(self, per_batch: Any) -> Any:
+        """Return a column with a value per record from one with a value per batch."""
+        ...
+
+    def per_batch(self, per_record: Mask) -> Ints:
+        """Return for how many records of each batch it is true."""
+        ...
+
+    def rewritten(self, kept: Mask, horizons: Sequence[int | None]) -> list[BytesLike | None]:
+        """Return each batch with its `kept` records only; None for one that keeps none."""
+        ...
 
 
 class Compactor:
@@ -98,7 +143,7 @@ class Compactor:
     def _learn(self, batches: list[StoredBatch]) -> None:
         if not batches:
             return
-        opened = OpenBatches(batches)
+        opened = self._opened(batches)
         has_key = opened.has_key
         hashes = self._hasher.hash(opened.keys)
         if not has_key.all():
@@ -183,7 +228,7 @@ class Compactor:
 
     def _filtered(self, batches: list[StoredBatch]) -> list[BytesLike | None]:
         order = self._order
-        opened = OpenBatches(batches)
+        opened = self._opened(batches)
         has_key, is_tombstone = opened.has_key, opened.is_tombstone
         horizons = [batch.delete_horizon_ms for batch in batches]
         due = [
@@ -209,6 +254,18 @@ class Compactor:
             ],
         )
 
+    def _opened(self, batches: list[StoredBatch]) -> OpenedBatches:
+        """Open batches of one group, which are all typed or all plain."""
+        if not is_typed(batches[0].header):
+            return OpenBatches(batches)
+        if self._order.schema is None:
+            # The settings of the topic are still on their way to this broker: a later pass has them.
+            raise UnknownSchemaVersionError(
+                f"the batch at offset {batches[0].header.base_offset} is typed, and the schema of its"
+                " topic is not known here yet"
+            )
+        return OpenTypedBatches(batches, self._order.schema)
+
     def _check_cancelled(self) -> None:
         if self.is_cancelled:
             raise CancelledError
@@ -230,15 +287,29 @@ def closed_segments(segments: Sequence[LogSegment]) -> tuple[ClosedSegment, ...]
 
 
 def _groups(batches: Iterable[StoredBatch]) -> Iterator[list[StoredBatch]]:
-    """Yield decompressed batches in groups of about GROUP_BYTES."""
+    """Yield batches in groups of about GROUP_BYTES, plain ones decompressed. A group has no plain
+    records beside typed ones."""
     group: list[StoredBatch] = []
     size = 0
+    has_typed: bool | None = None
+    """Whether the records of the group are typed; None while it has none."""
     for batch in batches:
-        opened = batch.decompressed() if batch.has_records else batch
+        opened, weight = batch, HEADER_BYTES
+        if batch.has_records:
+            typed = is_typed(batch.header)
+            if has_typed is not None and typed is not has_typed:
+                yield group
+                group, size = [], 0
+            has_typed = typed
+            if typed:
+                weight += decoded_bytes(batch.data[HEADER_BYTES:])
+            else:
+                opened = batch.decompressed()
+                weight += len(opened.records)
         group.append(opened)
-        size += len(opened.records) + HEADER_BYTES
+        size += weight
         if size >= GROUP_BYTES:
             yield group
-            group, size = [], 0
+            group, size, has_typed = [], 0, None
     if group:
         yield group

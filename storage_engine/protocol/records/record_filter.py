@@ -32,6 +32,7 @@ from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     MAGIC,
+    TYPED_BIT,
     BatchHeader,
     BytesLike,
     Codec,
@@ -256,7 +257,8 @@ class OpenBatches:
 
 def emptied(header: BatchHeader) -> BytesLike:
     """Return the batch without records: it still carries its producer's epoch and sequence."""
-    return sealed(header._replace(attributes=header.attributes & ~CODEC_MASK), b"", 0)
+    attributes = header.attributes & ~(CODEC_MASK | TYPED_BIT)
+    return sealed(header._replace(attributes=attributes), b"", 0)
 
 
 def sealed(header: BatchHeader, records: BytesLike, count: int) -> bytearray:
