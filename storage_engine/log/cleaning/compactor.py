@@ -40,7 +40,7 @@ from storage_engine.protocol.records.record_filter import (
     emptied,
 )
 from storage_engine.protocol.records.varints import Ints
-from storage_engine.protocol.typed.directory import decoded_bytes
+from storage_engine.protocol.typed.directory import read_directory
 from storage_engine.protocol.typed.kept_rows import OpenTypedBatches
 from storage_engine.protocol.typed.typed_batch import is_typed
 
@@ -84,9 +84,8 @@ class OpenedBatches(Protocol):
     @property
     def offsets(self) -> Ints: ...
 
-    @property
-    def keys(self) -> Any:
-        """Return a pa.BinaryArray; null where `has_key` is False."""
+    def keys(self) -> Iterable[Any]:
+        """Return all keys as pa.BinaryArrays; null where `has_key` is False."""
         ...
 
     def __len__(self) -> int: ...
@@ -145,7 +144,7 @@ class Compactor:
             return
         opened = self._opened(batches)
         has_key = opened.has_key
-        hashes = self._hasher.hash(opened.keys)
+        hashes = self._hashes(opened)
         if not has_key.all():
             hashes = KeyHashes(hashes.high[has_key], hashes.low[has_key])
         self._newest.add(hashes, opened.offsets[has_key])
@@ -235,7 +234,7 @@ class Compactor:
             tombstones_are_due(NO_HORIZON if horizon is None else horizon, order.now_ms)
             for horizon in horizons
         ]
-        newest = self._newest.newest(self._hasher.hash(opened.keys))
+        newest = self._newest.newest(self._hashes(opened))
         newest[~has_key] = -1
         kept = kept_records(
             offsets=opened.offsets,
@@ -252,6 +251,15 @@ class Compactor:
                 new_horizon if horizon is None and new_tombstones[number] else None
                 for number, horizon in enumerate(horizons)
             ],
+        )
+
+    def _hashes(self, opened: OpenedBatches) -> KeyHashes:
+        parts = [self._hasher.hash(keys) for keys in opened.keys()]
+        if len(parts) == 1:
+            return parts[0]
+        return KeyHashes(
+            np.concatenate([part.high for part in parts]),
+            np.concatenate([part.low for part in parts]),
         )
 
     def _opened(self, batches: list[StoredBatch]) -> OpenedBatches:
@@ -302,7 +310,7 @@ def _groups(batches: Iterable[StoredBatch]) -> Iterator[list[StoredBatch]]:
                 group, size = [], 0
             has_typed = typed
             if typed:
-                weight += decoded_bytes(batch.data[HEADER_BYTES:])
+                weight += read_directory(batch.data[HEADER_BYTES:]).raw_bytes
             else:
                 opened = batch.decompressed()
                 weight += len(opened.records)

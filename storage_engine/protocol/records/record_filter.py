@@ -167,11 +167,10 @@ class OpenBatches:
         )
         return _bytes_of(join(prefix, gather(pa.py_buffer(self._source), rests, stops - rests)))
 
-    @property
-    def keys(self) -> Any:
-        """Return a pa.BinaryArray; a record without a key has null."""
+    def keys(self) -> tuple[Any]:
+        """Return all keys as one pa.BinaryArray; a record without a key has null."""
         keys = gather(pa.py_buffer(self._source), self._fields.key_starts, self._fields.key_lengths)
-        return keys if pa.types.is_binary(keys.type) else keys.cast(pa.binary())
+        return (keys if pa.types.is_binary(keys.type) else keys.cast(pa.binary()),)
 
     def per_record(self, per_batch: Any) -> Any:
         """Return a column with a value per record from one with a value per batch."""

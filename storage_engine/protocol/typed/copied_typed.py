@@ -11,6 +11,7 @@ from uuid import UUID
 import numpy as np
 
 from storage_engine.core.typed.topic_schema import TopicSchema
+from storage_engine.protocol.records.control_record import DELETE_HORIZON_BIT
 from storage_engine.protocol.records.record_batch import TYPED_BIT, BatchHeader
 from storage_engine.protocol.records.varints import Ints
 from storage_engine.protocol.typed.directory import OFFSETS, TIMESTAMPS
@@ -42,8 +43,8 @@ def copied_rows(
     if header.timestamp_type == 1:
         replaced[TIMESTAMPS] = None
         fresh = fresh._replace(base_timestamp=header.max_timestamp)
-    elif rows is not None:
-        largest = int(opened.timestamps_ms.to_numpy()[chosen].max())
-        fresh = fresh._replace(max_timestamp=largest)
+    elif rows is not None or header.attributes & DELETE_HORIZON_BIT:
+        times = opened.timestamps_ms.to_numpy()[chosen]
+        fresh = fresh._replace(base_timestamp=int(times[0]), max_timestamp=int(times.max()))
     wanted: Replacements = replaced
     return opened.with_rows(fresh, rows, wanted, target.topic_id), offsets[chosen]

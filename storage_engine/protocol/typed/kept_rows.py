@@ -4,16 +4,18 @@ what `record_filter` does to batches of records.
     part                     of a batch that lost rows
     header                   as record_filter says
     topic id, version        as they were: a batch is never brought to a later version
-    columns                  the rows that are left, with their own statistics and the same codec
+    columns                  the rows that are left, with their own statistics; one codec for all
     offset deltas            always there: how far each row lies behind base_offset, which stays
     timestamps               the rows that are left; with a delete horizon, which takes the place of
                                the base timestamp, there also when the batch had none
 
 A batch that loses none is not changed at all. Columns are decoded and written one after the other,
-so that the memory is that of one column and the new batch.
+so that the memory is that of one column and the new batch. How a column is written follows from its
+values alone, not from how it was before: replicas compact in different steps, and end with the same
+bytes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.typed.column_types import (
+    BinaryColumn,
+    BooleanColumn,
+    ColumnType,
+    IntegerColumn,
+    StringColumn,
+)
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.records.control_record import DELETE_HORIZON_BIT
 from storage_engine.protocol.records.record_batch import (
@@ -33,7 +42,9 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_filter import Mask, StoredBatch
 from storage_engine.protocol.records.varints import Ints
-from storage_engine.protocol.typed.column_codec import decode_column, encode_column
+from storage_engine.protocol.typed.arrow_types import SYSTEM_TYPES, arrow_type
+from storage_engine.protocol.typed.column_bounds import NO_BOUNDS, bounds_of
+from storage_engine.protocol.typed.column_codec import load_column, store_column
 from storage_engine.protocol.typed.directory import (
     OFFSETS,
     TIMESTAMPS,
@@ -43,6 +54,13 @@ from storage_engine.protocol.typed.directory import (
 )
 from storage_engine.protocol.typed.typed_batch import damaged, directory_of
 from storage_engine.protocol.typed.typed_keys import key_bytes
+
+KEYS_TOGETHER_BYTES = 1 << 20
+
+_BOUNDED_SYSTEM_TYPES: dict[int, ColumnType] = {
+    TIMESTAMPS: IntegerColumn(64),
+    TOMBSTONES: BooleanColumn(),
+}
 
 Replacements = Mapping[int, Any]
 """By column id a pa.Array with a value for each row that is left; None leaves the column out."""
@@ -87,6 +105,14 @@ class OpenTypedBatch:
         found: Mask = self._column(entry).to_numpy(zero_copy_only=False)
         return found
 
+    def values(self, name: str) -> Any:
+        """Return the array of the column that the batch's version has by that name."""
+        column = self._version.column(name)
+        entry = self.directory.column(column.column_id)
+        if entry is None:
+            return pa.nulls(len(self), arrow_type(column.type))
+        return self._column(entry)
+
     @property
     def keys(self) -> Any:
         """Return a pa.BinaryArray; null where there is no key."""
@@ -112,6 +138,7 @@ class OpenTypedBatch:
         """Return a whole batch of these rows (None: all, copied byte for byte), with `header` but
         for what follows from them."""
         taken = None if rows is None else pa.array(rows)
+        codec = max((entry.codec for entry in self.directory.entries), default=0)
         entries: list[ColumnEntry] = []
         columns: list[BytesLike] = []
         for entry in self.directory.entries:
@@ -124,10 +151,9 @@ class OpenTypedBatch:
                 if array.null_count == len(array):
                     # A column without a value is left out.
                     continue
-                entry, stored = self._encoded(entry.column_id, array, entry.codec)
+                entry, stored = self._encoded(entry.column_id, array, codec)
             entries.append(entry)
             columns.append(stored)
-        codec = max((entry.codec for entry in self.directory.entries), default=0)
         for column_id, array in replaced.items():
             if array is not None:
                 entry, stored = self._encoded(column_id, array, codec)
@@ -148,13 +174,29 @@ class OpenTypedBatch:
         return batch
 
     def _column(self, entry: ColumnEntry) -> Any:
+        column = self._version.by_id.get(entry.column_id)
+        if column is None and entry.column_id not in SYSTEM_TYPES:
+            raise damaged(
+                self.header,
+                f"version {self._version.version} of the schema has no column {entry.column_id}",
+            )
+        kind = SYSTEM_TYPES[entry.column_id] if column is None else arrow_type(column.type)
+        start = self.directory.size + entry.place
+        block = self._section[start : start + entry.stored_bytes]
         try:
-            return decode_column(self._section, self.directory, entry, self._version)
+            return load_column(block, entry, kind, len(self))
         except CorruptRecordError as error:
             raise damaged(self.header, str(error)) from None
 
     def _encoded(self, column_id: int, array: Any, codec: int) -> tuple[ColumnEntry, BytesLike]:
-        return encode_column(column_id, array, self._version, codec)
+        column = self._version.by_id.get(column_id)
+        column_type = _BOUNDED_SYSTEM_TYPES.get(column_id) if column is None else column.type
+        bounds = NO_BOUNDS if column_type is None else bounds_of(array, column_type)
+        nulls = array.null_count
+        if isinstance(column_type, StringColumn | BinaryColumn):
+            array = _with_dictionary(array)
+        stored = store_column(array, codec)
+        return stored.entry(column_id, nulls, *bounds), stored.block
 
     def _offset_deltas(self) -> Ints:
         count, last = len(self), self.header.last_offset_delta
@@ -199,10 +241,17 @@ class OpenTypedBatches:
     def offsets(self) -> Ints:
         return np.concatenate([each.offsets for each in self._opened])
 
-    @property
-    def keys(self) -> Any:
-        """Return a pa.BinaryArray; null where there is no key."""
-        return pa.concat_arrays([each.keys for each in self._opened])
+    def keys(self) -> Iterator[Any]:
+        """Yield pa.BinaryArrays, small ones joined; null where there is no key. A dictionary may
+        stand for far more bytes than the batch has, so that only one batch is decoded at a time."""
+        parts: list[Any] = []
+        for opened in self._opened:
+            parts.append(opened.keys)
+            if sum(part.nbytes for part in parts) >= KEYS_TOGETHER_BYTES:
+                yield pa.concat_arrays(parts)
+                parts = []
+        if parts:
+            yield pa.concat_arrays(parts)
 
     def per_record(self, per_batch: Any) -> Any:
         """Return a column with a value per row from one with a value per batch."""
@@ -245,6 +294,14 @@ def _with_kept(opened: OpenTypedBatch, rows: Ints, horizon: int | None) -> bytea
             base_timestamp=horizon, attributes=header.attributes | DELETE_HORIZON_BIT
         )
     return opened.with_rows(header, rows, replaced)
+
+
+def _with_dictionary(array: Any) -> Any:
+    """Return the array with a dictionary, where that makes it smaller by a quarter."""
+    encoded = pc.dictionary_encode(array)
+    if 4 * (encoded.dictionary.nbytes + encoded.indices.nbytes) <= 3 * array.nbytes:
+        return encoded
+    return array
 
 
 def _constant(value: int, count: int) -> Any:
