@@ -84,6 +84,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="run transactional clients too, or leave them out (default: run them)",
     )
+    parser.add_argument(
+        "--typed",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write and read typed topics too, or leave them out (default: write and read them)",
+    )
     parser.add_argument("--trace", action="store_true", help="print the events of a failing run")
     add_json(parser)
 
@@ -190,7 +196,12 @@ def _submit(
     pool: ProcessPoolExecutor, seed: int, args: argparse.Namespace, only: Any
 ) -> Future[SeedOutcome]:
     return pool.submit(
-        run_seed, seed, seconds=args.seconds, transactions=args.transactions, only=only
+        run_seed,
+        seed,
+        seconds=args.seconds,
+        transactions=args.transactions,
+        typed=args.typed,
+        only=only,
     )
 
 
@@ -215,6 +226,7 @@ def _explain(
     replay = (
         f"headrace simulate --seed {outcome.seed} --seconds {args.seconds}"
         f"{'' if args.transactions else ' --no-transactions'}"
+        f"{'' if args.typed else ' --no-typed'}"
         f" --faults {','.join(map(str, numbers)) or ','} --trace"
     )
     if not args.json:
