@@ -14,8 +14,8 @@ from storage_engine.protocol.records.record_batch import (
     patch,
     patch_producer,
 )
+from storage_engine.protocol.typed.kept_rows import OpenTypedBatch
 from storage_engine.protocol.typed.typed_batch import is_typed
-from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, read_plan
 from storage_engine.protocol.typed.typed_encoder import iter_typed
 from storage_engine.tests.log.compaction_support import Row
 
@@ -45,7 +45,7 @@ def typed_batch(
     columns = {"id": ids, "name": names, "size": pa.array(sizes, pa.int32())}
     if version == 2:
         columns["size"] = pa.array(sizes, pa.int64())
-        columns["extra"] = pa.array([None if name is None else 0.5 for _, name in pairs])
+        columns["extra"] = pa.array([None if name is None else 0.5 for _, name in pairs], pa.float64())
     (encoded,) = iter_typed(
         pa.RecordBatch.from_pydict(columns),
         SCHEMA,
@@ -87,32 +87,27 @@ def put_typed(
 def typed_rows_of(view: memoryview, start_offset: int = 0) -> list[Row]:
     """The rows of whole batches, tombstones with the value None; also checks what each says of its
     other columns."""
-    plan = read_plan(
-        SCHEMA,
-        ["id", "name", "size"],
-        metadata=("_offset", "_timestamp", "_deleted"),
-    )
     found = []
-    for rows in iter_typed_decoded(
-        view, plan, start_offset=start_offset, end_offset=None, framed=False, topic_schema=SCHEMA
-    ):
-        for row in rows.batch.to_pylist():
-            name = row["name"]
-            assert row["_deleted"] == (name is None)
-            assert row["size"] == (None if name is None else len(name))
-            found.append(
-                Row(
-                    row["_offset"],
-                    row["id"].encode(),
-                    None if name is None else name.encode(),
-                    _milliseconds(row["_timestamp"]),
-                )
+    for position, header in iter_headers(view):
+        if not is_typed(header):
+            continue
+        opened = OpenTypedBatch(
+            header, view[position : position + header.size_in_bytes], SCHEMA
+        )
+        names, sizes = (opened.values(name).to_pylist() for name in ("name", "size"))
+        assert sizes == [None if name is None else len(name) for name in names]
+        assert opened.is_tombstone.tolist() == [name is None for name in names]
+        found += [
+            Row(offset, key.encode(), None if name is None else name.encode(), time)
+            for offset, key, name, time in zip(
+                opened.offsets.tolist(),
+                opened.values("id").to_pylist(),
+                names,
+                opened.timestamps_ms.to_pylist(),
+                strict=True,
             )
-    return found
-
-
-def _milliseconds(time) -> int:
-    return time if isinstance(time, int) else round(time.timestamp() * 1000)
+        ]
+    return [row for row in found if row.offset >= start_offset]
 
 
 def typed_rows(log: PartitionLog, max_bytes: int = 700) -> list[Row]:
