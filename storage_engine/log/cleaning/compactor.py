@@ -9,7 +9,8 @@ leader says where others cut their logs. A marker stays when it alone tells its 
 Source: R-LOG10, KIP-98, KIP-101, KIP-534.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,9 +41,10 @@ from storage_engine.protocol.records.record_filter import (
     emptied,
 )
 from storage_engine.protocol.records.varints import Ints
-from storage_engine.protocol.typed.directory import read_directory
-from storage_engine.protocol.typed.kept_rows import OpenTypedBatches
+from storage_engine.protocol.typed.kept_rows import OpenTypedBatches, decoded_size
 from storage_engine.protocol.typed.typed_batch import is_typed
+
+logger = logging.getLogger(__name__)
 
 GROUP_BYTES = 1 << 20
 """The decompressed bytes of the batches that are decoded in one pass: a pass costs some hundred
@@ -76,7 +78,14 @@ class OpenedBatches(Protocol):
     """Some batches, with a column per property and a row per record, whatever their format."""
 
     @property
-    def has_key(self) -> Mask: ...
+    def unreadable(self) -> Mapping[int, str]:
+        """By their numbers, why batches can only stay as they are."""
+        ...
+
+    @property
+    def has_key(self) -> Mask:
+        """Ask for it after `keys`."""
+        ...
 
     @property
     def is_tombstone(self) -> Mask: ...
@@ -143,8 +152,8 @@ class Compactor:
         if not batches:
             return
         opened = self._opened(batches)
-        has_key = opened.has_key
         hashes = self._hashes(opened)
+        has_key = opened.has_key
         if not has_key.all():
             hashes = KeyHashes(hashes.high[has_key], hashes.low[has_key])
         self._newest.add(hashes, opened.offsets[has_key])
@@ -228,13 +237,14 @@ class Compactor:
     def _filtered(self, batches: list[StoredBatch]) -> list[BytesLike | None]:
         order = self._order
         opened = self._opened(batches)
+        hashes = self._hashes(opened)
         has_key, is_tombstone = opened.has_key, opened.is_tombstone
         horizons = [batch.delete_horizon_ms for batch in batches]
         due = [
             tombstones_are_due(NO_HORIZON if horizon is None else horizon, order.now_ms)
             for horizon in horizons
         ]
-        newest = self._newest.newest(self._hashes(opened))
+        newest = self._newest.newest(hashes)
         newest[~has_key] = -1
         kept = kept_records(
             offsets=opened.offsets,
@@ -245,13 +255,16 @@ class Compactor:
         self.dropped_records += len(opened) - int(np.count_nonzero(kept))
         new_tombstones = opened.per_batch(kept & is_tombstone)
         new_horizon = new_delete_horizon(order.now_ms, order.rules)
-        return opened.rewritten(
+        rewritten = opened.rewritten(
             kept,
             [
                 new_horizon if horizon is None and new_tombstones[number] else None
                 for number, horizon in enumerate(horizons)
             ],
         )
+        for reason in opened.unreadable.values():
+            logger.warning("compaction leaves a batch as it is: %s", reason)
+        return rewritten
 
     def _hashes(self, opened: OpenedBatches) -> KeyHashes:
         parts = [self._hasher.hash(keys) for keys in opened.keys()]
@@ -310,7 +323,7 @@ def _groups(batches: Iterable[StoredBatch]) -> Iterator[list[StoredBatch]]:
                 group, size = [], 0
             has_typed = typed
             if typed:
-                weight += read_directory(batch.data[HEADER_BYTES:]).raw_bytes
+                weight += decoded_size(batch)
             else:
                 opened = batch.decompressed()
                 weight += len(opened.records)

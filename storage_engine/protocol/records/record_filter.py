@@ -16,7 +16,8 @@ not changed at all.
 Source: the record format of the Kafka protocol (drawn in record_encoder.py); KIP-534.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,6 +96,9 @@ class StoredBatch(NamedTuple):
 
 class OpenBatches:
     """Some decompressed batches, with a column per property and a row per record."""
+
+    unreadable: Mapping[int, str] = MappingProxyType({})
+    """Leaders refuse what can't be decoded, where it has to be."""
 
     def __init__(self, batches: Sequence[StoredBatch]) -> None:
         """All of the batches have records. CorruptRecordError names the offset of a batch whose

@@ -44,7 +44,7 @@ def copied_rows(
         replaced[TIMESTAMPS] = None
         fresh = fresh._replace(base_timestamp=header.max_timestamp)
     elif rows is not None or header.attributes & DELETE_HORIZON_BIT:
-        times = opened.timestamps_ms.to_numpy()[chosen]
+        times = opened.timestamps_ms[chosen]
         fresh = fresh._replace(base_timestamp=int(times[0]), max_timestamp=int(times.max()))
     wanted: Replacements = replaced
     return opened.with_rows(fresh, rows, wanted, target.topic_id), offsets[chosen]

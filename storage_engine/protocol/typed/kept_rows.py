@@ -32,6 +32,7 @@ from storage_engine.core.typed.column_types import (
     StringColumn,
 )
 from storage_engine.core.typed.topic_schema import TopicSchema
+from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.control_record import DELETE_HORIZON_BIT
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
@@ -42,9 +43,10 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_filter import Mask, StoredBatch
 from storage_engine.protocol.records.varints import Ints
-from storage_engine.protocol.typed.arrow_types import SYSTEM_TYPES, arrow_type
+from storage_engine.protocol.typed import directory
+from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.column_bounds import NO_BOUNDS, bounds_of
-from storage_engine.protocol.typed.column_codec import load_column, store_column
+from storage_engine.protocol.typed.column_codec import store_column
 from storage_engine.protocol.typed.directory import (
     OFFSETS,
     TIMESTAMPS,
@@ -52,6 +54,7 @@ from storage_engine.protocol.typed.directory import (
     ColumnEntry,
     encode_directory,
 )
+from storage_engine.protocol.typed.stored_rows import StoredRows
 from storage_engine.protocol.typed.typed_batch import damaged, directory_of
 from storage_engine.protocol.typed.typed_keys import key_bytes
 
@@ -77,54 +80,55 @@ class OpenTypedBatch:
         self._section = batch[HEADER_BYTES : header.size_in_bytes]
         self._schema = schema
         self._version = schema.version(self.directory.schema_version)
-        self.deltas = self._offset_deltas()
-        """How far each row lies behind the batch's base offset; they ascend."""
+        self._rows = StoredRows.of_batch(
+            header, batch, schema, check_crc=False, max_bytes=MAX_DECOMPRESSED_BYTES
+        )
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return self.directory.rows
 
     @property
+    def deltas(self) -> Ints:
+        """Return how far each row lies behind the batch's base offset; they ascend."""
+        return self._stored.deltas
+
+    @property
     def offsets(self) -> Ints:
         return self.deltas + self.header.base_offset
 
     @property
-    def timestamps_ms(self) -> Any:
-        """Return the timestamps that readers get, a pa.Int64Array."""
-        header = self.header
-        if header.timestamp_type == 1:
-            return _constant(header.max_timestamp, len(self))
-        entry = self.directory.column(TIMESTAMPS)
-        return _constant(header.base_timestamp, len(self)) if entry is None else self._column(entry)
+    def timestamps_ms(self) -> Ints:
+        """Return the timestamps that readers get."""
+        return self._stored.timestamps
+
+    @property
+    def _stored(self) -> StoredRows:
+        """The columns, of which each may be as large as all of them: they are decoded one by
+        one."""
+        self._rows.bytes = 0
+        return self._rows
 
     @property
     def is_tombstone(self) -> Mask:
-        entry = self.directory.column(TOMBSTONES)
-        if entry is None:
-            return np.zeros(len(self), np.bool_)
-        found: Mask = self._column(entry).to_numpy(zero_copy_only=False)
-        return found
+        found = self._stored.tombstones
+        return np.zeros(len(self), np.bool_) if found is None else found
 
     def values(self, name: str) -> Any:
         """Return the array of the column that the batch's version has by that name."""
         column = self._version.column(name)
-        entry = self.directory.column(column.column_id)
-        if entry is None:
+        if self.directory.column(column.column_id) is None:
             return pa.nulls(len(self), arrow_type(column.type))
-        return self._column(entry)
+        return self._array(column.column_id)
 
     @property
     def keys(self) -> Any:
         """Return a pa.BinaryArray; null where there is no key."""
         columns = self._schema.key_columns(self._version)
-        arrays = []
-        for column in columns:
-            entry = self.directory.column(column.column_id)
-            if entry is None:
-                raise damaged(self.header, f"it has no column '{column.name}' of the key")
-            arrays.append(self._column(entry))
         if not columns:
             return pa.nulls(len(self), pa.binary())
+        stored = self._stored
+        arrays = [_there(self.header, column_id, stored.column(column_id)) for column_id in self._schema.key]
         rows = pa.RecordBatch.from_arrays(arrays, [column.name for column in columns])
         return key_bytes(rows, self._schema, self._version)
 
@@ -147,7 +151,7 @@ class OpenTypedBatch:
             start = self.directory.size + entry.place
             stored: BytesLike = self._section[start : start + entry.stored_bytes]
             if taken is not None:
-                array = self._column(entry).take(taken)
+                array = self._array(entry.column_id).take(taken)
                 if array.null_count == len(array):
                     # A column without a value is left out.
                     continue
@@ -160,33 +164,28 @@ class OpenTypedBatch:
                 entries.append(entry)
                 columns.append(stored)
         count = len(self) if rows is None else len(rows)
-        directory = encode_directory(
+        head = encode_directory(
             topic_id=topic_id or self.directory.topic_id,
             schema_version=self.directory.schema_version,
             rows=count,
             entries=entries,
         )
         batch = bytearray(HEADER_BYTES)
-        batch += directory
+        batch += head
         for column in columns:
             batch += column
         seal(batch, 0, header._replace(length=len(batch) - LENGTH_END, crc=0, records_count=count))
         return batch
 
-    def _column(self, entry: ColumnEntry) -> Any:
-        column = self._version.by_id.get(entry.column_id)
-        if column is None and entry.column_id not in SYSTEM_TYPES:
-            raise damaged(
-                self.header,
-                f"version {self._version.version} of the schema has no column {entry.column_id}",
-            )
-        kind = SYSTEM_TYPES[entry.column_id] if column is None else arrow_type(column.type)
-        start = self.directory.size + entry.place
-        block = self._section[start : start + entry.stored_bytes]
-        try:
-            return load_column(block, entry, kind, len(self))
-        except CorruptRecordError as error:
-            raise damaged(self.header, str(error)) from None
+    def _array(self, column_id: int) -> Any:
+        match column_id:
+            case directory.TIMESTAMPS:
+                return pa.array(self.timestamps_ms)
+            case directory.TOMBSTONES:
+                return pa.array(self.is_tombstone)
+            case directory.HEADERS:
+                return self._stored.headers
+        return _there(self.header, column_id, self._stored.column(column_id))
 
     def _encoded(self, column_id: int, array: Any, codec: int) -> tuple[ColumnEntry, BytesLike]:
         column = self._version.by_id.get(column_id)
@@ -198,60 +197,81 @@ class OpenTypedBatch:
         stored = store_column(array, codec)
         return stored.entry(column_id, nulls, *bounds), stored.block
 
-    def _offset_deltas(self) -> Ints:
-        count, last = len(self), self.header.last_offset_delta
-        entry = self.directory.column(OFFSETS)
-        if entry is None:
-            if count != last + 1:
-                raise damaged(self.header, f"{count} rows, the last of them at offset delta {last}")
-            return np.arange(count)
-        deltas: Ints = self._column(entry).to_numpy(zero_copy_only=False).astype(np.int64)
-        if entry.null_count or (deltas < 0).any() or (deltas > last).any():
-            raise damaged(self.header, f"an offset delta is not in 0 to {last}")
-        if (np.diff(deltas) <= 0).any():
-            raise damaged(self.header, "its offset deltas do not ascend")
-        return deltas
+
+def decoded_size(batch: StoredBatch) -> int:
+    """Return about how many bytes a typed batch takes when it is decoded."""
+    try:
+        return directory_of(batch.header, batch.data).raw_bytes
+    except CorruptRecordError:
+        return len(batch.data)
 
 
 class OpenTypedBatches:
     """Some typed batches, with a column per property and a row per record, as `OpenBatches` has
-    them."""
+    them.
+
+    Leaders don't look into columns. A producer may have written what nobody can decode, or what
+    becomes too much: such a batch stays as it is, its rows have no key, and `unreadable` tells why.
+    """
 
     def __init__(self, batches: Sequence[StoredBatch], schema: TopicSchema) -> None:
-        """All of the batches have rows. CorruptRecordError and UnknownSchemaVersionError as for
-        one."""
+        """All of the batches have rows. UnknownSchemaVersionError as for one."""
         self.batches = batches
-        self._opened = [OpenTypedBatch(batch.header, batch.data, schema) for batch in batches]
-        self._counts = np.array([len(each) for each in self._opened], np.int64)
+        self.unreadable: dict[int, str] = {}
+        """The reason by the number of the batch; found out by and by."""
+        self._counts = np.array([batch.header.records_count for batch in batches], np.int64)
+        self._opened: list[OpenTypedBatch | None] = []
+        deltas, tombstones = [], []
+        for number, batch in enumerate(batches):
+            count = batch.header.records_count
+            try:
+                opened = OpenTypedBatch(batch.header, batch.data, schema)
+                columns = opened.deltas, opened.is_tombstone
+            except CorruptRecordError as error:
+                self.unreadable[number] = str(error)
+                opened = None
+                columns = np.arange(count), np.zeros(count, np.bool_)
+            self._opened.append(opened)
+            deltas.append(columns[0] + batch.header.base_offset)
+            tombstones.append(columns[1])
         self._has_key = bool(schema.key)
+        self.offsets: Ints = np.concatenate(deltas)
+        self._is_tombstone: Mask = np.concatenate(tombstones)
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return int(self._counts.sum())
-
-    @property
-    def has_key(self) -> Mask:
-        return np.full(len(self), self._has_key)
-
-    @property
-    def is_tombstone(self) -> Mask:
-        return np.concatenate([each.is_tombstone for each in self._opened])
-
-    @property
-    def offsets(self) -> Ints:
-        return np.concatenate([each.offsets for each in self._opened])
+        return len(self.offsets)
 
     def keys(self) -> Iterator[Any]:
         """Yield pa.BinaryArrays, small ones joined; null where there is no key. A dictionary may
         stand for far more bytes than the batch has, so that only one batch is decoded at a time."""
         parts: list[Any] = []
-        for opened in self._opened:
-            parts.append(opened.keys)
+        for number, opened in enumerate(self._opened):
+            parts.append(self._keys_of(number, opened))
             if sum(part.nbytes for part in parts) >= KEYS_TOGETHER_BYTES:
                 yield pa.concat_arrays(parts)
                 parts = []
         if parts:
             yield pa.concat_arrays(parts)
+
+    def _keys_of(self, number: int, opened: OpenTypedBatch | None) -> Any:
+        if opened is not None:
+            try:
+                return opened.keys
+            except CorruptRecordError as error:
+                self.unreadable[number] = str(error)
+        return pa.nulls(int(self._counts[number]), pa.binary())
+
+    @property
+    def has_key(self) -> Mask:
+        """Known once all `keys` are."""
+        readable = [number not in self.unreadable for number in range(len(self.batches))]
+        found: Mask = self.per_record(np.array(readable) & self._has_key)
+        return found
+
+    @property
+    def is_tombstone(self) -> Mask:
+        return self._is_tombstone & self.has_key
 
     def per_record(self, per_batch: Any) -> Any:
         """Return a column with a value per row from one with a value per batch."""
@@ -269,26 +289,40 @@ class OpenTypedBatches:
         """
         results: list[BytesLike | None] = []
         begin = 0
-        for batch, opened, horizon in zip(self.batches, self._opened, horizons, strict=True):
-            rows = np.flatnonzero(kept[begin : begin + len(opened)])
-            begin += len(opened)
+        for number, batch in enumerate(self.batches):
+            opened, horizon = self._opened[number], horizons[number]
+            rows = np.flatnonzero(kept[begin : begin + self._counts[number]])
+            begin += int(self._counts[number])
+            data: BytesLike | None = batch.data
             if not len(rows):
-                results.append(None)
-            elif len(rows) == len(opened) and horizon is None:
-                results.append(batch.data)
-            else:
-                results.append(_with_kept(opened, rows, horizon))
+                data = None
+            elif opened is not None and (len(rows) < len(opened) or horizon is not None):
+                try:
+                    data = _with_kept(opened, rows, horizon)
+                except CorruptRecordError as error:
+                    self.unreadable[number] = str(error)
+            results.append(data)
         return results
+
+
+def _there(header: BatchHeader, column_id: int, found: tuple[Any, Any] | None) -> Any:
+    """Return the array of a column that the batch must have."""
+    if found is None:
+        raise damaged(header, f"it has no column {column_id} that its schema version knows")
+    return found[1]
 
 
 def _with_kept(opened: OpenTypedBatch, rows: Ints, horizon: int | None) -> bytearray:
     header = opened.header
-    replaced = {OFFSETS: pa.array(opened.deltas[rows].astype(np.int32))}
+    replaced: dict[int, Any] = {OFFSETS: pa.array(opened.deltas[rows].astype(np.int32))}
     if header.timestamp_type == 0:
-        times = opened.timestamps_ms.take(pa.array(rows))
-        header = header._replace(max_timestamp=pc.max(times).as_py())
+        times = opened.timestamps_ms[rows]
+        header = header._replace(max_timestamp=int(times.max()))
         if horizon is not None:
-            replaced[TIMESTAMPS] = times
+            replaced[TIMESTAMPS] = pa.array(times)
+    else:
+        # All rows have the header's time.
+        replaced[TIMESTAMPS] = None
     if horizon is not None:
         header = header._replace(
             base_timestamp=horizon, attributes=header.attributes | DELETE_HORIZON_BIT
@@ -302,7 +336,3 @@ def _with_dictionary(array: Any) -> Any:
     if 4 * (encoded.dictionary.nbytes + encoded.indices.nbytes) <= 3 * array.nbytes:
         return encoded
     return array
-
-
-def _constant(value: int, count: int) -> Any:
-    return pa.array(np.full(count, value, np.int64))

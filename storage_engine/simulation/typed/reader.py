@@ -15,7 +15,7 @@ from storage_engine.protocol.typed.projection import (
     TypedWant,
     iter_frames,
 )
-from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, read_plan
+from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
 from storage_engine.simulation.checks.checkers import Checker
 from storage_engine.simulation.checks.ledger import InvariantViolation
 from storage_engine.simulation.clients.workload import WorkloadReader
@@ -103,15 +103,10 @@ class TypedReader(WorkloadReader):
         next_offset = start
         for frame in iter_frames(data):
             next_offset = max(next_offset, frame.next_offset)
-        plan = read_plan(
-            SCHEMA,
-            ["name", "number", "text"],
-            metadata=("_offset",),
-            comparisons=self._want.comparisons,
-        )
+        wanted = plan(SCHEMA, ["name", "number", "text"], ("_offset",), self._want.comparisons)
         rows = []
         for part in iter_typed_decoded(
-            data, plan, start_offset=start, end_offset=None, framed=True, topic_schema=SCHEMA
+            data, wanted, start_offset=start, end_offset=None, framed=True, topic_schema=SCHEMA
         ):
             for row in part.batch.to_pylist():
                 rows.append(ReadRow(row["_offset"], row["name"], row["number"], row["text"]))

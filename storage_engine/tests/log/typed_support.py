@@ -103,7 +103,7 @@ def typed_rows_of(view: memoryview, start_offset: int = 0) -> list[Row]:
                 opened.offsets.tolist(),
                 opened.values("id").to_pylist(),
                 names,
-                opened.timestamps_ms.to_pylist(),
+                opened.timestamps_ms.tolist(),
                 strict=True,
             )
         ]

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,15 +14,19 @@ from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     iter_headers,
+    patch,
     patch_log_append_time,
+    read_header,
+    seal,
 )
 from storage_engine.protocol.typed.directory import (
     OFFSETS,
     TIMESTAMPS,
-    TOMBSTONES,
+    encode_directory,
     read_directory,
     statistics_of,
 )
+from storage_engine.protocol.typed.typed_batch import directory_of
 from storage_engine.tests.log.compaction_support import CONFIG, DAY_MS, Row, compact, newest_of
 from storage_engine.tests.log.segments.test_index_files import check_indexes
 from storage_engine.tests.log.support import open_log, read_all
@@ -179,6 +184,65 @@ def test_a_schema_that_is_still_on_its_way_leaves_the_log_for_a_later_pass(tmp_p
     assert compact(log)
     assert [row.offset for row in typed_rows(log)][:2] == [1, 2]
     log.close()
+
+
+@pytest.mark.parametrize("column", ["id", "name"])
+def test_a_batch_with_a_column_that_nobody_can_decode_stays_as_it_is(tmp_path, column):
+    """Its CRCs are right, so that leaders take it: it must not end the compaction of the log."""
+    log = open_log(tmp_path, TYPED)
+    put_typed(log, [("a", "1"), ("b", "1")])
+    bad = with_garbage(typed_batch([("a", "2"), ("c", "2")]), column)
+    patch(bad, 0, base_offset=log.log_end_offset, leader_epoch=0)
+    log.follower_appends.append(memoryview(bad))
+    fill(log)
+    put_typed(log, [("a", "3"), ("b", "3")])
+    fill(log)
+    assert compact(log)
+    assert not log.cleaning.is_uncleanable
+    view = log.reads.read(0, max_bytes=1 << 20).view()
+    headers = [header for _, header in iter_headers(view)]
+    assert headers[0].records_count == 2
+    assert bytes(view[: len(bad)]) == bytes(bad)
+    log.close()
+
+
+def with_garbage(batch, column):
+    """The column's bytes are those of no Arrow message, with a right CRC."""
+    header = read_header(batch)
+    directory = directory_of(header, batch)
+    entry = directory.column(SCHEMA.version(1).column(column).column_id)
+    at = HEADER_BYTES + directory.size + entry.place
+    batch[at : at + entry.stored_bytes] = bytes(entry.stored_bytes)
+    entries = [
+        each._replace(crc=crc32c(bytes(each.stored_bytes))) if each is entry else each
+        for each in directory.entries
+    ]
+    batch[HEADER_BYTES : HEADER_BYTES + directory.size] = encode_directory(
+        topic_id=directory.topic_id, schema_version=1, rows=2, entries=entries
+    )
+    seal(batch, 0, header)
+    return batch
+
+
+def test_replicas_that_compact_in_different_steps_end_with_the_same_bytes(tmp_path):
+    def compacted(path, steps):
+        log = open_log(path, TYPED)
+        name = "the same long name in all rows"
+        put_typed(log, [(f"k{key}", name) for key in range(40)], compression="lz4")
+        fill(log)
+        for last in (10, 20, 35):
+            put_typed(log, [(f"k{key}", name) for key in range(last)], compression="lz4")
+            fill(log)
+            if steps:
+                assert compact(log)
+        assert compact(log) or steps
+        (_, header), *_ = iter_headers(view := log.reads.read(0, max_bytes=1).view())
+        assert (header.base_offset, header.records_count) == (0, 5)
+        batch = bytes(view[: header.size_in_bytes])
+        log.close()
+        return batch
+
+    assert compacted(tmp_path / "one", True) == compacted(tmp_path / "other", False)
 
 
 RETENTION_MS = 1000
