@@ -89,7 +89,7 @@ class RepairFetch:
                         tp.partition,
                         self._next_offset,
                         ANSWER_BYTES,
-                        typed_want=TypedWant(WANT_STORED),
+                        want=TypedWant(WANT_STORED),
                     )
                 ],
             ),

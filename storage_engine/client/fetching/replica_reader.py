@@ -95,7 +95,7 @@ class ReplicaReader:
 
     def _fill(self) -> None:
         while self._position < self._end_offset:
-            wanted = FetchPartition(*self._tp, self._position, FETCH_BYTES, typed_want=_AS_STORED)
+            wanted = FetchPartition(*self._tp, self._position, FETCH_BYTES, want=_AS_STORED)
             (answer,) = _fetch(self._cluster, self.broker_id, [wanted], self._timeout_ms)
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > self._position:

@@ -93,12 +93,24 @@ class TypedLedger:
                     WHOLE, f"{tp}: {reader} got {row}, committed is {known.get(row.offset)}"
                 )
 
-    def missing(self, tp: TopicPartition, start: int, end: int, rows: Sequence[ReadRow]) -> int:
-        """Return the first offset in the range whose committed row is not among `rows`; `end` when
-        there is none."""
+    def check_complete(
+        self,
+        tp: TopicPartition,
+        offsets: range,
+        rows: Sequence[ReadRow],
+        reader: str,
+        name: str | None,
+    ) -> None:
+        """Check that a leader has served all rows of these offsets; with `name` those of that name
+        that are no tombstones."""
         found = {row.offset for row in rows}
         known = self._rows.get(tp, {})
-        return next((o for o in range(start, end) if o in known and o not in found), end)
+        for offset in offsets:
+            row = known.get(offset)
+            if row is None or offset in found:
+                continue
+            if name is None or (row.name == name and not row.is_tombstone):
+                raise InvariantViolation(WHOLE, f"{tp}: {reader} was not served {row}")
 
     def check_compacted(self) -> None:
         """Compare the replicas that have been compacted further since they were compared."""

@@ -17,9 +17,8 @@ from storage_engine.protocol.typed.projection import (
 )
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
 from storage_engine.simulation.checks.checkers import Checker
-from storage_engine.simulation.checks.ledger import InvariantViolation
 from storage_engine.simulation.clients.workload import WorkloadReader
-from storage_engine.simulation.typed.ledger import WHOLE, TypedLedger
+from storage_engine.simulation.typed.ledger import TypedLedger
 from storage_engine.simulation.typed.rows import (
     NAMES,
     SCHEMA,
@@ -53,19 +52,17 @@ class TypedReader(WorkloadReader):
         self._ledger = ledger
         self._compacted = compacted
         self._want: TypedWant | None = None
+        self._wanted_name: str | None = None
+        """The name that the filter asks for."""
         self.rows = 0
         """The rows that it has compared."""
 
     def wanted(self) -> TypedWant | None:
-        self._want = self.choose.choice((None, TypedWant(WANT_STORED), self._filtered()))
-        return self._want
-
-    def _filtered(self) -> TypedWant:
-        version = SCHEMA.latest
-        ids = tuple(column.column_id for column in version.columns)
         name = self.choose.choice(NAMES)
-        equal = Comparison(version.column("name").column_id, Operator.EQ, (name,))
-        return TypedWant(WANT_FRAMES, ids, (equal,))
+        self._want = self.choose.choice((None, TypedWant(WANT_STORED), _filtered(name)))
+        is_filtered = self._want is not None and self._want.mode == WANT_FRAMES
+        self._wanted_name = name if is_filtered else None
+        return self._want
 
     def take(self, tp: TopicPartition, leader: int, epoch: int, answer: Any) -> None:
         data = memoryview(answer.records or b"")
@@ -82,13 +79,9 @@ class TypedReader(WorkloadReader):
             return
         self._ledger.check_read(tp, rows, self.name)
         self.rows += len(rows)
-        if tp in self._compacted or (self._want is not None and self._want.comparisons):
-            return
-        missing = self._ledger.missing(tp, start, next_offset, rows)
-        if missing < next_offset:
-            raise InvariantViolation(
-                WHOLE, f"{tp}: {self.name} was not served offset {missing} by broker {leader}"
-            )
+        if tp not in self._compacted:
+            offsets = range(start, next_offset)
+            self._ledger.check_complete(tp, offsets, rows, self.name, self._wanted_name)
 
     @staticmethod
     def _of_batches(data: memoryview, start: int) -> tuple[int, list[ReadRow]]:
@@ -111,3 +104,10 @@ class TypedReader(WorkloadReader):
             for row in part.batch.to_pylist():
                 rows.append(ReadRow(row["_offset"], row["name"], row["number"], row["text"]))
         return next_offset, rows
+
+
+def _filtered(name: str) -> TypedWant:
+    version = SCHEMA.latest
+    ids = tuple(column.column_id for column in version.columns)
+    equal = Comparison(version.column("name").column_id, Operator.EQ, (name,))
+    return TypedWant(WANT_FRAMES, ids, (equal,))
