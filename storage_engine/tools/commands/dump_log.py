@@ -171,7 +171,8 @@ def _log_reports(
             continue
         batches += 1
         records += header.records_count
-        batch = data[report.position : report.position + header.size_in_bytes]
+        # A copy: a view that outlives this would keep the file mapped.
+        batch = memoryview(bytes(data[report.position : report.position + header.size_in_bytes]))
         content = _Content({}, ())
         if deep and report.problem is None:
             content = _content(batch, header, schema)

@@ -13,6 +13,7 @@ from storage_engine.core.errors import KafkaError
 from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.comparisons import Comparison, Literal, Operator, may_match
 from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion, TopicSchema
+from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader
 from storage_engine.protocol.typed.damage import column_name, damaged_columns
 from storage_engine.protocol.typed.directory import (
@@ -114,7 +115,9 @@ def _wrong_values(
         block = section[start : start + entry.stored_bytes]
         name = column_name(entry.column_id) if column is None else f"column '{column.name}'"
         try:
-            array = load_column(block, entry, kind, directory.rows)
+            array = load_column(
+                block, entry, kind, directory.rows, max_bytes=MAX_DECOMPRESSED_BYTES
+            )
             if column is not None:
                 yield from _wrong_statistics(name, array, entry, column)
         except KafkaError as error:
