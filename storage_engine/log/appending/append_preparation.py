@@ -170,10 +170,7 @@ def _typed(
             check_typed_batch(header, batch, schema=schema, topic_id=topic_id)
             parts.append(batch)
             continue
-        # The import is here: it loads Arrow, which a broker without such producers saves.
-        from storage_engine.protocol.typed.json_columns import typed_from_json
-
-        typed = typed_from_json(batch, header, schema, topic_id, codec)
+        typed = _columns_of(batch, header, schema, topic_id, codec)
         if len(typed) > max_message_bytes:
             raise RecordTooLargeError(
                 f"a record batch of {header.size_in_bytes} bytes has {len(typed)} as columns, more"
@@ -185,6 +182,21 @@ def _typed(
             raise _too_large_decompressed()
         parts.append(typed)
     return parts
+
+
+def _columns_of(
+    batch: memoryview, header: BatchHeader, schema: TopicSchema, topic_id: UUID, codec: Codec
+) -> bytearray:
+    # The import is here: it loads Arrow, which a broker without such producers saves.
+    from storage_engine.protocol.typed.json_columns import typed_from_json
+
+    try:
+        return typed_from_json(batch, header, schema, topic_id, codec)
+    except DecompressedTooLargeError:
+        raise _too_large_decompressed() from None
+    except CorruptRecordError as error:
+        # Its CRC is right: the producer would send it again for ever.
+        raise InvalidRecordError(f"a record batch is damaged: {error}") from None
 
 
 def _recompressed(

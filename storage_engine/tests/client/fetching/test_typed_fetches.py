@@ -124,9 +124,7 @@ def test_a_leader_that_moves_and_one_that_dies_are_followed(filled, cluster, whe
         found += ids(reading, [chunk])
         if count == 2:
             victim = filled.partition("t").leader
-            threading.Timer(
-                0.2, filled.start_broker, (victim, filled.stop_broker(victim))
-            ).start()
+            threading.Timer(0.2, filled.start_broker, (victim, filled.stop_broker(victim))).start()
         elif count % 3 == 1:
             filled.move_leader("t", 0, count % 2 + 2)
     expected = {None: ALL, "fare >= 40": range(40, 60), "fare < 10": range(10)}[where]
@@ -345,9 +343,7 @@ def test_committed_rows_are_the_same_in_frames_and_whole_from_any_offset_on(even
     log = TransactionalLog(events)
     known = KnownSchema(TOPIC_ID, SCHEMA)
     reading = TypedReading("t", known, Selection.of(["id"], f"fare = {fare}"))
-    projected = project(
-        memoryview(bytes(log.content)), reading.want, SCHEMA, limit_bytes=1 << 20
-    )
+    projected = project(memoryview(bytes(log.content)), reading.want, SCHEMA, limit_bytes=1 << 20)
     frames = memoryview(b"".join(projected.pieces))
     whole = WholeBatches.of(frames, framed=True)
     if whole is None:
