@@ -3,10 +3,13 @@
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
+from storage_engine.log import leader_appends
 from storage_engine.log.appending import append_preparation
+from storage_engine.log.leader_appends import LeaderAppends
 from storage_engine.protocol.typed import kept_rows, projection
 from storage_engine.simulation.run import run_seed
 from storage_engine.tests.simulation.mutations import Apply, mutated, set_attribute
@@ -29,6 +32,21 @@ def failure_of(name: str, seed: int, seconds: int) -> str | None:
 def batches_of_other_schemas_are_taken(stack: ExitStack) -> None:
     """A leader looks neither at the topic id nor at the version of the schema."""
     set_attribute(stack, append_preparation, "check_typed_batch", lambda *_args, **_named: None)
+
+
+@mutation
+def converted_batches_are_not_checked_again(stack: ExitStack) -> None:
+    """What a thread has made columns of is appended as it is, whether its producer has sent it again
+    meanwhile or not."""
+    append = LeaderAppends.append
+
+    def append_converted(self: Any, records: Any, *, is_checked: bool = False, **how: Any) -> Any:
+        if not is_checked:
+            return append(self, records, **how)
+        with patch.object(leader_appends, "check_producers", lambda _states, _batches: None):
+            return append(self, records, is_checked=True, **how)
+
+    set_attribute(stack, LeaderAppends, "append", append_converted)
 
 
 @mutation
