@@ -38,6 +38,7 @@ from storage_engine.core.ids import (
     topic_id_to_text,
     topic_name_problem,
 )
+from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
 from storage_engine.mirror.offsets import DeliveredBatch, runs_of
 from storage_engine.mirror.plan import (
     COMPACTED,
@@ -56,7 +57,6 @@ from storage_engine.mirror.source import (
     Tell,
     is_gone,
 )
-from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
 from storage_engine.net.deadline import monotonic_ms
 from storage_engine.protocol.records.copied_batches import CopiedBatch, Span, copied_batches
 from storage_engine.protocol.records.records import iter_decoded, iter_encoded

@@ -86,8 +86,8 @@ class MirroredSchemas:
             # The broker that answered may be the last to learn of it.
             retry.pause(
                 UnknownSchemaVersionError(
-                    f"topic '{topic}' of {source} has a batch of a version of its schema that no"
-                    " broker tells of"
+                    f"topic '{topic}' of {source} has a batch of a version of its schema that"
+                    " no broker tells of"
                 )
             )
         self._known[topics] = ids, self._brought(topics, found, target.topic_id, target.schema)
@@ -100,8 +100,8 @@ class MirroredSchemas:
         ours = self._of_target.refresh(target)
         if ours is None:
             self._report(
-                f"topic '{topic}' of {source} has a schema, '{target}' of the target has none: rows "
-                "become JSON records"
+                f"topic '{topic}' of {source} has a schema, '{target}' of the target has none: "
+                "rows become JSON records"
             )
             return None
         return self._brought(topics, theirs, ours.topic_id, ours.schema)
@@ -112,7 +112,10 @@ class MirroredSchemas:
         """Add what the target lacks of the source's versions."""
         source, topic, target = topics
         count = min(len(ours.versions), len(theirs.schema.versions))
-        if ours.key != theirs.schema.key or ours.versions[:count] != theirs.schema.versions[:count]:
+        if (ours.key, ours.versions[:count]) != (
+            theirs.schema.key,
+            theirs.schema.versions[:count],
+        ):
             raise ConfigError(
                 f"topic '{target}' of the target has another schema than '{topic}' of {source}: "
                 "delete it, or copy to another name with --target-topic"

@@ -3,9 +3,10 @@ reader sees before the job renames them.
 
 First the newest offset of every dirty key is learned, as far as memory allows; then each group of
 segments is copied without what is out of date or aborted. Records, or the columns of typed batches,
-are decoded about a MiB at a time. A batch stays although it is empty when it is among the last of its producer, whose sequence
-it tells, or the first of a leader epoch: a follower learns from it where the epoch began, and as a
-leader says where others cut their logs. A marker stays when it alone tells its producer's epoch.
+are decoded about a MiB at a time. A batch stays although it is empty when it is among the last of
+its producer, whose sequence it tells, or the first of a leader epoch: a follower learns from it
+where the epoch began, and as a leader says where others cut their logs. A marker stays when it
+alone tells its producer's epoch.
 Source: R-LOG10, KIP-98, KIP-101, KIP-534.
 """
 
@@ -84,7 +85,7 @@ class OpenedBatches(Protocol):
 
     @property
     def has_key(self) -> Mask:
-        """Ask for it after `keys`."""
+        """Ask for it after `key_arrays`."""
         ...
 
     @property
@@ -93,7 +94,7 @@ class OpenedBatches(Protocol):
     @property
     def offsets(self) -> Ints: ...
 
-    def keys(self) -> Iterable[Any]:
+    def key_arrays(self) -> Iterable[Any]:
         """Return all keys as pa.BinaryArrays; null where `has_key` is False."""
         ...
 
@@ -267,7 +268,7 @@ class Compactor:
         return rewritten
 
     def _hashes(self, opened: OpenedBatches) -> KeyHashes:
-        parts = [self._hasher.hash(keys) for keys in opened.keys()]
+        parts = [self._hasher.hash(keys) for keys in opened.key_arrays()]
         if len(parts) == 1:
             return parts[0]
         return KeyHashes(
@@ -280,10 +281,10 @@ class Compactor:
         if not is_typed(batches[0].header):
             return OpenBatches(batches)
         if self._order.schema is None:
-            # The settings of the topic are still on their way to this broker: a later pass has them.
+            # The topic's settings are still on their way to this broker: a later pass has them.
             raise UnknownSchemaVersionError(
-                f"the batch at offset {batches[0].header.base_offset} is typed, and the schema of its"
-                " topic is not known here yet"
+                f"the batch at offset {batches[0].header.base_offset} is typed, and the schema of"
+                " its topic is not known here yet"
             )
         return OpenTypedBatches(batches, self._order.schema)
 

@@ -196,8 +196,8 @@ def _typed(
 ) -> CopiedBatch:
     if target is None:
         raise CorruptRecordError(
-            f"the record batch at offset {header.base_offset} can't be copied: it is typed, and what"
-            " it is copied to has no schema"
+            f"the record batch at offset {header.base_offset} can't be copied: it is typed, and"
+            " what it is copied to has no schema"
         )
     data, offsets = copied_rows(batch, header, start_offset=start_offset, target=target)
     seal(data, 0, read_header(data)._replace(**_FRESH))

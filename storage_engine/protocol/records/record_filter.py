@@ -171,7 +171,7 @@ class OpenBatches:
         )
         return _bytes_of(join(prefix, gather(pa.py_buffer(self._source), rests, stops - rests)))
 
-    def keys(self) -> tuple[Any]:
+    def key_arrays(self) -> tuple[Any]:
         """Return all keys as one pa.BinaryArray; a record without a key has null."""
         keys = gather(pa.py_buffer(self._source), self._fields.key_starts, self._fields.key_lengths)
         return (keys if pa.types.is_binary(keys.type) else keys.cast(pa.binary()),)

@@ -128,7 +128,10 @@ class OpenTypedBatch:
         if not columns:
             return pa.nulls(len(self), pa.binary())
         stored = self._stored
-        arrays = [_there(self.header, column_id, stored.column(column_id)) for column_id in self._schema.key]
+        arrays = [
+            _there(self.header, column_id, stored.column(column_id))
+            for column_id in self._schema.key
+        ]
         rows = pa.RecordBatch.from_arrays(arrays, [column.name for column in columns])
         return key_bytes(rows, self._schema, self._version)
 
@@ -242,7 +245,7 @@ class OpenTypedBatches:
         """Return the number of rows."""
         return len(self.offsets)
 
-    def keys(self) -> Iterator[Any]:
+    def key_arrays(self) -> Iterator[Any]:
         """Yield pa.BinaryArrays, small ones joined; null where there is no key. A dictionary may
         stand for far more bytes than the batch has, so that only one batch is decoded at a time."""
         parts: list[Any] = []
@@ -264,7 +267,7 @@ class OpenTypedBatches:
 
     @property
     def has_key(self) -> Mask:
-        """Known once all `keys` are."""
+        """Known once all `key_arrays` are."""
         readable = [number not in self.unreadable for number in range(len(self.batches))]
         found: Mask = self.per_record(np.array(readable) & self._has_key)
         return found

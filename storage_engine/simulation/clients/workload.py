@@ -182,9 +182,7 @@ class WorkloadProducer(WorkloadClient):
 
     def next_batch(self, count: int, sent: int) -> memoryview:
         """Return the batch that is sent next, with so many records; `sent`: its number."""
-        return make_batch(
-            count, payload=b"%d/%d" % (self.number, sent), producer=self.producing
-        )
+        return make_batch(count, payload=b"%d/%d" % (self.number, sent), producer=self.producing)
 
     @property
     def producing(self) -> tuple[int, int, int]:

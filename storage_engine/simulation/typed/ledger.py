@@ -78,7 +78,9 @@ class TypedLedger:
     ) -> None:
         """Check that these rows are committed from that offset on."""
         found = [self._rows.get(tp, {}).get(offset + place) for place in range(len(rows))]
-        if not all(read is not None and _is(read, row) for read, row in zip(found, rows, strict=True)):
+        if not all(
+            read is not None and _is(read, row) for read, row in zip(found, rows, strict=True)
+        ):
             raise InvariantViolation(
                 "what acks=all acknowledged is committed",
                 f"{tp} at {offset}: {name}'s rows {list(rows)}, committed is {found}",

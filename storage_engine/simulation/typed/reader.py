@@ -88,7 +88,9 @@ class TypedReader(WorkloadReader):
         next_offset = start
         for _, header in iter_headers(data):
             next_offset = max(next_offset, header.next_offset)
-        rows = [row for header, batch, _ in typed_batches(data) for row in rows_of_typed(header, batch)]
+        rows = [
+            row for header, batch, _ in typed_batches(data) for row in rows_of_typed(header, batch)
+        ]
         return next_offset, [row for row in rows if row.offset >= start]
 
     def _of_frames(self, data: memoryview, start: int) -> tuple[int, list[ReadRow]]:
@@ -101,8 +103,10 @@ class TypedReader(WorkloadReader):
         for part in iter_typed_decoded(
             data, wanted, start_offset=start, end_offset=None, framed=True, topic_schema=SCHEMA
         ):
-            for row in part.batch.to_pylist():
-                rows.append(ReadRow(row["_offset"], row["name"], row["number"], row["text"]))
+            rows += [
+                ReadRow(row["_offset"], row["name"], row["number"], row["text"])
+                for row in part.batch.to_pylist()
+            ]
         return next_offset, rows
 
 

@@ -88,9 +88,7 @@ def typed_batch(
     return memoryview(batch.data)
 
 
-def json_batch(
-    rows: Sequence[TypedRow], producer: Producing, *, timestamp_ms: int
-) -> memoryview:
+def json_batch(rows: Sequence[TypedRow], producer: Producing, *, timestamp_ms: int) -> memoryview:
     """Return one batch of JSON records, as a client without columns sends it."""
     values = [None if row.is_tombstone else json.dumps(_fields(row)).encode() for row in rows]
     (batch,) = iter_encoded(

@@ -89,9 +89,7 @@ def fetch_request(
         max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=FETCH_MAX_BYTES,
-        partitions=[
-            FetchPartition(topic, partition, offset, FETCH_MAX_BYTES, want=typed_want)
-        ],
+        partitions=[FetchPartition(topic, partition, offset, FETCH_MAX_BYTES, want=typed_want)],
         rack_id=rack,
         isolation_level=READ_COMMITTED if committed_only else READ_UNCOMMITTED,
     )

@@ -45,7 +45,9 @@ def typed_batch(
     columns = {"id": ids, "name": names, "size": pa.array(sizes, pa.int32())}
     if version == 2:
         columns["size"] = pa.array(sizes, pa.int64())
-        columns["extra"] = pa.array([None if name is None else 0.5 for _, name in pairs], pa.float64())
+        columns["extra"] = pa.array(
+            [None if name is None else 0.5 for _, name in pairs], pa.float64()
+        )
     (encoded,) = iter_typed(
         pa.RecordBatch.from_pydict(columns),
         SCHEMA,
@@ -91,9 +93,7 @@ def typed_rows_of(view: memoryview, start_offset: int = 0) -> list[Row]:
     for position, header in iter_headers(view):
         if not is_typed(header):
             continue
-        opened = OpenTypedBatch(
-            header, view[position : position + header.size_in_bytes], SCHEMA
-        )
+        opened = OpenTypedBatch(header, view[position : position + header.size_in_bytes], SCHEMA)
         names, sizes = (opened.values(name).to_pylist() for name in ("name", "size"))
         assert sizes == [None if name is None else len(name) for name in names]
         assert opened.is_tombstone.tolist() == [name is None for name in names]

@@ -11,6 +11,7 @@ from storage_engine.log import leader_appends
 from storage_engine.log.appending import append_preparation
 from storage_engine.log.leader_appends import LeaderAppends
 from storage_engine.protocol.typed import kept_rows, projection
+from storage_engine.protocol.typed.directory import statistics_of
 from storage_engine.simulation.run import run_seed
 from storage_engine.tests.simulation.mutations import Apply, mutated, set_attribute
 
@@ -36,8 +37,8 @@ def batches_of_other_schemas_are_taken(stack: ExitStack) -> None:
 
 @mutation
 def converted_batches_are_not_checked_again(stack: ExitStack) -> None:
-    """What a thread has made columns of is appended as it is, whether its producer has sent it again
-    meanwhile or not."""
+    """What a thread has made columns of is appended as it is, whether its producer has sent it
+    again meanwhile or not."""
     append = LeaderAppends.append
 
     def append_converted(self: Any, records: Any, *, is_checked: bool = False, **how: Any) -> Any:
@@ -83,10 +84,11 @@ class _FromZero:
 @mutation
 def filters_leave_out_the_largest_value(stack: ExitStack) -> None:
     """A batch is skipped where a value equals its maximum."""
-    statistics_of = projection.statistics_of
 
     def below(*args: Any) -> Any:
         found = statistics_of(*args)
+        if found is None:
+            return None
         if isinstance(found.maximum, str) and found.maximum:
             return replace(found, maximum=found.maximum[:-1])
         return found

@@ -31,9 +31,7 @@ _CODECS = {0: "none", 3: "lz4", 4: "zstd"}
 class TypedCheck:
     """One typed batch whose own CRC is right."""
 
-    def __init__(
-        self, header: BatchHeader, batch: memoryview, schema: TopicSchema | None
-    ) -> None:
+    def __init__(self, header: BatchHeader, batch: memoryview, schema: TopicSchema | None) -> None:
         """`schema` is the topic's; None where it is not given. CorruptRecordError for a directory
         that is damaged, UnknownSchemaVersionError where the schema lacks the batch's version."""
         self._header = header
@@ -41,9 +39,7 @@ class TypedCheck:
         self._schema = schema
         self._section = batch[HEADER_BYTES : header.size_in_bytes]
         self._directory = directory_of(header, batch)
-        self._version = (
-            None if schema is None else schema.version(self._directory.schema_version)
-        )
+        self._version = None if schema is None else schema.version(self._directory.schema_version)
 
     def problem(self) -> str | None:
         """What is wrong with a column; None when nothing is."""

@@ -36,7 +36,6 @@ from storage_engine.tests.log.typed_support import (
     put_typed,
     typed_batch,
     typed_rows,
-    typed_rows_of,
 )
 from storage_engine.tests.sampling import examples
 
@@ -269,12 +268,10 @@ ACTION = st.one_of(
 @given(actions=st.lists(ACTION, min_size=15, max_size=30))
 def test_every_key_has_the_row_of_the_model(actions):
     """Whatever is written, deleted and compacted in whatever order; see test_compaction_model."""
-    config = replace(
-        TYPED, segment_bytes=4000, segment_ms=1, delete_retention_ms=RETENTION_MS
-    )
+    config = replace(TYPED, segment_bytes=4000, segment_ms=1, delete_retention_ms=RETENTION_MS)
     now_ms = 1_000_000
     written = {}
-    deleted_at = {}
+    deleted_at: dict[int, int] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         log = open_log(path, config)
@@ -287,7 +284,9 @@ def test_every_key_has_the_row_of_the_model(actions):
                     )
                     for number, (key, name) in enumerate(pairs):
                         value = None if name is None else name.encode()
-                        written[base + number] = Row(base + number, key.encode(), value, times[number])
+                        written[base + number] = Row(
+                            base + number, key.encode(), value, times[number]
+                        )
                 case ("compact", buffer_bytes, share):
                     bound = int(log.log_end_offset * share)
                     compact(log, now_ms=now_ms, high_watermark=bound, buffer_bytes=buffer_bytes)
