@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from storage_engine.core.errors import ErrorCode
@@ -15,6 +16,7 @@ from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.records.record_batch import Codec, iter_headers, read_header
 from storage_engine.protocol.records.record_encoder import iter_encoded
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.typed.directory import read_directory
 from storage_engine.protocol.typed.typed_batch import directory_of, is_typed
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
@@ -44,7 +46,10 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
 def json_batch(*rows: Any, keys: Any = None, **named: Any) -> bytearray:
     """One batch of records; rows are bytes, None, or become JSON."""
     values = [row if isinstance(row, bytes | None) else json.dumps(row).encode() for row in rows]
-    (batch,) = iter_encoded(values, keys, **named)
+    columns = [None if each is None else pa.array(each, pa.binary()) for each in (values, keys)]
+    if "headers" in named:
+        named["headers"] = pa.array(named["headers"], HEADERS_TYPE)
+    (batch,) = iter_encoded(*columns, **named)
     return bytearray(batch.data)
 
 
@@ -65,7 +70,7 @@ def rows_of(records: bytes, schema=SCHEMA) -> list[dict[str, Any]]:
 
 def test_one_batch_becomes_one_typed_batch_with_all_that_its_producer_counts(cluster):
     batch = json_batch(
-        *map(row, range(50)), compression="gzip", producer_id=7, producer_epoch=0, base_sequence=3,
+        *map(row, range(50)), compression="gzip", producer_id=7, producer_epoch=0, base_sequence=0,
         headers=[[("h", b"v")]] * 50, now_ms=12_345,
     )  # fmt: skip
     answer = produced(cluster, batch)
@@ -122,10 +127,10 @@ def test_what_is_no_batch_of_records_is_refused_and_not_sent_again_for_ever(clus
 
 
 def test_a_batch_that_is_too_large_as_columns_is_refused_and_never_split(cluster):
-    create_typed(cluster, "narrow", max_message_bytes="400", compression_type="uncompressed")
+    create_typed(cluster, "narrow", max_message_bytes="900", compression_type="uncompressed")
     narrow = TopicPartition("narrow", 0)
     batch = json_batch(*({"id": n} for n in range(100)), compression="gzip")
-    assert len(batch) < 400
+    assert len(batch) < 900
     answer = produced(cluster, batch, tp=narrow)
     assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert "columns" in answer.error_message
@@ -174,9 +179,7 @@ def test_both_kinds_in_one_request_are_appended_and_one_bad_partition_spoils_no_
         30_000,
         [
             ProducePartition("trips", 0, memoryview(json_batch(row(1)))),
-            ProducePartition(
-                "other", 0, memoryview(typed_batch(topic_id_of(cluster, other), 0, 2))
-            ),
+            ProducePartition("other", 0, memoryview(other_batch)),
         ],
     )
     for version in (3, 8, 9, 11):

@@ -49,7 +49,10 @@ def utc(text: str) -> datetime.datetime:
         ("ARRAY<BIGINT>", pa.array([[1, None], None, []], pa.large_list(pa.int16()))),
         ("ARRAY<STRING>", pa.array([["a", "b"], None], pa.list_(pa.string(), 2))),
         ("ARRAY<ARRAY<DOUBLE>>", pa.array([[[1.5], None], []], pa.list_(pa.list_(pa.float32())))),
-        ("MAP<STRING, BIGINT>", pa.array([[("a", 1)], None], pa.map_(pa.large_string(), pa.int8()))),
+        (
+            "MAP<STRING, BIGINT>",
+            pa.array([[("a", 1)], None], pa.map_(pa.large_string(), pa.int8())),
+        ),
         (
             "STRUCT<a: BIGINT, b: STRING>",
             pa.array([{"b": "x", "a": 1}, None], pa.struct([("b", pa.string()), ("a", pa.int8())])),
