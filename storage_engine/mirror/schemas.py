@@ -18,14 +18,16 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.client.retry import Retry
 from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
 from storage_engine.core.errors import ConfigError, UnsupportedVersionError
-from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
+from storage_engine.core.typed.topic_schema import (
+    SCHEMA_SETTING,
+    TopicSchema,
+    UnknownSchemaVersionError,
+)
 from storage_engine.mirror.progress import Copy, TopicIds
 from storage_engine.mirror.source import Tell
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMAS
 from storage_engine.protocol.typed.copied_typed import TypedTarget
-
-SCHEMA_SETTING = "headrace.schema"
 
 _Topics = tuple[str, str, str]
 """The source, its topic, and the topic of the target."""
