@@ -1,4 +1,4 @@
-"""`headrace mirror` on topics with a schema, between real clusters: columns stay columns, and become
+"""`headrace mirror` on topics with a schema, between real clusters: columns stay columns, and are
 JSON records where the target has no schema. Both sides are read by confluent-kafka. Source: R-CLI6.
 """
 

@@ -56,7 +56,7 @@ def typed_batch(
         timestamps=pa.array(timestamps_ms or [1000] * len(pairs), pa.int64()),
         tombstones=pa.array(gone) if any(gone) else None,
         compression=Codec[compression.upper()],
-        batch_bytes=1 << 20,
+        batch_bytes=4 << 20,
     )
     return bytearray(encoded.data)
 
