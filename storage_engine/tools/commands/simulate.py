@@ -8,8 +8,9 @@ is a script for one particular combination of faults, without random ones.
 
 The clients are producers, consumers, transactional producers, micro-batches of the exactly-once
 sink, a consumer group that commits offsets, and read_committed readers; the coordinators' logs are
-compacted meanwhile. --no-transactions leaves all but the plain producers and consumers out, and a
-seed then takes a third of the time.
+compacted meanwhile. --no-transactions leaves these out, and a seed then takes a third of the time.
+Others write rows to typed topics, as columns and as JSON, and compare what they read; --no-typed
+leaves these out.
 
 examples:
   headrace simulate --seeds 1000 --jobs 2
