@@ -162,6 +162,11 @@ class ErrorCode(enum.IntEnum):
         "one that an older version has counted for all parts and queries of the sink; if its rows "
         "are missing, write it under another sinkId",
     )
+    UNKNOWN_SCHEMA_VERSION = (
+        10_008,
+        True,
+        "this broker does not know that version of the topic's schema yet",
+    )
 
     @classmethod
     def of(cls, value: int) -> "ErrorCode":

@@ -10,7 +10,8 @@ A batch on the wire and on disk (big endian):
     partition_leader_epoch   12   4     set by the leader, outside the CRC
     magic                    16   1     2
     crc                      17   4     CRC-32C of everything from `attributes` to the end
-    attributes               21   2     bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control
+    attributes               21   2     bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control,
+                                        6 delete horizon, 7 typed: columns in place of records
     last_offset_delta        23   4     offset of the last record minus base_offset
     base_timestamp           27   8     milliseconds; the records' timestamp deltas count from it
     max_timestamp            35   8     milliseconds; of every record when the type is LogAppendTime
@@ -53,6 +54,8 @@ CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+TYPED_BIT = 0x80
+"""The records are columns, as `protocol.typed.directory` draws them; the codec is 0 then."""
 _PRODUCER_BITS = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 """The attribute bits that a client may set. Bit 6 (a delete horizon) is for compaction: set by a
 client it would remove tombstones before their time."""

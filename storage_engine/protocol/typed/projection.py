@@ -1,0 +1,414 @@
+"""Answers with some columns of typed batches: what a fetch asks for, and the frames it gets.
+
+The broker's half slices stored bytes: nothing is decompressed, no column is looked into. Batches in
+which no row can match the filter are skipped by their columns' minimum and maximum.
+
+    what a partition of a Fetch request wants, in its tagged field WANT_TAG
+    mode            1       0 batches as stored, 1 frames
+    count           uvarint of the columns; with mode 1 only, as all that follows
+    column ids      4 each
+    filter                  the rest, see filter_bytes.py
+
+    frame           at bytes
+    frame_bytes      0  4   that follow this field
+    kind             4  1   0 a batch as stored, 1 a projected one, 2 a run of skipped ones
+    crc              5  4   CRC-32C of the kind and of the fixed part; in kinds 1 and 2
+    kind 0:          5      the batch
+    kind 1:          9      fixed part: the stored batch's header, 2 bytes the count of the selected
+                            column ids, 4 bytes each of them; then the stored directory; then the
+                            stored bytes of each column whose id is selected or below 0, in the
+                            directory's order
+    kind 2:          9      fixed part: 8 base offset, 8 next offset, 4 leader epoch of the last
+                            batch, 8 largest timestamp
+
+Big endian. The header in kind 1 keeps the CRC of the stored batch, which `crc_join` checks without
+the columns that are left out. Control batches are always sent whole.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from crc32c import crc32c
+
+from storage_engine.core.errors import CorruptRecordError, InvalidRequestError
+from storage_engine.core.typed.comparisons import Comparison, may_match
+from storage_engine.core.typed.topic_schema import TopicSchema
+from storage_engine.protocol.apis.wire import uvarint
+from storage_engine.protocol.records.record_batch import (
+    ATTRIBUTES_AT,
+    HEADER_BYTES,
+    BatchHeader,
+    BytesLike,
+    iter_headers,
+    read_header,
+)
+from storage_engine.protocol.typed.crc_join import joined_crc
+from storage_engine.protocol.typed.directory import (
+    MAX_ENTRIES,
+    Directory,
+    read_directory,
+    statistics_of,
+)
+from storage_engine.protocol.typed.filter_bytes import decode_filter, encode_filter
+from storage_engine.protocol.typed.typed_batch import damaged, directory_of, is_typed
+
+WANT_TAG = 10_001
+
+WANT_STORED = 0
+WANT_FRAMES = 1
+
+WHOLE = 0
+PROJECTED = 1
+SKIPPED = 2
+
+_SIZE = struct.Struct(">i")
+_KIND = struct.Struct(">B")
+_CRC = struct.Struct(">I")
+_COUNT = struct.Struct(">H")
+_SKIPPED = struct.Struct(">qqiq")
+_WHOLE_HEAD = struct.Struct(">iB")
+_HEAD = struct.Struct(">iBI")
+_FIXED_AT = _HEAD.size
+_KIND_AT = _SIZE.size
+_SKIPPED_BYTES = _FIXED_AT + _SKIPPED.size
+_KINDS = {kind: bytes((kind,)) for kind in (WHOLE, PROJECTED, SKIPPED)}
+_KIND_CRCS = {kind: crc32c(byte) for kind, byte in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TypedWant:
+    """What a reader that knows typed batches wants of a partition."""
+
+    mode: int
+    """WANT_STORED: the batches as they are; WANT_FRAMES: some columns of those that may match."""
+    column_ids: tuple[int, ...] = ()
+    """Of the schema; columns of the system come in any case."""
+    comparisons: tuple[Comparison, ...] = ()
+
+
+def encode_want(want: TypedWant) -> bytes:
+    """Return the bytes of the tagged field."""
+    if want.mode == WANT_STORED:
+        return bytes((WANT_STORED,))
+    ids = want.column_ids
+    return b"".join(
+        (
+            bytes((want.mode,)),
+            uvarint(len(ids)),
+            struct.pack(f">{len(ids)}i", *ids),
+            encode_filter(want.comparisons),
+        )
+    )
+
+
+def decode_want(data: BytesLike) -> TypedWant:
+    """Return what the tagged field asks for; InvalidRequestError when it is malformed or too
+    large."""
+    raw = bytes(data)
+    if raw == bytes((WANT_STORED,)):
+        return TypedWant(WANT_STORED)
+    if len(raw) < 2 or raw[0] != WANT_FRAMES:
+        raise InvalidRequestError("a fetch wants typed batches in a way that is unknown here")
+    count, position = raw[1], 2
+    if count >= 0x80:
+        if len(raw) < 3 or raw[2] >= 0x80:
+            raise _too_many_columns()
+        count, position = count & 0x7F | raw[2] << 7, 3
+    if count > MAX_ENTRIES:
+        raise _too_many_columns()
+    end = position + 4 * count
+    if end > len(raw):
+        raise InvalidRequestError("the column ids that a fetch wants are cut off")
+    ids = struct.unpack(f">{count}i", raw[position:end])
+    if len(set(ids)) != count:
+        raise InvalidRequestError("a fetch wants a column twice")
+    return TypedWant(WANT_FRAMES, ids, decode_filter(raw[end:]))
+
+
+def _too_many_columns() -> InvalidRequestError:
+    return InvalidRequestError(f"a fetch can't want more than {MAX_ENTRIES} columns")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectedPieces:
+    """Frames, as pieces to be sent one after the other."""
+
+    pieces: Sequence[BytesLike]
+    size: int
+    """In bytes, of all pieces."""
+    end_offset: int
+    """The offset after the last batch that the frames speak of; -1 without frames."""
+
+
+def project(
+    view: memoryview, want: TypedWant, schema: TopicSchema, *, limit_bytes: int
+) -> ProjectedPieces:
+    """Return frames for the whole batches in `view`: at least one, and no further one that would
+    make them larger than `limit_bytes`.
+
+    CorruptRecordError when a directory is damaged, and when a header is by which batches would be
+    skipped. UnknownSchemaVersionError when a filter meets a batch of a version that `schema` does
+    not have.
+    """
+    frames = _Frames(view, want)
+    comparisons = want.comparisons
+    next_offset = -1
+    for position, header in iter_headers(view):
+        if header.base_offset < next_offset:
+            raise damaged(header, f"its offsets begin before {next_offset}, where the last end")
+        if not is_typed(header):
+            fits = frames.add_whole(position, header, limit_bytes)
+        else:
+            directory = directory_of(header, view[position : position + header.size_in_bytes])
+            if comparisons and not may_have_rows(directory, comparisons, schema):
+                fits = frames.skip(position, header, directory, limit_bytes)
+            else:
+                fits = frames.add_projected(position, header, directory, limit_bytes)
+        if not fits:
+            break
+        next_offset = header.next_offset
+    frames.end_run()
+    return ProjectedPieces(pieces=frames.pieces, size=frames.size, end_offset=next_offset)
+
+
+def may_have_rows(
+    directory: Directory, comparisons: Sequence[Comparison], schema: TopicSchema
+) -> bool:
+    """Return False when no row of the batch can meet all comparisons."""
+    version = schema.version(directory.schema_version)
+    for comparison in comparisons:
+        column_id = comparison.column_id
+        entry = directory.column(column_id)
+        column = version.by_id.get(column_id)
+        if column is None:
+            # Of another version: the rows of this one have null in it. A column that no version
+            # has is refused before.
+            column = schema.latest.by_id.get(column_id)
+            if column is None or entry is not None:
+                continue
+        statistics = statistics_of(entry, column.type, directory.rows)
+        if not may_match(comparison, column.type, statistics):
+            return False
+    return True
+
+
+class _Frames:
+    """The frames made so far, and the run of skipped batches that is not ended yet."""
+
+    def __init__(self, view: memoryview, want: TypedWant) -> None:
+        self.pieces: list[BytesLike] = []
+        self.size = 0
+        self._view = view
+        self._wanted = frozenset(want.column_ids)
+        ids = want.column_ids
+        self._id_list = _COUNT.pack(len(ids)) + struct.pack(f">{len(ids)}i", *ids)
+        self._run: tuple[int, int, int, int] | None = None
+        self._run_last: tuple[int, BatchHeader, Directory] | None = None
+
+    def add_whole(self, position: int, header: BatchHeader, limit_bytes: int) -> bool:
+        """Add a frame; return False, and add none, when it would be too much."""
+        size = header.size_in_bytes
+        if not self._has_room(_WHOLE_HEAD.size + size, limit_bytes):
+            return False
+        self.end_run()
+        self.pieces.append(_WHOLE_HEAD.pack(1 + size, WHOLE))
+        self.pieces.append(self._view[position : position + size])
+        self.size += _WHOLE_HEAD.size + size
+        return True
+
+    def add_projected(
+        self, position: int, header: BatchHeader, directory: Directory, limit_bytes: int
+    ) -> bool:
+        """Do the same with the wanted columns."""
+        view, wanted = self._view, self._wanted
+        at = position + HEADER_BYTES
+        columns_at = at + directory.size
+        # Neighbours are one piece, and so are the directory and the first column.
+        spans = [[at, columns_at]]
+        for entry in directory.entries:
+            column_id = entry[0]
+            if column_id in wanted or column_id < 0:
+                start = columns_at + entry[1]
+                if spans[-1][1] == start:
+                    spans[-1][1] = start + entry[2]
+                else:
+                    spans.append([start, start + entry[2]])
+        fixed = bytes(view[position:at]) + self._id_list
+        size = _FIXED_AT + len(fixed)
+        for start, end in spans:
+            size += end - start
+        if not self._has_room(size, limit_bytes):
+            return False
+        self.end_run()
+        crc = crc32c(fixed, _KIND_CRCS[PROJECTED])
+        self.pieces.append(_HEAD.pack(size - _SIZE.size, PROJECTED, crc) + fixed)
+        self.pieces += [view[start:end] for start, end in spans]
+        self.size += size
+        return True
+
+    def skip(
+        self, position: int, header: BatchHeader, directory: Directory, limit_bytes: int
+    ) -> bool:
+        """Add the batch to the run of skipped ones."""
+        run = self._run
+        if run is None:
+            if not self._has_room(_SKIPPED_BYTES, limit_bytes):
+                return False
+            run = (header.base_offset, 0, 0, header.max_timestamp)
+        self._run = (
+            run[0],
+            header.next_offset,
+            header.partition_leader_epoch,
+            max(run[3], header.max_timestamp),
+        )
+        self._run_last = (position, header, directory)
+        return True
+
+    def end_run(self) -> None:
+        """Add the frame of the skipped batches, if there are some. The reader goes on behind the
+        last of them, so that its header must be what its producer sealed."""
+        if self._run is None or self._run_last is None:
+            return
+        position, header, directory = self._run_last
+        head = self._view[position : position + HEADER_BYTES + directory.size]
+        check_seal(header, head[ATTRIBUTES_AT:HEADER_BYTES], head[HEADER_BYTES:], directory)
+        fixed = _SKIPPED.pack(*self._run)
+        crc = crc32c(fixed, _KIND_CRCS[SKIPPED])
+        self.pieces.append(_HEAD.pack(_SKIPPED_BYTES - _SIZE.size, SKIPPED, crc) + fixed)
+        self.size += _SKIPPED_BYTES
+        self._run = self._run_last = None
+
+    def _has_room(self, size: int, limit_bytes: int) -> bool:
+        if self._run is not None:
+            size += _SKIPPED_BYTES
+        return not self.size and self._run is None or self.size + size <= limit_bytes
+
+
+def check_seal(
+    header: BatchHeader, fields: BytesLike, directory_bytes: BytesLike, directory: Directory
+) -> None:
+    """Check the batch's CRC without its columns, by the CRCs of them that the directory has.
+
+    `fields` are the header's bytes from the attributes on.
+    """
+    parts = [(crc32c(fields), len(fields)), (crc32c(directory_bytes), len(directory_bytes))]
+    parts += [(entry.crc, entry.stored_bytes) for entry in directory.entries]
+    if joined_crc(parts) != header.crc:
+        raise damaged(header, "the CRC of its header, directory and columns does not match")
+
+
+class TypedFrame(NamedTuple):
+    """A frame of a projected answer."""
+
+    kind: int
+    data: memoryview
+    """The frame's bytes, its size included."""
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    """Of the last batch."""
+    max_timestamp: int
+    header: BatchHeader | None
+    """None in a run of skipped batches."""
+    batch: memoryview
+    """WHOLE: the batch. PROJECTED: directory and columns, as stored. SKIPPED: empty."""
+    column_ids: frozenset[int] = frozenset()
+    """PROJECTED: the ids whose columns are there, if the batch has them."""
+
+    @property
+    def sealed_fields(self) -> memoryview:
+        """PROJECTED: the header's bytes from the attributes on, which the batch's CRC covers."""
+        return self.data[_FIXED_AT + ATTRIBUTES_AT : _FIXED_AT + HEADER_BYTES]
+
+
+def iter_frames(data: BytesLike) -> Iterator[TypedFrame]:
+    """Yield the frames of a projected answer; CorruptRecordError when one is damaged.
+
+    Directory, columns and the batch's CRC are left to who decodes them.
+    """
+    view = memoryview(data).cast("B")
+    position = 0
+    next_offset = -1
+    while position < len(view):
+        if len(view) - position <= _KIND_AT:
+            raise _damaged_frame(position, "its size is cut off")
+        (size,) = _SIZE.unpack_from(view, position)
+        end = position + _SIZE.size + size
+        if size < 1 or end > len(view):
+            raise _damaged_frame(
+                position, f"it says it has {size} bytes, {len(view) - position - 4} are left"
+            )
+        frame = _read_frame(view[position:end], position)
+        if not next_offset <= frame.base_offset < frame.next_offset:
+            raise _damaged_frame(
+                position,
+                f"it has the offsets from {frame.base_offset} to {frame.next_offset}, after"
+                f" {next_offset}",
+            )
+        next_offset = frame.next_offset
+        yield frame
+        position = end
+
+
+def _read_frame(frame: memoryview, position: int) -> TypedFrame:
+    kind = frame[_KIND_AT]
+    if kind == WHOLE:
+        batch = frame[_WHOLE_HEAD.size :]
+        header = read_header(batch)
+        if header.size_in_bytes != len(batch):
+            raise _damaged_frame(
+                position, f"its batch says it has {header.size_in_bytes} bytes, not {len(batch)}"
+            )
+        return _frame_of(kind, frame, header, batch, frozenset())
+    if kind not in _KINDS:
+        raise _damaged_frame(position, f"it is of the unknown kind {kind}")
+    fixed_end = _fixed_end(frame, kind)
+    if fixed_end > len(frame):
+        raise _damaged_frame(position, "its fixed part is cut off")
+    fixed = frame[_FIXED_AT:fixed_end]
+    if _CRC.unpack_from(frame, _KIND_AT + 1)[0] != crc32c(fixed, _KIND_CRCS[kind]):
+        raise _damaged_frame(position, "its CRC does not match")
+    if kind == SKIPPED:
+        if fixed_end != len(frame):
+            raise _damaged_frame(position, "bytes are left behind it")
+        base, following, epoch, timestamp = _SKIPPED.unpack(fixed)
+        return TypedFrame(kind, frame, base, following, epoch, timestamp, None, frame[fixed_end:])
+    header = read_header(fixed)
+    ids = struct.unpack(f">{(len(fixed) - HEADER_BYTES) // 4}i", fixed[HEADER_BYTES + 2 :])
+    return _frame_of(kind, frame, header, frame[fixed_end:], frozenset(ids))
+
+
+def _fixed_end(frame: memoryview, kind: int) -> int:
+    """Return where the fixed part ends, perhaps beyond the frame."""
+    if kind == SKIPPED:
+        return _SKIPPED_BYTES
+    count_at = _FIXED_AT + HEADER_BYTES
+    if count_at + _COUNT.size > len(frame):
+        return len(frame) + 1
+    (count,) = _COUNT.unpack_from(frame, count_at)
+    return count_at + _COUNT.size + 4 * int(count)
+
+
+def _frame_of(
+    kind: int, frame: memoryview, header: BatchHeader, batch: memoryview, ids: frozenset[int]
+) -> TypedFrame:
+    return TypedFrame(
+        kind,
+        frame,
+        header.base_offset,
+        header.next_offset,
+        header.partition_leader_epoch,
+        header.max_timestamp,
+        header,
+        batch,
+        ids,
+    )
+
+
+def _damaged_frame(position: int, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"the frame at byte {position} of an answer with columns is damaged: {reason}"
+    )
