@@ -10,7 +10,7 @@ A batch on the wire and on disk (big endian):
     partition_leader_epoch   12   4     set by the leader, outside the CRC
     magic                    16   1     2
     crc                      17   4     CRC-32C of everything from `attributes` to the end
-    attributes               21   2     bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control,
+    attributes               21   2     bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control
                                         6 delete horizon, 7 typed: columns in place of records
     last_offset_delta        23   4     offset of the last record minus base_offset
     base_timestamp           27   8     milliseconds; the records' timestamp deltas count from it

@@ -96,6 +96,7 @@ MAX_BOUND_BYTES = 32
 
 HEAD = struct.Struct(">4siI16siiHH")
 ENTRY = struct.Struct(">iiiiIiBBBBB")
+_OUTLINE = struct.Struct(">iii15xBB")
 CRC_AT = 8
 CRC_FROM = 12
 TOPIC_ID_AT = 12
@@ -111,7 +112,7 @@ _EXACT = Context(prec=60)
 """More digits than a decimal of 16 bytes has: nothing is rounded."""
 
 assert HEAD_BYTES == 40
-assert ENTRY_BYTES == 29
+assert ENTRY_BYTES == _OUTLINE.size == 29
 
 
 class ColumnEntry(NamedTuple):
@@ -229,6 +230,54 @@ def _read_head(section: BytesLike) -> tuple[int, int, int, int]:
             f"{rows} rows of schema version {version} in {columns} columns, reserved: {reserved}"
         )
     return size, version, rows, columns
+
+
+class Outline(NamedTuple):
+    """Where a batch's columns lie: as much as a projection needs, in a fraction of the time."""
+
+    schema_version: int
+    rows: int
+    size: int
+    """Of the directory, in bytes."""
+    columns: list[tuple[int, int, int, int]]
+    """Column id, place, stored bytes; and where its entry lies in the directory."""
+    data: bytes
+    """The directory."""
+
+    def entry(self, column_id: int) -> ColumnEntry | None:
+        """Return the column's entry; None when the batch does not have the column."""
+        for found, _, _, position in self.columns:
+            if found == column_id:
+                fields = ENTRY.unpack_from(self.data, position)
+                at = position + ENTRY_BYTES
+                middle = at + fields[9]
+                bounds = (self.data[at:middle], self.data[middle : middle + fields[10]])
+                return ColumnEntry(*fields[:9], *bounds)
+        return None
+
+
+def read_outline(section: BytesLike) -> Outline:
+    """Return the outline of the directory of a whole records section; CorruptRecordError when it is
+    damaged, or columns don't lie within the section."""
+    size, schema_version, rows, count = _read_head(section)
+    data = bytes(memoryview(section)[:size])
+    room = len(section) - size
+    columns: list[tuple[int, int, int, int]] = []
+    add, unpack = columns.append, _OUTLINE.unpack_from
+    position, place = HEAD_BYTES, 0
+    try:
+        for _ in range(count):
+            column_id, at, stored, low, high = unpack(data, position)
+            if at != place or stored <= 0:
+                raise _damaged(f"the column {column_id} has {stored} bytes from {at} on")
+            add((column_id, at, stored, position))
+            place += stored
+            position += ENTRY_BYTES + low + high
+    except struct.error:
+        raise _damaged(f"entry {len(columns)} of {count} is cut off") from None
+    if position != size or place != room:
+        raise _damaged(f"it ends at byte {position} of {size}, its columns at {place} of {room}")
+    return Outline(schema_version, rows, size, columns, data)
 
 
 def encode_directory(

@@ -7,7 +7,7 @@
 
     comparison     bytes
     column_id      4
-    operator       1      by _OPERATORS
+    operator       1      the number of its Operator
     count          2      of values
     values
 
@@ -23,29 +23,15 @@ import struct
 from collections.abc import Sequence
 from decimal import Context, Decimal
 
-from storage_engine.core.errors import InvalidRequestError
-from storage_engine.core.typed.comparisons import Comparison, Literal, Operator
+from storage_engine.core.errors import ConfigError, InvalidRequestError
+from storage_engine.core.typed.comparisons import MAX_COMPARISONS, Comparison, Literal, Operator
 from storage_engine.protocol.records.record_batch import BytesLike
 
 MAX_FILTER_BYTES = 64 << 10
-MAX_COMPARISONS = 100
-MAX_VALUES = 1_000
+MAX_FILTER_VALUES = 4_000
 """The most values of all comparisons: each is compared with the bounds of each batch."""
 
 _VERSION = 1
-_OPERATORS = {
-    1: Operator.EQ,
-    2: Operator.LT,
-    3: Operator.LE,
-    4: Operator.GT,
-    5: Operator.GE,
-    6: Operator.IN,
-    7: Operator.IS_NULL,
-    8: Operator.IS_NOT_NULL,
-    9: Operator.NE,
-}
-_NUMBERS = {operator: number for number, operator in _OPERATORS.items()}
-
 _HEAD = struct.Struct(">BH")
 _COMPARISON = struct.Struct(">iBH")
 _LENGTH = struct.Struct(">I")
@@ -64,7 +50,7 @@ def encode_filter(comparisons: Sequence[Comparison]) -> bytes:
         return b""
     parts = [_HEAD.pack(_VERSION, len(comparisons))]
     for each in comparisons:
-        parts.append(_COMPARISON.pack(each.column_id, _NUMBERS[each.operator], len(each.values)))
+        parts.append(_COMPARISON.pack(each.column_id, each.operator, len(each.values)))
         try:
             parts += map(_encode_value, each.values)
         except (OverflowError, ValueError):
@@ -99,24 +85,26 @@ def decode_filter(data: BytesLike) -> tuple[Comparison, ...]:
             comparisons.append(
                 Comparison(
                     column_id=column_id,
-                    operator=_OPERATORS[operator],
+                    operator=Operator(operator),
                     values=tuple(_decode_value(reader) for _ in range(value_count)),
                 )
             )
-    except KeyError as error:
-        raise InvalidRequestError(f"a filter has the unknown operator or kind {error}") from None
+    except ConfigError as error:
+        raise InvalidRequestError(f"a filter is malformed: {error}") from None
     except (struct.error, ValueError):
-        raise InvalidRequestError("a filter is cut off, or one of its values is damaged") from None
+        raise InvalidRequestError(
+            "a filter is cut off, or has an operator or a value that is unknown here"
+        ) from None
     if reader.position != len(reader.data):
         raise InvalidRequestError("bytes are left behind a filter")
     return tuple(comparisons)
 
 
 def _check_size(comparisons: int, values: int, size: int) -> None:
-    if comparisons > MAX_COMPARISONS or values > MAX_VALUES or size > MAX_FILTER_BYTES:
+    if comparisons > MAX_COMPARISONS or values > MAX_FILTER_VALUES or size > MAX_FILTER_BYTES:
         raise InvalidRequestError(
-            f"a filter may have at most {MAX_COMPARISONS} comparisons with {MAX_VALUES} values in"
-            f" {MAX_FILTER_BYTES} bytes: filter by fewer, and the rest after reading"
+            f"a filter may have at most {MAX_COMPARISONS} comparisons with {MAX_FILTER_VALUES}"
+            f" values in {MAX_FILTER_BYTES} bytes: filter by fewer, and the rest after reading"
         )
 
 
@@ -179,4 +167,4 @@ def _decode_value(reader: _Reader) -> Literal:
         (scale,) = reader.take(1)
         unscaled = int.from_bytes(reader.take(_DECIMAL_BYTES), "big", signed=True)
         return Decimal(unscaled).scaleb(-scale, _EXACT)
-    raise KeyError(kind)
+    raise ValueError(kind)

@@ -29,7 +29,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-from uuid import UUID
 
 from crc32c import crc32c
 
@@ -49,7 +48,8 @@ from storage_engine.protocol.typed.crc_join import joined_crc
 from storage_engine.protocol.typed.directory import (
     MAX_ENTRIES,
     Directory,
-    read_directory,
+    Outline,
+    read_outline,
     statistics_of,
 )
 from storage_engine.protocol.typed.filter_bytes import decode_filter, encode_filter
@@ -162,11 +162,11 @@ def project(
         if not is_typed(header):
             fits = frames.add_whole(position, header, limit_bytes)
         else:
-            directory = directory_of(header, view[position : position + header.size_in_bytes])
-            if comparisons and not may_have_rows(directory, comparisons, schema):
-                fits = frames.skip(position, header, directory, limit_bytes)
+            outline = _outline_of(view, position, header)
+            if comparisons and not may_have_rows(outline, comparisons, schema):
+                fits = frames.skip(position, header, limit_bytes)
             else:
-                fits = frames.add_projected(position, header, directory, limit_bytes)
+                fits = frames.add_projected(position, header, outline, limit_bytes)
         if not fits:
             break
         next_offset = header.next_offset
@@ -174,14 +174,22 @@ def project(
     return ProjectedPieces(pieces=frames.pieces, size=frames.size, end_offset=next_offset)
 
 
-def may_have_rows(
-    directory: Directory, comparisons: Sequence[Comparison], schema: TopicSchema
-) -> bool:
+def _outline_of(view: memoryview, position: int, header: BatchHeader) -> Outline:
+    try:
+        outline = read_outline(view[position + HEADER_BYTES : position + header.size_in_bytes])
+    except CorruptRecordError as error:
+        raise damaged(header, str(error)) from None
+    if outline.rows != header.records_count:
+        raise damaged(header, f"{header.records_count} rows, but {outline.rows} in its directory")
+    return outline
+
+
+def may_have_rows(outline: Outline, comparisons: Sequence[Comparison], schema: TopicSchema) -> bool:
     """Return False when no row of the batch can meet all comparisons."""
-    version = schema.version(directory.schema_version)
+    version = schema.version(outline.schema_version)
     for comparison in comparisons:
         column_id = comparison.column_id
-        entry = directory.column(column_id)
+        entry = outline.entry(column_id)
         column = version.by_id.get(column_id)
         if column is None:
             # Of another version: the rows of this one have null in it. A column that no version
@@ -189,7 +197,7 @@ def may_have_rows(
             column = schema.latest.by_id.get(column_id)
             if column is None or entry is not None:
                 continue
-        statistics = statistics_of(entry, column.type, directory.rows)
+        statistics = statistics_of(entry, column.type, outline.rows)
         if not may_match(comparison, column.type, statistics):
             return False
     return True
@@ -206,7 +214,7 @@ class _Frames:
         ids = want.column_ids
         self._id_list = _COUNT.pack(len(ids)) + struct.pack(f">{len(ids)}i", *ids)
         self._run: tuple[int, int, int, int] | None = None
-        self._run_last: tuple[int, BatchHeader, Directory] | None = None
+        self._run_last: tuple[int, BatchHeader] | None = None
 
     def add_whole(self, position: int, header: BatchHeader, limit_bytes: int) -> bool:
         """Add a frame; return False, and add none, when it would be too much."""
@@ -220,22 +228,23 @@ class _Frames:
         return True
 
     def add_projected(
-        self, position: int, header: BatchHeader, directory: Directory, limit_bytes: int
+        self, position: int, header: BatchHeader, outline: Outline, limit_bytes: int
     ) -> bool:
         """Do the same with the wanted columns."""
         view, wanted = self._view, self._wanted
         at = position + HEADER_BYTES
-        columns_at = at + directory.size
+        columns_at = at + outline.size
         # Neighbours are one piece, and so are the directory and the first column.
         spans = [[at, columns_at]]
-        for entry in directory.entries:
-            column_id = entry[0]
+        last = spans[0]
+        for column_id, place, stored, _ in outline.columns:
             if column_id in wanted or column_id < 0:
-                start = columns_at + entry[1]
-                if spans[-1][1] == start:
-                    spans[-1][1] = start + entry[2]
+                start = columns_at + place
+                if last[1] == start:
+                    last[1] = start + stored
                 else:
-                    spans.append([start, start + entry[2]])
+                    last = [start, start + stored]
+                    spans.append(last)
         fixed = bytes(view[position:at]) + self._id_list
         size = _FIXED_AT + len(fixed)
         for start, end in spans:
@@ -249,9 +258,7 @@ class _Frames:
         self.size += size
         return True
 
-    def skip(
-        self, position: int, header: BatchHeader, directory: Directory, limit_bytes: int
-    ) -> bool:
+    def skip(self, position: int, header: BatchHeader, limit_bytes: int) -> bool:
         """Add the batch to the run of skipped ones."""
         run = self._run
         if run is None:
@@ -264,7 +271,7 @@ class _Frames:
             header.partition_leader_epoch,
             max(run[3], header.max_timestamp),
         )
-        self._run_last = (position, header, directory)
+        self._run_last = (position, header)
         return True
 
     def end_run(self) -> None:
@@ -272,7 +279,8 @@ class _Frames:
         last of them, so that its header must be what its producer sealed."""
         if self._run is None or self._run_last is None:
             return
-        position, header, directory = self._run_last
+        position, header = self._run_last
+        directory = directory_of(header, self._view[position : position + header.size_in_bytes])
         head = self._view[position : position + HEADER_BYTES + directory.size]
         check_seal(header, head[ATTRIBUTES_AT:HEADER_BYTES], head[HEADER_BYTES:], directory)
         fixed = _SKIPPED.pack(*self._run)
@@ -284,7 +292,7 @@ class _Frames:
     def _has_room(self, size: int, limit_bytes: int) -> bool:
         if self._run is not None:
             size += _SKIPPED_BYTES
-        return not self.size and self._run is None or self.size + size <= limit_bytes
+        return (not self.size and self._run is None) or self.size + size <= limit_bytes
 
 
 def check_seal(
