@@ -261,7 +261,7 @@ class BatchFetcher:
                     cursor.limit(share),
                     cursor.leader_epoch,
                     cursor.last_epoch,
-                    typed_want=cursor.typed_want,
+                    want=cursor.typed_want,
                 )
                 for tp, cursor in cursors.items()
             ],

@@ -308,7 +308,7 @@ class _FetchesAhead:
                     start_offset,
                     max_bytes,
                     leader.epoch,
-                    typed_want=self._asking.typed_want,
+                    want=self._asking.typed_want,
                 )
             ],
             isolation_level=self._asking.isolation_level,
