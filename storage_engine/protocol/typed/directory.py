@@ -256,12 +256,12 @@ class Outline(NamedTuple):
         return None
 
 
-def read_outline(section: BytesLike) -> Outline:
-    """Return the outline of the directory of a whole records section; CorruptRecordError when it is
-    damaged, or columns don't lie within the section."""
+def read_outline(section: BytesLike, *, section_bytes: int) -> Outline:
+    """Return the outline of the directory at the beginning of a records section of that size;
+    CorruptRecordError when it is damaged, or columns don't lie within the section."""
     size, schema_version, rows, count = _read_head(section)
     data = bytes(memoryview(section)[:size])
-    room = len(section) - size
+    room = section_bytes - size
     columns: list[tuple[int, int, int, int]] = []
     add, unpack = columns.append, _OUTLINE.unpack_from
     position, place = HEAD_BYTES, 0

@@ -44,11 +44,15 @@ def is_typed(header: BatchHeader) -> bool:
     return header.attributes & (TYPED_BIT | CONTROL_BIT) == TYPED_BIT and header.records_count > 0
 
 
-def directory_of(header: BatchHeader, batch: BytesLike) -> Directory:
+def directory_of(header: BatchHeader, batch: BytesLike, *, is_head: bool = False) -> Directory:
     """Return the directory of a whole typed batch that begins at `batch`; CorruptRecordError names
-    the offset."""
+    the offset. `is_head`: of the batch only header and directory are there, or some more."""
+    size = header.size_in_bytes
     try:
-        directory = read_directory(memoryview(batch)[HEADER_BYTES : header.size_in_bytes])
+        directory = read_directory(
+            memoryview(batch)[HEADER_BYTES:size],
+            section_bytes=size - HEADER_BYTES if is_head else None,
+        )
     except CorruptRecordError as error:
         raise damaged(header, str(error)) from None
     if directory.rows != header.records_count or header.attributes & CODEC_MASK:
