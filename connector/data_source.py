@@ -14,8 +14,6 @@ from connector.log_once import warn_once
 from connector.options.sink_options import parse_sink_options
 from connector.options.source_options import SourceOptions, parse_source_options
 from connector.schema import check_user_schema, source_schema
-from connector.sink.typed.rows_check import check_rows
-from connector.source.typed.reading import find_reading
 from connector.spark_version import check_spark_version, limits_micro_batches, pushes_filters
 from connector.spark_workers import prepare_worker
 
@@ -48,12 +46,16 @@ class HeadraceDataSource(DataSource):
 
     @without_traceback
     def schema(self) -> "StructType":
-        """The columns of typed topics, or those of a record: those that `columns` names, or all. The
-        brokers are asked which topics are typed, and what is found goes with this object."""
+        """The columns of typed topics, or those of a record: those that `columns` names, or all.
+        The brokers are asked which topics are typed, and what is found goes with this object."""
+        from connector.source.typed.reading import find_reading
+
         prepare_worker()
         self._reading = find_reading(self._source_options)
         typed = self._reading.typed
-        return source_schema(self._source_options.columns) if typed is None else typed.spark_schema()
+        return (
+            source_schema(self._source_options.columns) if typed is None else typed.spark_schema()
+        )
 
     @without_traceback
     def reader(self, schema: "StructType") -> "HeadraceBatchReader":
@@ -90,6 +92,7 @@ class HeadraceDataSource(DataSource):
     def writer(self, schema: "StructType", overwrite: bool) -> "HeadraceBatchWriter":
         """Serves `df.write`."""
         from connector.sink.batch_writer import HeadraceBatchWriter
+        from connector.sink.typed.rows_check import check_rows
 
         prepare_worker()
         if overwrite:
@@ -106,6 +109,7 @@ class HeadraceDataSource(DataSource):
         """Serves `df.writeStream`. `overwrite` stands for the output mode complete, in which each
         micro-batch appends the whole result, as in Spark's Kafka connector."""
         from connector.sink.stream_writer import HeadraceStreamWriter
+        from connector.sink.typed.rows_check import check_rows
 
         prepare_worker()
         options = parse_sink_options(self.options, is_stream=True)
@@ -116,6 +120,8 @@ class HeadraceDataSource(DataSource):
     def _checked_reading(self, schema: "StructType") -> "Reading":
         """What is known of the topics. Where the user has given a schema, `schema` was not called,
         and they are looked at now. OptionError where the user's schema does not fit them."""
+        from connector.source.typed.reading import find_reading
+
         options, known = self._source_options, self._reading
         reading = find_reading(options, schema) if known is None else known
         if reading.typed is None:

@@ -143,8 +143,7 @@ def column_type_of(name: str, data_type: "DataType") -> ColumnType:
     if found is None:
         raise OptionError(
             "BAD_COLUMN",
-            f"the column '{name}' has the type {data_type.simpleString()}, which typed topics don't "
-            "have: cast it, for example to string, or leave it out",
+            f"the column '{name}' has the type {data_type.simpleString()}, which typed topics "
+            "don't have: cast it, for example to string, or leave it out",
         )
     return found
-

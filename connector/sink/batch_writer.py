@@ -39,7 +39,9 @@ class HeadraceBatchWriter(DataSourceArrowWriter):
         if self._options.exactly_once:
             from connector.sink.task_attempt import write_in_transaction
 
-            return write_in_transaction(self._options, with_streaming_query(self._batch), iterator, self._typed)
+            return write_in_transaction(
+                self._options, with_streaming_query(self._batch), iterator, self._typed
+            )
         from connector.sink.record_writer import write_records
 
         return write_records(self._options, iterator, self._typed)

@@ -105,8 +105,8 @@ def write_gathered(
 def checked(
     options: SinkOptions, typed: "TypedSink | None", pieces: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """`pieces`, which have the columns of their origin yet, without nulls where a typed topic allows
-    none. It is no generator, so a failing write leaves it usable."""
+    """`pieces`, which have the columns of their origin yet; RowError for a null where a typed topic
+    allows none. It is no generator, so a failing write leaves it usable."""
     if typed is None:
         return pieces
     from connector.sink.typed.typed_rows import NullCheck
@@ -139,9 +139,7 @@ def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
     return joined
 
 
-def _encoder(
-    options: SinkOptions, cluster: Cluster, typed: "TypedSink | None"
-) -> RowEncoder:
+def _encoder(options: SinkOptions, cluster: Cluster, typed: "TypedSink | None") -> RowEncoder:
     if typed is None:
         return RecordEncoder(options, cluster)
     from connector.sink.typed.typed_rows import TypedEncoder

@@ -112,9 +112,7 @@ def write_in_transaction(
         fresh = right if origins is None else map(origins.fresh, right)
         try:
             with _aborted_unless_written(cluster, batch, member):
-                written = write_gathered(
-                    options, cluster, fresh, transaction=member, typed=typed
-                )
+                written = write_gathered(options, cluster, fresh, transaction=member, typed=typed)
         except KafkaError as error:
             if error.code not in _ABORTED_CODES:
                 raise

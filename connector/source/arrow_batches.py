@@ -32,9 +32,7 @@ def arrow_batches(
     for start in range(0, len(decoded), MAX_BATCH_ROWS):
         rows = min(MAX_BATCH_ROWS, len(decoded) - start)
         arrays = [
-            repeated(name, topic_partition, rows)
-            if column is None
-            else column.slice(start, rows)
+            repeated(name, topic_partition, rows) if column is None else column.slice(start, rows)
             for name, column in zip(columns, whole, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -26,9 +26,7 @@ def conformed(column: pa.Array, column_type: ColumnType) -> pa.Array:
         case ArrayColumn(element, _):
             column = _from_its_begin(column)
             values = conformed(column.values, element)
-            return pa.ListArray.from_arrays(
-                column.offsets, values, type=wanted, mask=_mask(column)
-            )
+            return pa.ListArray.from_arrays(column.offsets, values, type=wanted, mask=_mask(column))
         case MapColumn(key, value, _):
             column = _from_its_begin(column)
             keys, items = conformed(column.keys, key), conformed(column.items, value)

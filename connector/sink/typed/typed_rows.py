@@ -141,9 +141,7 @@ class NullCheck:
         named = {field.name.lower(): place for place, field in enumerate(rows.schema)}
         if not self._origin:
             return ""
-        topic, partition, offset = (
-            rows.column(named[each])[row].as_py() for each in self._origin
-        )
+        topic, partition, offset = (rows.column(named[each])[row].as_py() for each in self._origin)
         return f", which comes from {topic}-{partition} at offset {offset}"
 
 

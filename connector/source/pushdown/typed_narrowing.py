@@ -116,7 +116,7 @@ def _comparison(one: Filter, column: ReadColumn) -> NamedComparison | None:
     return NamedComparison(column=column.column, operator=operator, values=values)
 
 
-def _literal(value: object, column_type: ColumnType) -> Literal | None:
+def _literal(value: Any, column_type: ColumnType) -> Literal | None:
     """The value as comparisons have it. None where its type is not the column's."""
     match column_type, value:
         case (BooleanColumn(), bool()) | (StringColumn(), str()) | (DecimalColumn(), Decimal()):
@@ -143,7 +143,9 @@ def _name(one: Filter) -> str | None:
     return path[0] if len(path) == 1 else None
 
 
-def _renamed(one: Filter, name: str) -> Filter:
+def _renamed(one: Any, name: str) -> Filter:
+    """The same filter on a column of that name."""
     if isinstance(one, Not):
-        return Not(replace(one.child, attribute=(name,)))  # type: ignore[type-var]
-    return replace(one, attribute=(name,))  # type: ignore[type-var]
+        return Not(_renamed(one.child, name))
+    renamed: Filter = replace(one, attribute=(name,))
+    return renamed

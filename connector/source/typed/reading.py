@@ -1,6 +1,6 @@
-"""What is known of the topics of a query: which have a schema, and what is read of them. It is found
-out once, when the query begins, and goes with the reader; topics that come later, or are created
-again, are asked for once each and must fit.
+"""What is known of the topics of a query: which have a schema, and what is read of them. It is
+found out once, when the query begins, and goes with the reader; topics that come later, or are
+created again, are asked for once each and must fit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from connector.topic_schemas import known_schemas
 from connector.errors import OptionError, in_one_line
 from connector.options.source_options import SourceOptions
 from connector.source.source_metadata import FoundPartitions, SourceMetadata
@@ -18,6 +17,7 @@ from connector.source.typed.typed_read import (
     check_typed_alike,
     plan_read,
 )
+from connector.topic_schemas import known_schemas
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

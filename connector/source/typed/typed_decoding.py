@@ -11,13 +11,13 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from connector.topic_schemas import known_schemas
 from connector.errors import ConnectorError
 from connector.options.source_options import SourceOptions
 from connector.schema import headers_arrow_type
 from connector.source.arrow_batches import MAX_BATCH_ROWS, repeated
 from connector.source.offset_range import OffsetRange
 from connector.source.typed.typed_read import TypedRead, check_fits
+from connector.topic_schemas import known_schemas
 from connector.typed_columns import DELETED, HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from storage_engine.client.fetching.fetch import FetchedBatches
 from storage_engine.client.topic_schemas import KnownSchema
@@ -184,7 +184,9 @@ def arrow_schema(read: TypedRead) -> pa.Schema:
     }
     return pa.schema(
         [
-            pa.field(each.name, metadata[each.column] if each.type is None else arrow_type(each.type))
+            pa.field(
+                each.name, metadata[each.column] if each.type is None else arrow_type(each.type)
+            )
             for each in read.columns
         ]
     )
