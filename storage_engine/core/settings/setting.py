@@ -80,8 +80,8 @@ class Setting:
     may_be_empty: bool = True
     """Whether a string may be empty."""
     read: Callable[[str], str] | None = None
-    """For a string with a grammar of its own: returns it in its usual form; ConfigError says what is
-    wrong with it."""
+    """For a string with a grammar of its own: returns it in its usual form; ConfigError says what
+    is wrong with it."""
     unit: str = ""
     required: bool = False
     """True when the setting has no default."""
