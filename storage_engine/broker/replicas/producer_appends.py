@@ -24,7 +24,7 @@ from storage_engine.log.appending.append_result import AppendOutcome
 from storage_engine.protocol.records.batch_columns import BatchColumns
 
 PREPARED_AT_ONCE = 2
-"""The number of appends that are prepared at a time: a third of the background threads. Each holds
+"""The number of appends that are prepared at a time: a quarter of the background threads. Each holds
 in memory what one append decompresses to."""
 
 WAITING_MAX_BYTES = 128 << 20
