@@ -31,9 +31,9 @@ from storage_engine.net.limits import SMALL_WRITE_BYTES
 from storage_engine.protocol.apis.fetch import FetchRequest
 
 LOADS_AT_ONCE = 2
-"""The most loads of all fetches at the same time: a quarter of the background threads, so that flushes
-always find one. The others wait in the order of their arrival; the server limits the number of
-unanswered requests."""
+"""The most loads of all fetches at the same time: a quarter of the background threads, so that
+flushes always find one. The others wait in the order of their arrival; the server limits the number
+of unanswered requests."""
 
 MOST_LOADS = 4
 """The reads of one fetch: to find where the bytes begin, where they end, and for the bytes; two are

@@ -2,8 +2,8 @@
 
     follower                        the batches as stored
     client that says what it wants  as stored, or frames with some columns
-    any other client                records of JSON, see `json_answers`; until then the stored batches
-                                    stand for them
+    any other client                records of JSON, see `json_answers`; until it makes them the
+                                    stored batches stand for them
 
 Frames are bounded by the bytes that are sent and by the batches that are looked at, of which a
 filter may skip nearly all.

@@ -75,7 +75,7 @@ class _Heads:
     def piece(self, start: int, end: int) -> memoryview | SegmentSlice:
         """Return bytes that were read already, or a part of the slice."""
         at = start - self._head_at
-        if 0 <= at and end - self._head_at <= len(self._head):
+        if at >= 0 and end - self._head_at <= len(self._head):
             return self._head[at : end - self._head_at]
         self.parts.append((start, end))
         return self._records.part(start, end)
