@@ -9,7 +9,9 @@ from connector.typed_columns import spark_type
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
 
-TRIPS = "id BIGINT NOT NULL, fare DOUBLE, paid DECIMAL(12,2), tags ARRAY<STRING>, who STRUCT<n: INT>"
+TRIPS = (
+    "id BIGINT NOT NULL, fare DOUBLE, paid DECIMAL(12,2), tags ARRAY<STRING>, who STRUCT<n: INT>"
+)
 
 
 def _check(frame, topic=TRIPS, origin=()):
@@ -65,7 +67,9 @@ def test_what_does_not_fit_is_one_line_that_names_the_column(frame, message):
 
 def test_a_hidden_column_is_not_written():
     schema = new_schema(parse_ddl("id BIGINT, fare DOUBLE"), []).evolved(parse_ddl("id BIGINT"))
-    with pytest.raises(OptionError, match="'fare' of the topic 't' is hidden, and can't be written"):
+    with pytest.raises(
+        OptionError, match="'fare' of the topic 't' is hidden, and can't be written"
+    ):
         check_matching("t", schema.latest, _columns("id INT, fare DOUBLE"))
 
 
