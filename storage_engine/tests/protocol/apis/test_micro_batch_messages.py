@@ -1,4 +1,4 @@
-"""The messages of the exactly-once sink and of typed topics: round trips, their bytes, and bytes that are none."""
+"""The messages of our own APIs: round trips, their bytes, and bytes that are none."""
 
 import struct
 from uuid import UUID
