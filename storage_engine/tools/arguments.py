@@ -61,6 +61,28 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """`--columns A,B` and `--where CONDITION`, of topics with a schema."""
+    parser.add_argument(
+        "--columns",
+        type=column_names,
+        metavar="A,B",
+        help="of a topic with a schema, only these columns; the others are not sent "
+        "(default: all)",
+    )
+    parser.add_argument(
+        "--where",
+        metavar="CONDITION",
+        help="of a topic with a schema, only rows for which this holds: comparisons of columns with "
+        "values, joined by AND, as in \"fare > 10 AND tag IN ('a', 'b')\"",
+    )
+
+
+def column_names(text: str) -> tuple[str, ...]:
+    """The names between the commas of `--columns`."""
+    return tuple(name.strip() for name in text.split(","))
+
+
 def add_schema(parser: argparse.ArgumentParser, meaning: str) -> None:
     """`--schema TEXT|FILE`, which `schema_text` reads."""
     parser.add_argument(

@@ -49,7 +49,7 @@ class _Heads:
         for number in range(self._batches_max):
             if position >= size:
                 return
-            if not self._read_head(position, HEADER_BYTES):
+            if not self._read_head(position, min(HEADER_BYTES + HEAD_BYTES, size - position)):
                 if number:
                     return
                 raise self._records.cold_at(position)
