@@ -37,10 +37,30 @@ def check_rows(schema: "StructType", options: SinkOptions) -> "TypedSink | None"
         exists, known = _look_up(options, options.topic)
         if not exists and options.creation is not None:
             known = _create(options, options.topic, options.creation, _columns(schema, origin))
+    try:
+        return _checked(schema, options, options.topic, known, exists=exists)
+    except OptionError:
+        # What is remembered may be older than the change of the topic that the rows are for.
+        with in_one_line():
+            newer = _look_again(options, options.topic) if exists else known
+        if newer == known:
+            raise
+    return _checked(schema, options, options.topic, newer, exists=exists)
+
+
+def _checked(
+    schema: "StructType",
+    options: SinkOptions,
+    topic: str,
+    known: "KnownSchema | None",
+    *,
+    exists: bool,
+) -> "TypedSink | None":
+    origin = () if options.origin is None else options.origin.columns
     if known is None:
         _check_records(schema, options, origin, exists=exists)
         return None
-    return _typed_sink(options, options.topic, known, _columns(schema, origin), origin)
+    return _typed_sink(options, topic, known, _columns(schema, origin), origin)
 
 
 def _look_up(options: SinkOptions, topic: str) -> "tuple[bool, KnownSchema | None]":
@@ -51,6 +71,10 @@ def _look_up(options: SinkOptions, topic: str) -> "tuple[bool, KnownSchema | Non
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         return False, None
+
+
+def _look_again(options: SinkOptions, topic: str) -> "KnownSchema | None":
+    return known_schemas(options.connection, [topic], refresh=True)[topic]
 
 
 def _check_records(
@@ -151,4 +175,4 @@ def _create(
     except KafkaError as error:
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
-    return known_schemas(options.connection, [topic], refresh=True)[topic]
+    return _look_again(options, topic)

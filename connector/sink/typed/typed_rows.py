@@ -49,6 +49,9 @@ class TypedEncoder:
 
     def route(self, rows: pa.RecordBatch) -> list[TypedRoute]:
         """See `RowEncoder`. RowError for a value that the topic's type does not hold."""
+        if not rows.num_rows:
+            # All were dropped by their origin.
+            return []
         partitions = timestamps = None
         names, arrays = [], []
         for field, given in zip(rows.schema, rows.columns, strict=True):
