@@ -27,10 +27,10 @@ from storage_engine.protocol.records.record_batch import (
 from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.arrays.row_filter import matching_rows
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.nested_arrays import boolean_array, int_array
 from storage_engine.protocol.typed.projection import PROJECTED, TypedFrame, iter_frames
-from storage_engine.protocol.typed.row_filter import matching_rows
 from storage_engine.protocol.typed.stored_rows import StoredRows
 from storage_engine.protocol.typed.typed_batch import damaged, is_typed
 
@@ -93,7 +93,7 @@ def plan(
     for name in metadata:
         if name not in METADATA_TYPES:
             raise ConfigError(
-                f"'{printable(name)}' is no metadata column: use some of {', '.join(METADATA_TYPES)}"
+                f"'{printable(name)}' is no metadata column: use {', '.join(METADATA_TYPES)}"
             )
     compared = []
     for comparison in filter:

@@ -39,6 +39,11 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_encoder import DEFAULT_BATCH_BYTES, EncodedBatch
 from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.arrays.row_fit import (
+    fitting_columns,
+    fitting_headers,
+    fitting_system_column,
+)
 from storage_engine.protocol.typed.column_bounds import NO_BOUNDS, bounds_of
 from storage_engine.protocol.typed.column_codec import CODECS, StoredColumn, store_column
 from storage_engine.protocol.typed.directory import (
@@ -53,11 +58,6 @@ from storage_engine.protocol.typed.directory import (
     encode_directory,
 )
 from storage_engine.protocol.typed.nested_arrays import bits, int_array, one_value
-from storage_engine.protocol.typed.row_fit import (
-    fitting_columns,
-    fitting_headers,
-    fitting_system_column,
-)
 
 LEAST_DICTIONARY_ROWS = 64
 """Fewer rows are not worth a dictionary's second message."""

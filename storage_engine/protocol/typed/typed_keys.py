@@ -15,7 +15,7 @@ import pyarrow as pa
 from storage_engine.core.typed.column_types import BinaryColumn
 from storage_engine.core.typed.topic_schema import SchemaVersion, TopicSchema
 from storage_engine.protocol.records.arrow_kernels import cast
-from storage_engine.protocol.typed.json_text import json_objects, json_texts, plain_texts
+from storage_engine.protocol.typed.arrays.json_text import json_objects, json_texts, plain_texts
 
 
 def key_bytes(rows: Any, schema: TopicSchema, version: SchemaVersion) -> Any:
