@@ -148,8 +148,8 @@ class StoredRows:
                     " but no column of offsets",
                 )
             return np.arange(len(self), dtype=np.int64)
-        deltas = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(self)]
-        deltas = deltas.astype(np.int64)
+        narrow = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(self)]
+        deltas: Ints = narrow.astype(np.int64)
         if (
             array.null_count
             or deltas[0] < 0

@@ -310,13 +310,18 @@ class _Piece:
         if RECORD_HEADERS in plan.metadata:
             headers = _joined([(each.headers, len(each)) for each in rows], HEADERS_TYPE)
         gone = _joined_masks([(each.tombstones, len(each)) for each in rows])
-        metadata = {
-            OFFSET: lambda: int_array(offsets),
-            TIMESTAMP: lambda: _microseconds(timestamps),
-            RECORD_HEADERS: lambda: headers,
-            DELETED: lambda: boolean_array(np.zeros(count, np.bool_) if gone is None else gone),
-        }
-        columns = arrays[: len(plan.columns)] + [metadata[name]() for name in plan.metadata]
+        columns = arrays[: len(plan.columns)]
+        for name in plan.metadata:
+            match name:
+                case "_offset":
+                    columns.append(int_array(offsets))
+                case "_timestamp":
+                    columns.append(_microseconds(timestamps))
+                case "_headers":
+                    columns.append(headers)
+                case _:
+                    deleted = np.zeros(count, np.bool_) if gone is None else gone
+                    columns.append(boolean_array(deleted))
         kept = self._kept(offsets, gone, arrays[len(plan.columns) :])
         batch = _record_batch(columns, plan.arrow_schema, count)
         if kept is not None and not kept.all():

@@ -151,7 +151,7 @@ def _escaped(array: Any) -> Any:
     """Escape what JSON does not allow within a string."""
     if not _any(kernel("match_substring_regex", array, options=_NEEDS_ESCAPE)):
         return array
-    escapes = _QUOTED_ESCAPES
+    escapes: tuple[tuple[str, str], ...] = _QUOTED_ESCAPES
     if _any(kernel("match_substring_regex", array, options=_IS_CONTROL)):
         escapes += _CONTROL_ESCAPES
     for character, escape in escapes:
@@ -242,7 +242,7 @@ def _base64(array: Any) -> Any:
     source = np.frombuffer(column.data, np.uint8)[first:last]
     shifts = np.repeat(ends - groups * 3 - (np.cumsum(lengths) - lengths), lengths)
     filled[np.arange(len(source)) + shifts] = source
-    encoded = np.frombuffer(bytearray(binascii.b2a_base64(filled, newline=False)), np.uint8)
+    encoded = np.frombuffer(bytearray(binascii.b2a_base64(filled.data, newline=False)), np.uint8)
     padding = groups * 3 - lengths
     text_ends = np.zeros(len(groups) + 1, np.int32)
     np.cumsum(groups * 4, out=text_ends[1:])

@@ -5,19 +5,19 @@ try:
         MatchSubstringOptions,
         ReplaceSliceOptions,
         ReplaceSubstringOptions,
-        StrptimeOptions,
+        SetLookupOptions,
     )
 except ImportError:
     from pyarrow.compute import (
         MatchSubstringOptions,
         ReplaceSliceOptions,
         ReplaceSubstringOptions,
-        StrptimeOptions,
+        SetLookupOptions,
     )
 
 __all__ = [
     "MatchSubstringOptions",
     "ReplaceSliceOptions",
     "ReplaceSubstringOptions",
-    "StrptimeOptions",
+    "SetLookupOptions",
 ]
