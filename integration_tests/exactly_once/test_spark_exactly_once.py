@@ -1,8 +1,8 @@
 """The exactly-once sink with a real Spark: each fault at each stage, for queries with and without
 state and for one that is not deterministic. Source: R-SPARK2; docs/sink-protocol.md.
 
-All of them with HEADRACE_FAULTS=full. Else the hardest, and one between typed topics: brokers and drivers that die under a
-query with state are in the demo's test and in `test_spark_stream.py`, too.
+All of them with HEADRACE_FAULTS=full. Else the hardest, and one between typed topics: brokers and
+drivers that die under a query with state are in the demo's test and in `test_spark_stream.py`, too.
 """
 
 from collections.abc import Iterator

@@ -13,7 +13,7 @@ import pyarrow as pa
 from connector.errors import ConnectorError, RowError
 from connector.options.sink_options import SinkOptions
 from connector.sink.row_routing import Router, grouped
-from connector.sink.topic_limits import max_message_bytes
+from connector.sink.topic_limits import UNCHECKED_BYTES, max_message_bytes
 from connector.sink.typed.conforming import conformed
 from connector.sink.typed.typed_sink import TypedSink
 from connector.typed_columns import PARTITION, TIMESTAMP
@@ -83,7 +83,11 @@ class TypedEncoder:
     def encoded(self, route: TypedRoute) -> Iterator[EncodedBatch]:
         """See `RowEncoder`."""
         tp = route.topic_partition
-        largest = max_message_bytes(self._cluster, tp.topic)
+        largest = None
+        batch_bytes = self._options.batch_bytes
+        if route.rows.nbytes > UNCHECKED_BYTES:
+            largest = max_message_bytes(self._cluster, tp.topic)
+            batch_bytes = min(batch_bytes, largest)
         try:
             for batch in iter_typed(
                 route.rows,
@@ -92,9 +96,9 @@ class TypedEncoder:
                 self._sink.topic_id,
                 timestamps=route.timestamps,
                 compression=self._codec,
-                batch_bytes=min(self._options.batch_bytes, largest),
+                batch_bytes=batch_bytes,
             ):
-                if len(batch) > largest:
+                if largest is not None and len(batch) > largest:
                     raise RowError(
                         "MESSAGE_TOO_LARGE",
                         f"{tp}: {batch.record_count} rows take {len(batch)} bytes, and the topic's "
