@@ -181,7 +181,7 @@ def test_what_does_not_fit_is_one_line(spark, spark_cluster, servers, topic):
     nulls = spark.createDataFrame(
         [(1, "s", 0, 5), (None, "s", 0, 6)], "id long, t string, p int, o long"
     )
-    with pytest.raises(Exception, match="ROW_DOES_NOT_FIT") as raised:
+    with pytest.raises(Exception, match="ROW_DOES_NOT_FIT") as failed:
         _write(nulls, servers, topic=topic, sinkId="s", idempotentKey="t,p,o", originServers="none")
-    assert "null, which comes from s-0 at offset 6" in str(raised.value)
+    assert "null, which comes from s-0 at offset 6" in str(failed.value)
     assert _read(spark, servers, topic).count() == 0

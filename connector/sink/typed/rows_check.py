@@ -37,6 +37,7 @@ def check_rows(schema: "StructType", options: SinkOptions) -> "TypedSink | None"
         exists, known = _look_up(options, options.topic)
         if not exists and options.creation is not None:
             known = _create(options, options.topic, options.creation, _columns(schema, origin))
+            exists = True
     try:
         return _checked(schema, options, options.topic, known, exists=exists)
     except OptionError:
