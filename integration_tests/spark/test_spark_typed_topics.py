@@ -1,6 +1,7 @@
 """Typed topics through Spark: columns are written and read back equal, a running stream keeps its
 columns, and what does not fit is one line. Source: docs/spark.md, Typed topics."""
 
+import json
 import random
 from datetime import datetime
 
@@ -10,10 +11,13 @@ from chispa import assert_df_equality
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from connector import with_dead_letters
 from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.random_frames import random_frame
 from integration_tests.support.spark_support import (
+    consume,
     last_line,
+    produce,
     servers,
     spark,
     spark_cluster,
@@ -155,6 +159,44 @@ def test_a_running_stream_keeps_its_columns_and_writes_each_row_once(
     finally:
         query.stop()
     assert _read(spark, servers, target, columns="id").count() == 200
+
+
+def test_rejected_rows_become_letters_and_accepted_ones_rows_of_another_typed_topic(
+    spark, spark_cluster, servers, topic
+):
+    _create(spark_cluster, topic)
+    target, letters = f"{topic}-fit", f"{topic}-letters"
+    _create(spark_cluster, target)
+    create_topic(spark_cluster, letters)
+    _write(_trips(spark, 0, 10), servers, topic=topic)
+    place = "_topic,_partition,_offset,_timestamp"
+    rows = with_dead_letters(
+        _read(spark, servers, topic, columns=f"id,fare,name,at,{place}"),
+        reason=F.when(F.col("id") >= 7, "too late"),
+        topic=letters,
+        accepted={
+            "topic": F.lit(target),
+            "key": F.col("id").cast("string"),
+            "value": F.to_json(F.struct("id", "fare", "name")),
+        },
+    )
+    _write(rows, servers)
+    expected = _trips(spark, 0, 7).drop("at")
+    read = _read(spark, servers, target, columns="id,fare,name")
+    assert_df_equality(read.orderBy("id"), expected, ignore_nullable=True)
+    found = sorted((json.loads(each.value()) for each in consume(servers, letters)), key=str)
+    assert found == [
+        {"id": 7, "fare": 3.5, "name": "n2", "at": "2023-11-14T22:13:27.000000Z"},
+        {"id": 8, "fare": 4.0, "name": "n3", "at": "2023-11-14T22:13:28.000000Z"},
+        {"id": 9, "fare": 4.5, "at": "2023-11-14T22:13:29.000000Z"},
+    ]
+    # They are rows again when they are sent back.
+    produce(servers, target, ({"value": each.value()} for each in consume(servers, letters)))
+    assert_df_equality(
+        _read(spark, servers, target, where="id >= 7").orderBy("id"),
+        _trips(spark, 7, 10),
+        ignore_nullable=True,
+    )
 
 
 def test_what_does_not_fit_is_one_line(spark, spark_cluster, servers, topic):
