@@ -45,6 +45,12 @@ def is_typed(header: BatchHeader) -> bool:
     return header.attributes & (TYPED_BIT | CONTROL_BIT) == TYPED_BIT and header.records_count > 0
 
 
+def claimed_columns(buffer: BytesLike, position: int) -> int:
+    """Return how many columns the batch at `position` says it has, without any check."""
+    at = position + HEADER_BYTES
+    return int(HEAD.unpack_from(buffer, at)[6]) if at + HEAD.size <= len(buffer) else 0
+
+
 def outline_of(header: BatchHeader, batch: BytesLike, *, is_head: bool = False) -> Outline:
     """Return the outline of the directory of a whole typed batch that begins at `batch`;
     CorruptRecordError names the offset. `is_head`: of the batch only header and directory are

@@ -161,6 +161,17 @@ def test_a_fetch_that_waits_is_answered_when_rows_come(cluster):
     assert len(rows_of(cluster.answer(waiting, limit_ms=500).partitions[0])) == ROWS
 
 
+def test_when_slow_clients_hold_too_much_an_answer_has_one_batch(cluster, monkeypatch):
+    fill(cluster, 4)
+    monkeypatch.setattr(json_answers, "CACHED_MAX_BYTES", 0)
+    cache = cluster[1].parts.requests.json_answers._cache
+    assert len(rows_of(fetched(cluster))) == 4 * ROWS
+    assert cache.held_bytes == 0
+    cache.held_bytes = json_answers.HELD_MAX_BYTES + 1
+    assert len(rows_of(fetched(cluster))) == ROWS
+    assert conversions(cluster) == 5
+
+
 def test_a_slow_conversion_holds_up_nobody_else(cluster):
     fill(cluster, 2)
     other = TopicPartition("plain", 0)

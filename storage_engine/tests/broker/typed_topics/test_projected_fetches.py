@@ -149,6 +149,14 @@ def test_a_read_looks_at_so_many_batches_and_no_more(cluster, monkeypatch):
     assert len(kinds(fetched(cluster, want=want))) == 1
 
 
+def test_long_directories_make_a_read_look_at_fewer_batches(cluster, monkeypatch):
+    fill(cluster, 6, rows=2)
+    monkeypatch.setattr(projected_slice, "HEADS_MAX_BYTES", 500)
+    assert 1 < len(kinds(fetched(cluster, want=columns(1)))) < 6
+    monkeypatch.setattr(projected_slice, "HEADS_MAX_BYTES", 1)
+    assert len(kinds(fetched(cluster, want=columns(1), wait_ms=60_000, min_bytes=1 << 20))) == 1
+
+
 def test_a_filter_of_many_values_makes_a_turn_look_at_fewer_batches():
     cheap, dear = (
         columns(1, comparisons=[Comparison(1, Operator.IN, tuple(range(n)))]) for n in (1, 1_000)
