@@ -143,7 +143,7 @@ def _consume(cluster: Cluster, args: argparse.Namespace) -> None:
             cluster, ranges, isolation=args.isolation, typed_wants=lines.typed_wants
         )
         try:
-            while not lines.is_outdated:
+            while not lines.is_outdated():
                 if reader.done:
                     return
                 for fetched in reader.poll(_POLL_MS):
@@ -155,7 +155,7 @@ def _consume(cluster: Cluster, args: argparse.Namespace) -> None:
                             left -= count
                             if left == 0:
                                 return
-                    if lines.is_outdated:
+                    if lines.is_outdated():
                         break
                     ranges[fetched.tp] = (fetched.next_offset, end_offset)
                 silent_ms = (time.monotonic() - last_s) * 1000
@@ -170,7 +170,6 @@ class _RecordLines:
     """Records as lines."""
 
     typed_wants = None
-    is_outdated = False
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
@@ -181,6 +180,9 @@ class _RecordLines:
     ) -> Iterator[tuple[bytes, int]]:
         for records in _decoded(fetched, end_offset, self._args, left):
             yield self._form(fetched.tp, records), len(records)
+
+    def is_outdated(self) -> bool:
+        return False
 
     def renew(self) -> None:
         """They are never outdated."""
@@ -206,7 +208,6 @@ class _RowLines:
     def typed_wants(self) -> dict[str, TypedWant]:
         return {self._topic: self._reading.want}
 
-    @property
     def is_outdated(self) -> bool:
         return self._outdated_by is not None
 

@@ -150,6 +150,7 @@ class _Encoder:
         count = part.rows.num_rows
         start = 0
         while start < count:
+            raw_bytes = self._raw_bytes
             for batch in self._batches(part.picked(slice(start, count)) if start else part):
                 is_last = start + batch.record_count == count
                 is_too_large = len(batch) > self._stored_bytes and batch.record_count > 1
@@ -159,6 +160,9 @@ class _Encoder:
                     break
                 start += batch.record_count
                 yield batch
+                if self._raw_bytes >= 2 * raw_bytes:
+                    # So much larger batches are worth another look at the rows that are left.
+                    break
 
     def _batches(self, part: _Part) -> Iterator[EncodedBatch]:
         schema = self._known.schema
@@ -189,4 +193,5 @@ def _in_table(error: RowsDoNotFitError, start: int, rows: Any) -> SerializationE
     if error.row < 0:
         return SerializationError(str(error))
     row = rows.start + error.row if isinstance(rows, slice) else rows[error.row].as_py()
-    return SerializationError(f"row {start + row} of the table: {error}")
+    text = str(error).removeprefix(f"row {error.row} ")
+    return SerializationError(f"row {start + row} of the table {text}")

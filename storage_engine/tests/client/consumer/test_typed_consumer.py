@@ -46,7 +46,7 @@ def consumer(filled):
 
 def polled(consumer, rows, **selection):
     """Tables until so many rows are there."""
-    tables = []
+    tables: list[pa.Table] = []
     for _ in range(50):
         if sum(table.num_rows for table in tables) >= rows:
             break
