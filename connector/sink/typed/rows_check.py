@@ -66,6 +66,11 @@ def _checked(
 
 def _look_up(options: SinkOptions, topic: str) -> "tuple[bool, KnownSchema | None]":
     """Whether the topic exists, and its schema."""
+    if options.creation is not None:
+        # No use in waiting for one that is to be made.
+        found = cluster_for(options.connection).metadata([topic])
+        if found.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False, None
     try:
         return True, known_schema_or_older(options.connection, topic)
     except KafkaError as error:
@@ -102,7 +107,7 @@ def _check_records(
 def _columns(schema: "StructType", origin: tuple[str, ...]) -> "dict[str, DataType]":
     """The columns that are written, without those of `idempotentKey`."""
     by_lower_name = {field.name.lower(): field for field in schema.fields}
-    if len(by_lower_name) != len(schema.fields):
+    if len({field.name.casefold() for field in schema.fields}) != len(schema.fields):
         raise OptionError(
             "BAD_COLUMN", "two columns to be written have the same name, upper and lower case aside"
         )

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
+from storage_engine.protocol.typed.typed_encoder import iter_typed
 
 ID = UUID(int=7)
 SCHEMA = new_schema(
@@ -52,7 +54,7 @@ def _written(cluster, rows, schema=SCHEMA):
     """The rows of each partition, as a reader gets them."""
     encoder = TypedEncoder(_sink(schema), _options(), cluster)
     wanted = plan(schema, None, ["_timestamp"])
-    found = {}
+    found: dict[int, list[dict[str, Any]]] = {}
     for route in encoder.route(rows):
         read = found.setdefault(route.topic_partition.partition, [])
         for batch in encoder.encoded(route):
@@ -106,6 +108,18 @@ def test_batches_keep_below_the_limit_of_the_topic(cluster):
     batches = list(encoder.encoded(route))
     assert len(batches) > 10
     assert all(len(batch) <= LIMIT for batch in batches)
+
+
+def test_a_batch_whose_size_was_estimated_too_low_is_made_again_in_parts(cluster, monkeypatch):
+    def in_one(rows, *arguments, batch_bytes, **settings):
+        return iter_typed(rows, *arguments, batch_bytes=1 << 20, **settings)
+
+    monkeypatch.setattr(typed_rows, "iter_typed", in_one)
+    times = pa.array([None, *range(1, 5_000)], pa.timestamp("us", tz="UTC"))
+    found = _written(cluster, _rows(5_000, _timestamp=times), NO_KEY)
+    ((rows,),) = [found.values()]
+    assert [row["id"] for row in rows] == list(range(5_000))
+    assert rows[4_000]["_timestamp"].microsecond == 4_000
 
 
 def test_a_row_above_the_limit_of_the_topic_is_one_line(cluster):
