@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 from storage_engine.client.admin.admin_client import Admin
 from storage_engine.client.consumer.consumer import POLL_MS, Consumer
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
+from storage_engine.client.fetching.typed_reading import Selection
 from storage_engine.client.groups.group_requests import GroupMetadata
 from storage_engine.client.producer.producer import Producer, RecordHeaders
 from storage_engine.client.producer.record_future import RecordMetadata
@@ -297,9 +298,21 @@ class AsyncConsumer(InThread[Consumer]):
             lambda wait_ms: self.blocking.poll(wait_ms, max_records), timeout_ms, _firsts_of_rows
         )
 
-    async def poll_table(self, timeout_ms: int = POLL_MS) -> "pa.Table":
+    async def poll_table(
+        self,
+        timeout_ms: int = POLL_MS,
+        *,
+        columns: Iterable[str] | None = None,
+        where: str | None = None,
+    ) -> "pa.Table":
         """Like `Consumer.poll_table`."""
-        return await self._take(self.blocking.poll_table, timeout_ms, _firsts_of_table)
+        names = Selection.of(columns, where).columns
+        polled = await self._take(
+            lambda wait_ms: self.blocking.poll_rows(wait_ms, columns=names, where=where),
+            timeout_ms,
+            lambda polled: polled.first_offsets,
+        )
+        return polled.table
 
     async def _take(
         self,
@@ -346,10 +359,13 @@ class AsyncConsumer(InThread[Consumer]):
                     if tp in self.blocking.assignment:
                         self.blocking.seek(tp, offset)
 
-    async def tables(self) -> "AsyncIterator[pa.Table]":
+    async def tables(
+        self, *, columns: Iterable[str] | None = None, where: str | None = None
+    ) -> "AsyncIterator[pa.Table]":
         """Tables with rows, for ever."""
+        names = Selection.of(columns, where).columns
         while True:
-            table = await self.poll_table()
+            table = await self.poll_table(columns=names, where=where)
             if table.num_rows:
                 yield table
 
@@ -376,14 +392,4 @@ def _firsts_of_rows(rows: Iterable[ConsumerRecord]) -> Positions:
     firsts: Positions = {}
     for row in rows:
         firsts.setdefault(TopicPartition(row.topic, row.partition), row.offset)
-    return firsts
-
-
-def _firsts_of_table(table: "pa.Table") -> Positions:
-    firsts: Positions = {}
-    for batch in table.to_batches():
-        # One partition each.
-        if batch.num_rows:
-            topic, partition, offset = (batch.column(n)[0].as_py() for n in range(3))
-            firsts.setdefault(TopicPartition(topic, partition), offset)
     return firsts

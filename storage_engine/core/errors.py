@@ -162,6 +162,11 @@ class ErrorCode(enum.IntEnum):
         "one that an older version has counted for all parts and queries of the sink; if its rows "
         "are missing, write it under another sinkId",
     )
+    UNKNOWN_SCHEMA_VERSION = (
+        10_008,
+        True,
+        "this broker does not know that version of the topic's schema yet",
+    )
 
     @classmethod
     def of(cls, value: int) -> "ErrorCode":
@@ -261,6 +266,11 @@ class InvalidRecordError(KafkaError):
     """An intact batch that must not be stored (wrong count, control batch from a client)."""
 
     code = ErrorCode.INVALID_RECORD
+
+    def __init__(self, message: str = "", *, record_index: int | None = None) -> None:
+        """`record_index` is the place in its batch of the record that does not fit."""
+        super().__init__(message)
+        self.record_index = record_index
 
 
 class InvalidTimestampError(KafkaError):

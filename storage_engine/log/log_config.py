@@ -5,6 +5,8 @@ Names and defaults are Kafka's topic settings with dots as underscores.
 
 from dataclasses import dataclass
 
+from storage_engine.core.typed.topic_schema import TopicSchema
+
 MAX_SEGMENT_BYTES = 0x7FFFFFFF
 """A position in an offset index is an int32."""
 
@@ -45,6 +47,8 @@ class LogConfig:
     flush_messages: int = (1 << 63) - 1
     flush_ms: int = (1 << 63) - 1
     producer_id_expiration_ms: int = _DAY_MS
+    schema: TopicSchema | None = None
+    """Of a typed topic; None: records are bytes."""
 
     @property
     def deletes_old_segments(self) -> bool:

@@ -12,6 +12,8 @@
         consumer.assign(consumer.partitions_of("clicks"))
         table = consumer.poll_table()
 
+Records of a topic with a schema are JSON rows; `poll_table` returns its columns, see there.
+
 A record that was handed out counts as read once the next records are asked for; `commit` stores,
 and `position` tells, where each partition goes on. A record is handed out again after a crash, and
 never left out. For one thread; a second one, of the consumer's own, keeps the membership. Source:
@@ -21,6 +23,7 @@ R-CLI2; the errors are in `consumer_errors`.
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from storage_engine.client.closing import Closing
@@ -38,6 +41,7 @@ from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece
 from storage_engine.client.consumer.subscription import Subscription
+from storage_engine.client.fetching.typed_reading import Selection
 from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.client.groups.group_requests import GroupMetadata, MemberIdentity
 from storage_engine.core.errors import ConfigError, HeadraceError
@@ -60,6 +64,17 @@ _SLICE_MS = 100
 
 _CLOSE_MS = 5_000
 """How long `close` waits for the answers to commits."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolledTable:
+    """A table, and the offset of the first of its rows in each partition that has some."""
+
+    table: "pa.Table"
+    first_offsets: dict[TopicPartition, int]
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
 
 
 class Consumer(Closing):
@@ -159,6 +174,7 @@ class Consumer(Closing):
         callbacks."""
         self._check_open()
         self._stop_run()
+        self._positions.read_as(None)
         limit = max_records or self._config.max_poll_records
         deadline = Deadline.after(timeout_ms)
         while self._fill(deadline):
@@ -166,26 +182,65 @@ class Consumer(Closing):
                 return rows
         return []
 
-    def poll_table(self, timeout_ms: int = POLL_MS) -> "pa.Table":
+    def poll_table(
+        self,
+        timeout_ms: int = POLL_MS,
+        *,
+        columns: Iterable[str] | None = None,
+        where: str | None = None,
+    ) -> "pa.Table":
         """Like `poll`, but returns an Arrow table with all records that have arrived: topic,
         partition, offset, timestamp, timestampType, key, value, headers. It has no rows when none
-        has arrived in time."""
+        has arrived in time.
+
+        A topic with a schema gives its own columns: all that are not hidden, or the named
+        `columns`, which brokers then send alone; those of metadata are named in `typed_reading`.
+        `where` has comparisons joined by AND ("fare > 10 AND id IN (1, 2)"): other rows are left
+        out, and most of their batches not sent. Rows of earlier versions of the schema have nulls
+        in newer columns; after a change of the schema, tables have the new columns as soon as rows
+        of it come. Topics that are read together need the same columns. ConfigError says what is
+        wrong with `columns` and `where`; who asks for others than in the call before makes the
+        consumer fetch anew what it had fetched ahead.
+        """
+        return self.poll_rows(timeout_ms, columns=columns, where=where).table
+
+    def poll_rows(
+        self,
+        timeout_ms: int = POLL_MS,
+        *,
+        columns: Iterable[str] | None = None,
+        where: str | None = None,
+    ) -> PolledTable:
+        """Like `poll_table`, and says where the rows begin."""
         # Imported now: it brings Arrow.
-        from storage_engine.client.fetching.record_tables import table_of
+        import pyarrow as pa
 
         self._check_open()
         self._stop_run()
+        self._positions.read_as(Selection.of(columns, where))
         deadline = Deadline.after(timeout_ms)
         while self._fill(deadline):
-            table = table_of(self._positions.take_columns())
-            if table.num_rows:
-                return table
-        return table_of(())
+            if taken := self._positions.take_batches():
+                table = pa.Table.from_batches([each.rows for each in taken])
+                firsts: dict[TopicPartition, int] = {}
+                for each in taken:
+                    firsts.setdefault(each.tp, each.first_offset)
+                return PolledTable(table, firsts)
+        return PolledTable(self._positions.shape(self._topics()).empty_table(), {})
 
-    def tables(self) -> Iterator["pa.Table"]:
-        """Tables with rows, for ever."""
+    def _topics(self) -> Iterable[str]:
+        """The topics that are read, or will be."""
+        if self._positions.assigned or self._subscription is None:
+            return {tp.topic for tp in self._positions.assigned}
+        return self._subscription.topics or ()
+
+    def tables(
+        self, *, columns: Iterable[str] | None = None, where: str | None = None
+    ) -> Iterator["pa.Table"]:
+        """Tables with rows, for ever; see `poll_table`."""
+        names = Selection.of(columns, where).columns
         while True:
-            table = self.poll_table()
+            table = self.poll_table(columns=names, where=where)
             if table.num_rows:
                 yield table
 
@@ -213,6 +268,7 @@ class Consumer(Closing):
 
     def _begin_run(self, deadline: Deadline) -> None:
         self._check_open()
+        self._positions.read_as(None)
         if not self._fill(deadline):
             return
         piece = self._piece = self._positions.next_piece()

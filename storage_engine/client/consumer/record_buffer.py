@@ -6,52 +6,105 @@ returned. Partitions take turns, in the order in which they were fetched. Source
 """
 
 from collections import deque
-from collections.abc import Container, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterator, Sized
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage_engine.client.consumer.consumer_record import ConsumerRecord, rows_of
 from storage_engine.client.fetching.fetch import FetchedBatches
+from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from storage_engine.client.fetching.typed_reading import TypedReading
     from storage_engine.protocol.records.records import DecodedRecords
+    from storage_engine.protocol.typed.typed_decoder import TypedRows
+
+
+class TakenBatch(NamedTuple):
+    """Rows of one partition that are handed out as columns."""
+
+    tp: TopicPartition
+    first_offset: int
+    rows: "pa.RecordBatch"
 
 
 class Piece:
     """A fetch of one partition, decoded group by group. Invariant: `index` <= `count`, the rows of
     the present group; with `index` == `count` nothing is left of the piece."""
 
-    __slots__ = ("_groups", "_rows", "count", "decoded", "index", "next_offset", "tp")
+    __slots__ = (
+        "_error",
+        "_groups",
+        "_reading",
+        "_rows",
+        "count",
+        "decoded",
+        "index",
+        "next_offset",
+        "tp",
+    )
 
-    def __init__(self, fetched: FetchedBatches) -> None:
-        # Imported with the first record: it brings Arrow.
-        from storage_engine.protocol.records.records import iter_decoded
-
+    def __init__(self, fetched: FetchedBatches, reading: "TypedReading | None" = None) -> None:
+        """`reading`: of a topic with a schema that is read as columns."""
         self.tp = fetched.tp
         self.next_offset = fetched.next_offset
-        self._groups = iter_decoded(
-            fetched.committed(), start_offset=fetched.start_offset, include_headers=True
-        )
-        self.decoded: DecodedRecords | None = None
+        self._reading = reading
+        self._groups: Iterator[DecodedRecords] | Iterator[TypedRows]
+        if reading is not None:
+            self._groups = reading.rows(fetched)
+        else:
+            # Imported with the first record: it brings Arrow.
+            from storage_engine.protocol.records.records import iter_decoded
+
+            self._groups = iter_decoded(
+                fetched.committed(), start_offset=fetched.start_offset, include_headers=True
+            )
+        self.decoded: DecodedRecords | TypedRows | None = None
         self._rows: list[ConsumerRecord] | None = None
+        self._error: HeadraceError | None = None
         self.index = self.count = 0
 
     def load(self) -> bool:
         """Makes a row available, from the next group of rows when this one is used up; returns
-        False when nothing is left."""
+        False when nothing is left. The error of a group that can't be decoded is raised each
+        time."""
         if self.index < self.count:
             return True
-        self.decoded, self._rows = next(self._groups, None), None
-        self.index, self.count = 0, 0 if self.decoded is None else len(self.decoded)
-        return self.decoded is not None
+        if self._error is not None:
+            raise self._error
+        try:
+            # A group of which a filter has left nothing is none.
+            decoded = next((each for each in self._groups if len(each.offsets)), None)
+        except HeadraceError as error:
+            # The generator has ended with it: without this, what is left would seem to be read.
+            self._error = error
+            raise
+        self.decoded, self._rows = decoded, None
+        self.index, self.count = 0, 0 if decoded is None else len(decoded.offsets)
+        return decoded is not None
 
     @property
     def rows(self) -> list[ConsumerRecord]:
         """The rows as records of the current group; made when they are first needed."""
         if self._rows is None:
-            assert self.decoded is not None, "a piece is loaded before its rows are read"
+            assert self._reading is None, "columns were asked for"
             self._rows = rows_of(self.tp, self.decoded)
         return self._rows
+
+    def take_batch(self) -> TakenBatch:
+        """The rows of the current group that are left, as columns."""
+        assert self.decoded is not None, "a piece is loaded before its rows are read"
+        # Imported now: it brings Arrow.
+        from storage_engine.client.fetching.record_tables import batch_of
+
+        first, self.index = self.index, self.count
+        if self._reading is not None:
+            batch = self._reading.batch_of(self.tp, self.decoded)
+        else:
+            batch = batch_of(self.tp, self.decoded)
+        return TakenBatch(self.tp, self.decoded.offsets[first].as_py(), batch.slice(first))
 
     @property
     def handed_out_to(self) -> int:
@@ -87,8 +140,9 @@ class RecordBuffer:
         self._positions.pop(tp, None)
         self._pieces = deque(piece for piece in self._pieces if piece.tp != tp)
 
-    def add(self, fetched: FetchedBatches) -> None:
-        self._pieces.append(Piece(fetched))
+    def add(self, fetched: FetchedBatches, reading: "TypedReading | None" = None) -> None:
+        """`reading`: see Piece."""
+        self._pieces.append(Piece(fetched, reading))
 
     def next_piece(self, paused: Container[TopicPartition]) -> Piece | None:
         """The next piece with rows to return, of a partition that is not paused; None when there is
@@ -108,20 +162,27 @@ class RecordBuffer:
     def take_rows(self, limit: int, paused: Container[TopicPartition]) -> list[ConsumerRecord]:
         """Takes at most `limit` rows; none when nothing is buffered."""
         taken: list[ConsumerRecord] = []
-        while len(taken) < limit and (piece := self.next_piece(paused)) is not None:
+        while len(taken) < limit and (piece := self._following(paused, taken)) is not None:
             end = min(piece.count, piece.index + limit - len(taken))
             taken += piece.rows[piece.index : end]
             piece.index = end
         # Positions go on over what is left out behind the last record.
-        self.next_piece(paused)
+        self._following(paused, taken)
         return taken
 
-    def take_columns(
-        self, paused: Container[TopicPartition]
-    ) -> Iterator[tuple[TopicPartition, "DecodedRecords", int]]:
-        """All buffered rows: (partition, columns, how many of their first rows were returned
-        before)."""
-        while (piece := self.next_piece(paused)) is not None:
-            assert piece.decoded is not None, "it has rows"
-            first, piece.index = piece.index, piece.count
-            yield piece.tp, piece.decoded, first
+    def take_batches(self, paused: Container[TopicPartition]) -> list[TakenBatch]:
+        """Takes all buffered rows; none when nothing is buffered."""
+        taken: list[TakenBatch] = []
+        while (piece := self._following(paused, taken)) is not None:
+            taken.append(piece.take_batch())
+        return taken
+
+    def _following(self, paused: Container[TopicPartition], taken: Sized) -> Piece | None:
+        """The next piece. Where it can't be decoded, what was taken before is handed out first: the
+        error comes again."""
+        try:
+            return self.next_piece(paused)
+        except HeadraceError:
+            if not len(taken):
+                raise
+            return None

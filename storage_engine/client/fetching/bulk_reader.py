@@ -10,17 +10,25 @@
 A split always has the same records, however often and by whomever it is read: those of committed
 transactions (or all: `isolation.level`) with offsets within it; what can't be had whole is an
 error. Splits can be pickled. For one thread at a time. Source: R-CLI5.
+
+A split of a topic with a schema has the columns that the schema had when the splits were made. Name
+columns, and compare them, to read less:
+
+    reader.read(split, columns=["id", "fare", "_offset"], where="fare > 10")
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import EARLIEST, LATEST
+from storage_engine.client.fetching.fetch import FetchedBatches
 from storage_engine.client.fetching.range_reader import read_range
+from storage_engine.client.fetching.typed_reading import Selection, TypedReading, without_columns
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID,
@@ -32,6 +40,7 @@ from storage_engine.client.settings import (
     isolation_level,
     parse_settings,
 )
+from storage_engine.client.topic_schemas import TopicSchemas
 from storage_engine.core.errors import (
     ConfigError,
     ErrorCode,
@@ -40,6 +49,8 @@ from storage_engine.core.errors import (
     OffsetOutOfRangeError,
 )
 from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline, sleep_ms
+from storage_engine.protocol.typed.projection import TypedWant
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +74,12 @@ _GUESSED_RECORD_BYTES = 512
 _LEAST_FETCH_BYTES = 64 << 10
 """A short split is not fetched by the full size of a fetch: what lies beyond it is thrown away."""
 
+_SCHEMA_WAIT_MS = 5_000
+"""How long a version that rows have may be unknown to brokers: they learn of a new one, one after
+the other."""
+
+_PAUSE_MS = 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
@@ -74,6 +91,8 @@ class Split:
     another id."""
     start_offset: int
     end_offset: int
+    schema_version: int = 0
+    """The version of the topic's schema whose columns it has; 0: it has records."""
 
     def __len__(self) -> int:
         """Offsets; there may be fewer records."""
@@ -92,6 +111,7 @@ class BulkReader(Closing):
         before the first call."""
         values = parse_settings(config, SETTINGS, client="bulk reader")
         self._cluster = cluster_of(values)
+        self._schemas = TopicSchemas(self._cluster)
         self.isolation: str = values["isolation.level"]
         self._fetch_bytes: int = values["fetch.max.bytes"]
 
@@ -123,8 +143,16 @@ class BulkReader(Closing):
         last = self._offsets(partitions, LATEST)
         starts = self._bounds(partitions, EARLIEST if since_ms is None else since_ms, last)
         ends = last if until_ms is None else self._bounds(partitions, until_ms, last)
+        # Now: a row that is there has no later version.
+        versions = {name: self._latest_version(name) for name in names}
         return [
-            Split(tp=tp, topic_id=ids[tp.topic], start_offset=start, end_offset=end)
+            Split(
+                tp=tp,
+                topic_id=ids[tp.topic],
+                start_offset=start,
+                end_offset=end,
+                schema_version=versions[tp.topic],
+            )
             for tp in partitions
             for start, end in cut(starts[tp], ends[tp], split_offsets)
         ]
@@ -141,26 +169,46 @@ class BulkReader(Closing):
         wanted = dict.fromkeys(partitions, at_ms)
         return self._cluster.list_offsets(wanted, isolation=self.isolation)
 
-    def read(self, split: Split) -> "Iterator[pa.RecordBatch]":
-        """The records of a split in order, with the columns of `Consumer.poll_table`. Raises
-        RecordsGoneError when the log does not have all of them any more, CorruptRecordError, and
-        DeadlineExceededError when their leader was away for `default.api.timeout.ms`."""
+    def _latest_version(self, topic: str) -> int:
+        known = self._schemas.refresh(topic)
+        return 0 if known is None else known.schema.latest.version
+
+    def arrow_schema(
+        self, split: Split, *, columns: Iterable[str] | None = None, where: str | None = None
+    ) -> "pa.Schema":
+        """The columns that `read` gives. ConfigError as there."""
+        from storage_engine.client.fetching.record_tables import SCHEMA
+
+        reading = self._reading(split, Selection.of(columns, where))
+        return SCHEMA if reading is None else reading.arrow_schema
+
+    def read(
+        self, split: Split, *, columns: Iterable[str] | None = None, where: str | None = None
+    ) -> "Iterator[pa.RecordBatch]":
+        """The records of a split in order, with the columns of `Consumer.poll_table`, which also
+        tells what `columns` and `where` are (of topics with a schema; ConfigError where they are
+        wrong). Raises RecordsGoneError when the log does not have all of them any more,
+        CorruptRecordError, and DeadlineExceededError when their leader was away for
+        `default.api.timeout.ms`."""
+        selection = Selection.of(columns, where)
+        self._check_topic(split)
+        reading = self._reading(split, selection)
+        read = self._records(split) if reading is None else self._rows(split, reading)
+        try:
+            yield from read
+        except OffsetOutOfRangeError as error:
+            raise _gone(split, str(error)) from None
+        finally:
+            read.close()
+        # Records are asked for by the topic's name: what came between two looks at its id is its.
+        self._check_topic(split)
+
+    def _records(self, split: Split) -> "Generator[pa.RecordBatch, None, None]":
         # Imported now: they bring Arrow.
         from storage_engine.client.fetching.record_tables import batch_of
         from storage_engine.protocol.records.records import iter_decoded
 
-        self._check_topic(split)
-        fetches = read_range(
-            self._cluster,
-            split.tp,
-            split.start_offset,
-            split.end_offset,
-            max_bytes=min(
-                self._fetch_bytes, max(_LEAST_FETCH_BYTES, len(split) * _GUESSED_RECORD_BYTES)
-            ),
-            isolation=self.isolation,
-        )
-        try:
+        with closing(self._fetches(split, split.start_offset, None)) as fetches:
             for fetched in fetches:
                 for records in iter_decoded(
                     fetched.committed(),
@@ -169,12 +217,73 @@ class BulkReader(Closing):
                     include_headers=True,
                 ):
                     yield batch_of(split.tp, records)
-        except OffsetOutOfRangeError as error:
-            raise _gone(split, str(error)) from None
-        finally:
-            fetches.close()
-        # Records are asked for by the topic's name: what came between two looks at its id is its.
-        self._check_topic(split)
+
+    def _rows(
+        self, split: Split, reading: TypedReading
+    ) -> "Generator[pa.RecordBatch, None, None]":
+        position = split.start_offset
+        while position < split.end_offset:
+            with closing(self._fetches(split, position, reading.want)) as fetches:
+                for fetched in fetches:
+                    if reading.outdated_by(fetched) is not None:
+                        reading = self._renewed(reading, fetched)
+                        break
+                    for rows in reading.rows(fetched, end_offset=split.end_offset):
+                        yield reading.batch_of(split.tp, rows)
+                    position = fetched.next_offset
+
+    def _fetches(
+        self, split: Split, start_offset: int, typed_want: TypedWant | None
+    ) -> Generator[FetchedBatches, None, None]:
+        guessed_bytes = (split.end_offset - start_offset) * _GUESSED_RECORD_BYTES
+        return read_range(
+            self._cluster,
+            split.tp,
+            start_offset,
+            split.end_offset,
+            max_bytes=min(self._fetch_bytes, max(_LEAST_FETCH_BYTES, guessed_bytes)),
+            isolation=self.isolation,
+            typed_want=typed_want,
+        )
+
+    def _reading(self, split: Split, selection: Selection) -> TypedReading | None:
+        """How the split's rows are read; None where it has records."""
+        topic, version = split.tp.topic, split.schema_version
+        if not version:
+            if not selection.is_everything:
+                raise without_columns(topic)
+            return None
+        known = self._schemas.get(topic)
+        if known is None or len(known.schema.versions) < version:
+            known = self._schemas.refresh(topic)
+        if known is None or known.topic_id != split.topic_id:
+            raise _gone(split, "the topic was deleted, and is another one now")
+        known.schema.version(version)
+        schema = replace(known.schema, versions=known.schema.versions[:version])
+        return TypedReading(topic, replace(known, schema=schema), selection)
+
+    def _renewed(self, reading: TypedReading, fetched: FetchedBatches) -> TypedReading:
+        """A reading for a batch of a later version: the broker that was asked for the schema had
+        not heard of it. Waits until one has."""
+        deadline = Deadline.after(_SCHEMA_WAIT_MS)
+        while True:
+            known = self._schemas.refresh(reading.topic)
+            if known is not None:
+                renewed = TypedReading(reading.topic, known, reading.selection)
+                error = renewed.outdated_by(fetched)
+                if error is None:
+                    break
+            else:
+                error = reading.outdated_by(fetched)
+            if deadline.passed and error is not None:
+                raise error
+            sleep_ms(_PAUSE_MS)
+        if renewed.arrow_schema != reading.arrow_schema:
+            raise HeadraceError(
+                f"the schema of topic '{reading.topic}' changed while it was divided into splits: "
+                "make them anew"
+            )
+        return renewed
 
     def _check_topic(self, split: Split) -> None:
         name = split.tp.topic

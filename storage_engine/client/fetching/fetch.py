@@ -14,11 +14,13 @@ from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cl
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetching.committed_batches import committed
 from storage_engine.client.fetching.fetch_cursor import Cursor
-from storage_engine.client.fetching.fetch_versions import named_by_id
+from storage_engine.client.fetching.fetch_versions import check_wants, named_by_id
+from storage_engine.client.fetching.fetched_parts import is_framed
 from storage_engine.client.settings import FETCH_BYTES
 from storage_engine.core.errors import (
     AuthenticationError,
     ConfigError,
+    CorruptRecordError,
     DeadlineExceededError,
     ErrorCode,
     HeadraceError,
@@ -36,6 +38,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
     FetchResponse,
 )
+from storage_engine.protocol.typed.projection import TypedWant
 
 MAX_WAIT_MS = 500
 """`fetch.max.wait.ms`: how long a leader holds a fetch when it has nothing new."""
@@ -85,10 +88,17 @@ class FetchedBatches(NamedTuple):
     """(producer id, first offset) of aborted transactions in the range; with read_committed."""
     last_epoch: int = -1
     """The leader epoch of the last batch."""
+    typed_want: TypedWant | None = None
+    """What was asked for of a topic with a schema."""
+
+    @property
+    def framed(self) -> bool:
+        """Whether `records` are frames of a projection."""
+        return is_framed(self.typed_want)
 
     def committed(self) -> Iterator[memoryview]:
         """The batches in pieces as large as can be, without those of aborted transactions."""
-        return committed(self.records, self.aborted_transactions)
+        return committed(self.records, self.aborted_transactions, framed=self.framed)
 
 
 class _Fetch:
@@ -129,6 +139,7 @@ class BatchFetcher:
         topic_ids: Mapping[str, UUID] | None = None,
         on_failed: OnFailed | None = None,
         guessed_offset_bytes: int = 0,
+        typed_wants: Mapping[str, TypedWant] | None = None,
     ) -> None:
         """`timeout_ms`: how long a partition may fail, or have nothing below its end, before that
         is an error (default: the cluster's deadline). `read_ahead` False sends the next fetch only
@@ -139,7 +150,8 @@ class BatchFetcher:
         gets the partitions that `poll` would raise an error for, and the others are read on; an
         offset out of range is not looked into then. `guessed_offset_bytes`: a first fetch asks for
         so much an offset up to the partition's end, and later ones for what the answers had (0: the
-        first for a full share)."""
+        first for a full share). `typed_wants`: what is asked for of topics with a schema, by name;
+        of others, records."""
         epochs = last_epochs or {}
         self._cluster = cluster
         self._cursors = {
@@ -149,6 +161,7 @@ class BatchFetcher:
                 end_offset,
                 last_epoch=epochs.get(tp, -1),
                 offset_bytes=guessed_offset_bytes,
+                typed_want=(typed_wants or {}).get(tp.topic),
             )
             for tp, (start_offset, end_offset) in ranges.items()
         }
@@ -175,10 +188,12 @@ class BatchFetcher:
         """The next offset that will be read."""
         return self._cursors[tp].position
 
-    def read_from(self, tp: TopicPartition, start_offset: int) -> None:
+    def read_from(
+        self, tp: TopicPartition, start_offset: int, typed_want: TypedWant | None = None
+    ) -> None:
         """Begins to read a partition, or moves to another offset: fetches in flight for it are
         dropped. For reading continuously, without pauses."""
-        self._cursors[tp] = Cursor(tp, start_offset, None)
+        self._cursors[tp] = Cursor(tp, start_offset, None, typed_want=typed_want)
 
     def forget(self, tp: TopicPartition) -> None:
         """Read it no more; what is under way for it is dropped."""
@@ -246,6 +261,7 @@ class BatchFetcher:
                     cursor.limit(share),
                     cursor.leader_epoch,
                     cursor.last_epoch,
+                    want=cursor.typed_want,
                 )
                 for tp, cursor in cursors.items()
             ],
@@ -254,6 +270,7 @@ class BatchFetcher:
         connection = None
         try:
             connection = self._cluster.take(broker_id, deadline)
+            check_wants(connection, request)
             spec, request = named_by_id(connection, request, self._topic_ids)
             connection.send(spec, request, deadline)
         except (KafkaError, DeadlineExceededError) as error:
@@ -397,7 +414,11 @@ class BatchFetcher:
             return []
         start_offset = cursor.position
         assert answer.records is None or isinstance(answer.records, memoryview)
-        records = cursor.advance(answer.records, answer.high_watermark)
+        try:
+            records = cursor.advance(answer.records, answer.high_watermark)
+        except CorruptRecordError as error:
+            self._give_up(cursor, error)
+            return []
         if records is None:
             return []
         return [
@@ -411,6 +432,7 @@ class BatchFetcher:
                 answer.log_start_offset,
                 tuple(answer.aborted_transactions or ()),
                 cursor.last_epoch,
+                cursor.typed_want,
             )
         ]
 
@@ -428,7 +450,9 @@ class BatchFetcher:
                 LogTruncatedError(text, offset=position, truncation_offset=truncation_offset),
             )
             return
-        self.read_from(tp, self._on_truncated(tp, position, truncation_offset))
+        self.read_from(
+            tp, self._on_truncated(tp, position, truncation_offset), cursor.typed_want
+        )
         self.pause(tp, paused=cursor.paused)
 
     def _out_of_range(self, cursor: Cursor) -> KafkaError:
@@ -444,7 +468,8 @@ class BatchFetcher:
         if start_offset <= cursor.position <= end_offset:
             return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
         if self._on_out_of_range is not None:
-            self.read_from(tp, self._on_out_of_range(tp, cursor.position, start_offset, end_offset))
+            offset = self._on_out_of_range(tp, cursor.position, start_offset, end_offset)
+            self.read_from(tp, offset, cursor.typed_want)
             self.pause(tp, paused=cursor.paused)
             return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
         raise OffsetOutOfRangeError(text, log_start_offset=start_offset, log_end_offset=end_offset)

@@ -3,18 +3,13 @@
 The position moves by whole batches only, and never back.
 """
 
-import struct
-from typing import NamedTuple
-
 from storage_engine.client.fetching.fetch_window import LEAST_FETCH_BYTES
+from storage_engine.client.fetching.fetched_parts import WholeBatches, is_framed
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import monotonic_ms
-from storage_engine.protocol.records.record_batch import HEADER_BYTES, LENGTH_END, read_header
-
-_LENGTH = struct.Struct(">i")
-_LENGTH_AT = 8
+from storage_engine.protocol.typed.projection import TypedWant
 
 
 class Cursor:
@@ -37,6 +32,7 @@ class Cursor:
         "position",
         "retry_at_ms",
         "tp",
+        "typed_want",
     )
 
     def __init__(
@@ -47,9 +43,12 @@ class Cursor:
         *,
         last_epoch: int = -1,
         offset_bytes: float = 0,
+        typed_want: TypedWant | None = None,
     ) -> None:
-        """`offset_bytes`: how much an offset is guessed to need, 0 where there is no guess."""
+        """`offset_bytes`: how much an offset is guessed to need, 0 where there is no guess.
+        `typed_want`: what is asked for of a topic with a schema, None for records."""
         self.tp = tp
+        self.typed_want = typed_want
         # The leader epoch of the last batch that was read, -1 where that is not known: by it a
         # leader notices that it never had that batch.
         self.last_epoch = last_epoch
@@ -69,6 +68,11 @@ class Cursor:
         self._high_watermark = -1
         self._offset_bytes = offset_bytes
         self._last_batch_bytes = 0
+
+    @property
+    def framed(self) -> bool:
+        """Whether answers are frames of a projection."""
+        return is_framed(self.typed_want)
 
     @property
     def done(self) -> bool:
@@ -93,7 +97,7 @@ class Cursor:
         self._attempts = 0
         self._error = None
         self._high_watermark = high_watermark
-        whole = None if records is None else WholeBatches.of(records)
+        whole = None if records is None else WholeBatches.of(records, framed=self.framed)
         if whole is None:
             self._waiting_since_ms = self._waiting_since_ms or monotonic_ms()
             return None
@@ -134,31 +138,3 @@ class Cursor:
             f"{self.tp}: offset {self.position} has not come, the log can be read up to "
             f"{self._high_watermark} and {self.end_offset} is asked for"
         )
-
-
-class WholeBatches(NamedTuple):
-    """An answer without a batch that the leader cut: it may do that to the last one."""
-
-    records: memoryview
-    next_offset: int
-    """The offset after the last batch."""
-    last_batch_bytes: int
-    last_epoch: int
-    """The leader epoch of the last batch."""
-
-    @classmethod
-    def of(cls, records: memoryview) -> "WholeBatches | None":
-        """None when there is no whole batch."""
-        start = end = 0
-        size = len(records)
-        unpack = _LENGTH.unpack_from
-        while end + HEADER_BYTES <= size:
-            next_end = end + LENGTH_END + int(unpack(records, end + _LENGTH_AT)[0])
-            if not end < next_end <= size:
-                break
-            start, end = end, next_end
-        if not end:
-            return None
-        header = read_header(records, start)
-        epoch = header.partition_leader_epoch
-        return cls(records[:end], header.next_offset, end - start, epoch)

@@ -1,5 +1,6 @@
 """Decides how a fetch names its topics: by their ids, where both sides can and the reader wants
-certain topics, else by their names.
+certain topics, else by their names. What it wants of topics with a schema is said only to brokers
+that know of schemas.
 """
 
 from collections.abc import Mapping
@@ -7,6 +8,7 @@ from uuid import UUID
 
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.core.ids import topic_id_to_text
+from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMAS
 from storage_engine.protocol.apis.fetch import API as BY_ID
 from storage_engine.protocol.apis.fetch import BY_NAME, FIRST_WITH_TOPIC_IDS, FetchRequest
 from storage_engine.protocol.apis.spec import AnyApi
@@ -30,3 +32,10 @@ def named_by_id(
             for wanted in request.partitions
         ]
     )
+
+
+def check_wants(connection: BrokerConnection, request: FetchRequest) -> None:
+    """UnsupportedVersionError where columns are asked for and the broker knows none: it would answer
+    with records, which nobody could tell from columns."""
+    if any(wanted.want is not None for wanted in request.partitions):
+        connection.version_for(DESCRIBE_SCHEMAS)

@@ -22,12 +22,12 @@ from storage_engine.client.fetching.fetch import (
     FetchedBatches,
     isolation_level,
 )
-from storage_engine.client.fetching.fetch_cursor import WholeBatches
-from storage_engine.client.fetching.fetch_versions import knows_ids, named_by_id
+from storage_engine.client.fetching.fetch_versions import check_wants, knows_ids, named_by_id
 from storage_engine.client.fetching.fetch_window import MOST_IN_FLIGHT, FetchWindow
+from storage_engine.client.fetching.fetched_parts import WholeBatches, is_framed
 from storage_engine.client.metadata import Leader
 from storage_engine.client.settings import FETCH_BYTES
-from storage_engine.core.errors import DeadlineExceededError, KafkaError
+from storage_engine.core.errors import CorruptRecordError, DeadlineExceededError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms
@@ -37,6 +37,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
     FetchResponse,
 )
+from storage_engine.protocol.typed.projection import TypedWant
 
 _POLL_MS = 1_000
 """The time for a fetch that is not sent ahead; it is repeated until the reader's timeout."""
@@ -54,6 +55,7 @@ def read_range(
     timeout_ms: int | None = None,
     max_wait_ms: int = MAX_WAIT_MS,
     topic_id: UUID | None = None,
+    typed_want: TypedWant | None = None,
 ) -> Generator[FetchedBatches, None, None]:
     """The batches of one partition with offsets from `start_offset` to below `end_offset`.
 
@@ -62,6 +64,7 @@ def read_range(
     works on the one before, and up to `most_in_flight` where answers take longer than that work
     (0: none). Raises as BatchFetcher.poll does; an `end_offset` that the log does not reach is
     waited for up to `timeout_ms`. `topic_id`: of which topic, None for whichever has the name.
+    `typed_want`: what is asked for of a topic with a schema, None for records.
     """
     asking = _Asking(
         cluster=cluster,
@@ -71,6 +74,7 @@ def read_range(
         max_wait_ms=max_wait_ms,
         timeout_ms=timeout_ms or cluster.deadline_ms,
         topic_id=topic_id,
+        typed_want=typed_want,
     )
     window = FetchWindow(end_offset, max_bytes=max_bytes, most_in_flight=most_in_flight)
     return _read(asking, window, start_offset, end_offset)
@@ -87,6 +91,11 @@ class _Asking:
     max_wait_ms: int
     timeout_ms: int
     topic_id: UUID | None
+    typed_want: TypedWant | None
+
+    def whole(self, records: memoryview) -> WholeBatches | None:
+        """The whole parts of an answer."""
+        return WholeBatches.of(records, framed=is_framed(self.typed_want))
 
     @property
     def topic_ids(self) -> dict[str, UUID] | None:
@@ -107,7 +116,7 @@ def _read(
                 max_bytes = window.limit(position, ahead.first_start)
                 fetched = _fetch(asking, position, last_epoch, end_offset, max_bytes, patience_ms)
                 ahead.agree()
-                _learn(window, position, WholeBatches.of(fetched.records))
+                _learn(window, position, asking.whole(fetched.records))
             position, last_epoch = fetched.next_offset, fetched.last_epoch
             ahead.send(position)
             yield fetched
@@ -135,6 +144,9 @@ def _fetch(
         read_ahead=False,
         last_epochs={asking.tp: last_epoch},
         topic_ids=asking.topic_ids,
+        typed_wants=(
+            None if asking.typed_want is None else {asking.tp.topic: asking.typed_want}
+        ),
     )
     try:
         while not (found := reader.poll(_POLL_MS)):
@@ -195,7 +207,7 @@ class _FetchesAhead:
             self._work_began_s = None
         while self._sent and self._sent[0].start_offset <= position:
             answer = self._receive(self._sent[0])
-            whole = None if answer is None else _whole(answer)
+            whole = None if answer is None else self._whole(answer)
             if answer is None or whole is None:
                 self._drop()
                 return None
@@ -203,6 +215,14 @@ class _FetchesAhead:
             if whole.next_offset > position:
                 return self._fetched(answer, whole, position)
         return None
+
+    def _whole(self, answer: FetchPartitionResponse) -> WholeBatches | None:
+        assert answer.records is None or isinstance(answer.records, memoryview)
+        try:
+            return None if answer.records is None else self._asking.whole(answer.records)
+        except CorruptRecordError:
+            # The next fetch in its turn says so.
+            return None
 
     def _receive(self, sent: _Sent) -> FetchPartitionResponse | None:
         """Returns None when the fetch has failed."""
@@ -231,7 +251,10 @@ class _FetchesAhead:
         """The batches of an answer without those that earlier fetches have returned."""
         if not self._window.is_full(len(whole.records)):
             self._work_began_s = None
-        records, aborted = without_read(whole.records, answer.aborted_transactions or (), position)
+        want = self._asking.typed_want
+        records, aborted = without_read(
+            whole.records, answer.aborted_transactions or (), position, framed=is_framed(want)
+        )
         return FetchedBatches(
             self._asking.tp,
             records,
@@ -242,6 +265,7 @@ class _FetchesAhead:
             answer.log_start_offset,
             aborted,
             whole.last_epoch,
+            want,
         )
 
     def send(self, position: int) -> None:
@@ -278,9 +302,18 @@ class _FetchesAhead:
             max_wait_ms=self._asking.max_wait_ms,
             min_bytes=1,
             max_bytes=max_bytes,
-            partitions=[FetchPartition(*self._asking.tp, start_offset, max_bytes, leader.epoch)],
+            partitions=[
+                FetchPartition(
+                    *self._asking.tp,
+                    start_offset,
+                    max_bytes,
+                    leader.epoch,
+                    want=self._asking.typed_want,
+                )
+            ],
             isolation_level=self._asking.isolation_level,
         )
+        check_wants(connection, request)
         spec, request = named_by_id(connection, request, self._asking.topic_ids)
         connection.send(spec, request, self._deadline())
         self._sent.append(_Sent(start_offset, time.perf_counter()))
@@ -303,8 +336,3 @@ class _FetchesAhead:
         if self._connection is not None:
             self._asking.cluster.give_back(self._connection)
             self._connection = None
-
-
-def _whole(answer: FetchPartitionResponse) -> WholeBatches | None:
-    assert answer.records is None or isinstance(answer.records, memoryview)
-    return None if answer.records is None else WholeBatches.of(answer.records)

@@ -1,7 +1,5 @@
 """Records as Arrow tables, with the columns that Spark's sources have."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import pyarrow as pa
 
@@ -20,12 +18,6 @@ SCHEMA = pa.schema(
         pa.field("headers", HEADERS_TYPE),
     ]
 )
-
-
-def table_of(parts: Iterable[tuple[TopicPartition, DecodedRecords, int]]) -> pa.Table:
-    """The parts one after the other, each without so many of its first rows."""
-    batches = [batch_of(tp, records).slice(first) for tp, records, first in parts]
-    return pa.Table.from_batches(batches, SCHEMA)
 
 
 def batch_of(tp: TopicPartition, records: DecodedRecords) -> pa.RecordBatch:

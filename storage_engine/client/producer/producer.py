@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from storage_engine.client.producer.table_future import TableFuture
+    from storage_engine.client.producer.typed_topics import TypedTopic
+    from storage_engine.protocol.records.records import EncodedBatch
 
 Encoder = Callable[[Any], bytes | None]
 """Makes bytes of a key or value."""
@@ -169,29 +171,24 @@ class Producer(Closing):
         """Put the rows of an Arrow table on their way, encoded and partitioned as columns.
 
         Columns: value; as far as they are there key, headers, timestamp, partition (see
-        `table_batches`). The encoders and the partitioner of single records are not asked. The
-        future is done when all rows are; its exception is the first one's, and other rows may be
-        there. Returns when the last row is encoded and has room in `buffer.memory`.
+        `table_batches`). A topic with a schema has its own columns, matched by name, and as far as
+        they are there _partition, _timestamp, _headers, _deleted (see `typed_rows`); what does not
+        fit is a SerializationError that names the column. The encoders and the partitioner of
+        single records are not asked. The future is done when all rows are; its exception is the
+        first one's, and other rows may be there. Returns when the last row is encoded and has room
+        in `buffer.memory`.
         """
-        from storage_engine.client.producer.table_batches import TABLE_BATCH_BYTES, table_batches
         from storage_engine.client.producer.table_future import TableProgress
 
         if self._stage is not None:
             self._expect(_Stage.OPEN)
         known = self._loop.topic(topic)
         progress = TableProgress()
-        batches = table_batches(
-            table,
-            known.partition_count,
-            batch_bytes=min(
-                max(self._config.batch_size, TABLE_BATCH_BYTES),
-                self._config.max_request_size,
-                self._config.buffer_memory,
-            ),
-            compression=self._config.compression_type,
-            first_partition=self._random.randrange(known.partition_count),
-            now_ms=time.time_ns() // 1_000_000,
-        )
+        typed = self._loop.typed_topic(topic)
+        if typed is None:
+            batches = self._opaque_batches(table, known.partition_count)
+        else:
+            batches = self._typed_batches(topic, table, typed, known.partition_count)
         try:
             for partition, batch in batches:
                 if len(batch) > self._config.max_request_size:
@@ -211,6 +208,59 @@ class Producer(Closing):
         finally:
             progress.end()
         return progress.future
+
+    def _opaque_batches(
+        self, table: "pa.Table | pa.RecordBatch", partition_count: int
+    ) -> "Iterator[tuple[int, EncodedBatch]]":
+        from storage_engine.client.producer.table_batches import TABLE_BATCH_BYTES, table_batches
+
+        config = self._config
+        wanted_bytes = max(config.batch_size, TABLE_BATCH_BYTES)
+        return table_batches(
+            table,
+            partition_count,
+            batch_bytes=min(wanted_bytes, config.max_request_size, config.buffer_memory),
+            compression=config.compression_type,
+            first_partition=self._random.randrange(partition_count),
+            now_ms=time.time_ns() // 1_000_000,
+        )
+
+    def _typed_batches(
+        self,
+        topic: str,
+        table: "pa.Table | pa.RecordBatch",
+        typed: "TypedTopic",
+        partition_count: int,
+    ) -> "Iterator[tuple[int, EncodedBatch]]":
+        from storage_engine.client.producer.typed_batches import (
+            STORED_BATCH_BYTES,
+            typed_batches,
+            typed_codec,
+        )
+        from storage_engine.client.producer.typed_rows import fitted
+
+        config = self._config
+        codec = typed_codec(config.compression_type, topic)
+        try:
+            rows = fitted(table, topic, typed.known.schema)
+        except SerializationError:
+            # The schema may have changed.
+            renewed = self._loop.typed_topic(topic, anew=True)
+            if renewed is None or renewed.known == typed.known:
+                raise
+            typed = renewed
+            rows = fitted(table, topic, typed.known.schema)
+        wanted_bytes = max(config.batch_size, STORED_BATCH_BYTES)
+        most_bytes = min(config.max_request_size, config.buffer_memory, typed.largest_batch_bytes)
+        return typed_batches(
+            rows,
+            typed.known,
+            partition_count,
+            batch_bytes=min(wanted_bytes, most_bytes),
+            compression=codec,
+            first_partition=self._random.randrange(partition_count),
+            now_ms=time.time_ns() // 1_000_000,
+        )
 
     # --- transactions, which one thread at a time begins and ends ---
 

@@ -29,6 +29,7 @@ from storage_engine.client.producer.producer_errors import (
 from storage_engine.client.producer.record_future import RecordFuture
 from storage_engine.client.producer.topic_watch import TopicPartitions, TopicWatch
 from storage_engine.client.producer.transactions import ProducerTransactions
+from storage_engine.client.producer.typed_topics import TypedTopic, TypedTopics
 from storage_engine.core.errors import DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import Readable
@@ -60,6 +61,7 @@ class ProducerLoop:
         self._changed = self._loop.changed
         self._accumulator = Accumulator(batch_bytes=config.batch_size, linger_ms=config.linger_ms)
         self._topics = TopicWatch(unknown_wait_ms=self._cluster.unknown_topic_wait_ms)
+        self._typed_topics = TypedTopics(self._cluster, max_age_ms=config.metadata_max_age_ms)
         # Batches that are taken or wait, in the order in which they were begun; the values are
         # unused.
         self._unfinished: dict[ProducerBatch, None] = {}
@@ -97,6 +99,13 @@ class ProducerLoop:
                         + (f": {last}" if last else "")
                     )
             return known
+
+    def typed_topic(self, name: str, *, anew: bool = False) -> TypedTopic | None:
+        """None for a topic without a schema. `anew`: ask brokers, even if it is known. Waits for the
+        thread, and not longer than a few seconds for brokers; then their error."""
+        if anew or not self._typed_topics.is_known(name):
+            self._call("send_table", lambda: self._typed_topics.learn(name))
+        return self._typed_topics.get(name)
 
     def ready(self, topic: str) -> bool:
         """Neither the partitions nor room for the largest record need waiting for."""

@@ -7,31 +7,20 @@ milliseconds) and `partition`; their names are case-insensitive. The partition i
 R-CLI1, R-CLI7.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.client.producer.producer_errors import SerializationError
+from storage_engine.client.producer.row_partitions import SLICE_ROWS, picked, rows_by_partition
 from storage_engine.protocol.records.records import EncodedBatch, iter_encoded
 
 TABLE_BATCH_BYTES = 256 << 10
 """Batches of a table have up to this, or `batch.size` where that is more: their rows are there, so
 nothing waits for a large batch to fill, and small ones cost as much time as large ones."""
 
-SLICE_ROWS = 131_072
-"""Rows that are sorted and encoded together: the first batches are under way while the rest is
-made, and columns stay near the CPU."""
-
-LONG_RUN_ROWS = 500
-"""Rows of one partition behind one another, on average, that are not sorted."""
-
 COLUMNS = ("value", "key", "headers", "timestamp", "partition")
-
-_OPEN = -1
 
 
 def table_batches(
@@ -49,14 +38,22 @@ def table_batches(
     turn = first_partition
     for start in range(0, table.num_rows, SLICE_ROWS):
         part = {name: _flat(each.slice(start, SLICE_ROWS)) for name, each in columns.items()}
-        chosen, turn = _chosen(part, partition_count, turn, batch_bytes)
+        values = part["value"]
+        chosen, turn = rows_by_partition(
+            len(values),
+            partition_count,
+            named=part.get("partition"),
+            keys=part.get("key"),
+            turn=turn,
+            batch_rows=_batch_rows(values, batch_bytes),
+        )
         for partition, rows in chosen:
-            picked = {name: _picked(column, rows) for name, column in part.items()}
+            taken = {name: picked(column, rows) for name, column in part.items()}
             for batch in iter_encoded(
-                picked["value"],
-                picked.get("key"),
-                picked.get("headers"),
-                picked.get("timestamp"),
+                taken["value"],
+                taken.get("key"),
+                taken.get("headers"),
+                taken.get("timestamp"),
                 compression=compression,
                 batch_bytes=batch_bytes,
                 now_ms=now_ms,
@@ -113,77 +110,6 @@ def _flat(column: Any) -> Any:
     return column
 
 
-def _chosen(
-    columns: dict[str, Any], count: int, turn: int, batch_bytes: int
-) -> tuple[Iterable[tuple[int, Any]], int]:
-    """Partitions with their rows, and where the next rows without key go."""
-    if "key" in columns or "partition" in columns:
-        partitions, turn = _partitions(columns, count, turn, batch_bytes)
-        return _by_partition(partitions), turn
-    values = columns["value"]
-    run = _run_rows(values, len(values), count, batch_bytes)
-    starts = range(0, len(values), run)
-    runs = [
-        ((turn + n) % count, slice(at, min(at + run, len(values)))) for n, at in enumerate(starts)
-    ]
-    return runs, turn + len(runs)
-
-
-def _run_rows(values: Any, rows: int, count: int, batch_bytes: int) -> int:
-    """The number of `rows` rows without key that go to one partition before the next: those of a
-    batch, or more, because batches that are encoded together cost less."""
-    a_batch = batch_bytes * len(values) // max(1, int(values.nbytes) + 10 * len(values))
-    return max(1, a_batch, -(-rows // count))
-
-
-def _partitions(
-    columns: dict[str, Any], count: int, turn: int, batch_bytes: int
-) -> tuple[Any, int]:
-    """The partition of each row, and the partition for the next rows without key."""
-    values = columns["value"]
-    rows = len(values)
-    partitions = np.full(rows, _OPEN, np.int32)
-    given = columns.get("partition")
-    if given is not None and given.null_count < rows:
-        there = np.asarray(given.is_valid())
-        named = given.cast(pa.int64()).fill_null(0).to_numpy()
-        wrong = there & ((named < 0) | (named >= count))
-        if wrong.any():
-            raise SerializationError(
-                f"the table's column 'partition' names partition {named[wrong][0]}; the topic has "
-                f"partitions 0 to {count - 1}"
-            )
-        partitions[there] = named[there]
-    keys = columns.get("key")
-    if keys is not None and keys.null_count < rows:
-        by_key = partitions_for_keys(keys, count, null_partition=_OPEN)
-        partitions = np.where(partitions == _OPEN, by_key, partitions)
-    left = np.flatnonzero(partitions == _OPEN)
-    if len(left):
-        runs = np.arange(len(left)) // _run_rows(values, len(left), count, batch_bytes)
-        partitions[left] = (turn + runs) % count
-        turn += int(runs[-1]) + 1
-    return partitions, turn
-
-
-def _picked(column: Any, rows: Any) -> Any:
-    if isinstance(rows, slice):
-        return column.slice(rows.start, rows.stop - rows.start)
-    return column.take(rows)
-
-
-def _by_partition(partitions: Any) -> Iterator[tuple[int, Any]]:
-    """Partitions with the indices of their rows, ascending: long runs as slices, which copy nothing
-    (a partition may come several times then), else each partition once."""
-    bounds = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
-    if len(bounds) - 1 <= max(1, len(partitions) // LONG_RUN_ROWS):
-        for start, end in pairwise(bounds):
-            yield int(partitions[start]), slice(start, end)
-        return
-    # numpy sorts 16-bit integers by radix, which is stable and linear.
-    narrow = partitions.astype(np.uint16) if partitions.max() < 1 << 16 else partitions
-    order = np.argsort(narrow, kind="stable")
-    sorted_ = partitions[order]
-    bounds = [0, *(np.flatnonzero(np.diff(sorted_)) + 1).tolist(), len(order)]
-    for start, end in pairwise(bounds):
-        yield int(sorted_[start]), pa.array(order[start:end])
+def _batch_rows(values: Any, batch_bytes: int) -> int:
+    """About as many rows as a batch has."""
+    return batch_bytes * len(values) // max(1, int(values.nbytes) + 10 * len(values))

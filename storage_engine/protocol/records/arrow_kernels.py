@@ -1,17 +1,32 @@
-"""The kernels of Arrow that reading needs, without `pyarrow.compute`. The import of that module
-makes a documented Python function of each of some 300 kernels, which takes 26 to 40 ms of processor
-time. Each of Spark's Python workers would pay that before its first record.
+"""The kernels of Arrow, without `pyarrow.compute`. The import of that module makes a documented
+Python function of each of some 300 kernels, which takes 26 to 40 ms of processor time. Each of
+Spark's Python workers would pay that before its first record.
+
+Arrays' own methods, such as `cast`, import it; and `pa.array` and `pa.scalar` import pandas where
+it is installed.
 """
 
 from typing import Any
 
 try:
-    from pyarrow._compute import call_function
+    from pyarrow._compute import CastOptions, call_function
 except ImportError:
     # A PyArrow that keeps it elsewhere: slower to load, but the same.
-    from pyarrow.compute import call_function
+    from pyarrow.compute import CastOptions, call_function
 
 
 def take(array: Any, indices: Any) -> Any:
     """The rows of `array` at `indices`, which must be within it."""
     return call_function("take", [array, indices])
+
+
+def kernel(name: str, *arguments: Any, options: Any = None) -> Any:
+    """The result of the kernel of that name, for which the arguments must have the right types."""
+    return call_function(name, list(arguments), options)
+
+
+def cast(array: Any, kind: Any) -> Any:
+    """The array as one of another type; pa.ArrowInvalid when a value does not fit into it."""
+    if array.type == kind:
+        return array
+    return call_function("cast", [array], CastOptions(kind))

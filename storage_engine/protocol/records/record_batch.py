@@ -11,6 +11,7 @@ A batch on the wire and on disk (big endian):
     magic                    16   1     2
     crc                      17   4     CRC-32C of everything from `attributes` to the end
     attributes               21   2     bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control
+                                        6 delete horizon, 7 typed: columns in place of records
     last_offset_delta        23   4     offset of the last record minus base_offset
     base_timestamp           27   8     milliseconds; the records' timestamp deltas count from it
     max_timestamp            35   8     milliseconds; of every record when the type is LogAppendTime
@@ -53,6 +54,8 @@ CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
+TYPED_BIT = 0x80
+"""The records are columns, as `protocol.typed.directory` draws them; the codec is 0 then."""
 _PRODUCER_BITS = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 """The attribute bits that a client may set. Bit 6 (a delete horizon) is for compaction: set by a
 client it would remove tombstones before their time."""
@@ -202,12 +205,18 @@ def crc_matches(buffer: BytesLike, position: int, size: int) -> bool:
 
 
 def validate_for_append(
-    buffer: BytesLike, *, max_message_bytes: int, allow_transactional: bool = True
+    buffer: BytesLike,
+    *,
+    max_message_bytes: int,
+    allow_transactional: bool = True,
+    allow_typed: bool = False,
 ) -> list[tuple[int, BatchHeader]]:
     """Make all checks of a leader; return position and header of every batch of a producer's bytes.
 
-    `allow_transactional` False refuses the batches of transactions. Raises the KafkaError that the
-    producer is to get. Offsets and leader epoch are not checked, since the leader sets them.
+    `allow_transactional` False refuses the batches of transactions. `allow_typed`: the topic has a
+    schema, so that batches may be typed, whose directories are still to be checked. Raises the
+    KafkaError that the producer is to get. Offsets and leader epoch are not checked, since the
+    leader sets them.
     """
     end = len(buffer)
     if end == 0:
@@ -239,7 +248,7 @@ def validate_for_append(
         if crc != crc32c(view[position + ATTRIBUTES_AT : following]):
             raise CorruptRecordError(f"the CRC of a record batch of {size} bytes does not match")
         if not (0 < count == delta + 1 and 0 <= attributes <= LAST_CODEC and producer_id < 0):
-            _check_fields(header)
+            _check_fields(header, allow_typed)
             if header.is_transactional and not allow_transactional:
                 raise InvalidTxnStateError(
                     "a transactional record batch came outside a transaction"
@@ -258,7 +267,7 @@ def _wrong_magic(magic: int) -> KafkaError:
     return CorruptRecordError(f"a record batch has magic {magic}, only {MAGIC} is known")
 
 
-def _check_fields(header: BatchHeader) -> None:
+def _check_fields(header: BatchHeader, allow_typed: bool) -> None:
     """Check the fields of an intact batch that a producer could have set wrong."""
     count = header.records_count
     if count <= 0 or header.last_offset_delta != count - 1:
@@ -267,6 +276,17 @@ def _check_fields(header: BatchHeader) -> None:
             f" it must have at least one record and the delta {count - 1}"
         )
     attributes = header.attributes
+    if attributes & TYPED_BIT:
+        if not allow_typed:
+            raise InvalidRecordError(
+                "a typed batch came for a topic without a schema: send records, or create a typed"
+                " topic"
+            )
+        if attributes & CODEC_MASK:
+            raise InvalidRecordError(
+                "a typed batch is compressed as a whole: only its columns may be, each by itself"
+            )
+        attributes &= ~TYPED_BIT
     if attributes & ~_PRODUCER_BITS:
         raise InvalidRecordError(
             f"a record batch has attributes {attributes & 0xFFFF:#x}, a client may set the bits"

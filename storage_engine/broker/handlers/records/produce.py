@@ -276,8 +276,22 @@ def _failed(item: ProducePartition, failure: KafkaError) -> ProducePartitionResp
     if not failure.retriable:
         log.info("produce refused partition=%s-%d: %s", item.topic, item.partition, failure)
     return ProducePartitionResponse(
-        item.topic, item.partition, int(failure.code), -1, -1, -1, str(failure)
+        item.topic,
+        item.partition,
+        int(failure.code),
+        -1,
+        -1,
+        -1,
+        str(failure),
+        _bad_records(failure),
     )
+
+
+def _bad_records(failure: KafkaError) -> list[tuple[int, str | None]]:
+    """The place in its batch of the record that was refused, where one was."""
+    if isinstance(failure, InvalidRecordError) and failure.record_index is not None:
+        return [(failure.record_index, str(failure))]
+    return []
 
 
 def _finish_unacknowledged(

@@ -1,0 +1,294 @@
+"""Reads rows of typed topics: which columns, of which rows, and what to ask brokers for.
+
+    Selection (columns, where) + the topic's schema -> TypedReading -> a fetch's TypedWant
+                                                                    -> rows of what was fetched
+
+A reading belongs to one state of a schema. Batches of a later version are never decoded by it:
+`outdated_by` tells them, and whoever reads asks for the schema again. Metadata columns begin with
+an underscore, as no column of a schema does:
+
+    column      type                      meaning
+    _topic      string
+    _partition  int32
+    _offset     int64
+    _timestamp  timestamp[us, UTC]        the record's time
+    _headers    list<struct<key, value>>  null without headers
+    _deleted    boolean                   true: the row only says that its key is gone; such rows
+                                          are left out unless this column is asked for
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.fetching.fetch import FetchedBatches
+from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
+from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
+from storage_engine.core.typed.where import parse_where
+from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, iter_headers
+from storage_engine.protocol.typed.projection import (
+    WANT_FRAMES,
+    WANT_STORED,
+    WHOLE,
+    TypedWant,
+    iter_frames,
+)
+from storage_engine.protocol.typed.typed_batch import is_typed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from storage_engine.protocol.typed.typed_decoder import TypedReadPlan, TypedRows
+
+TOPIC, PARTITION = "_topic", "_partition"
+METADATA_COLUMNS = (TOPIC, PARTITION, "_offset", "_timestamp", "_headers", "_deleted")
+
+class Selection(NamedTuple):
+    """What a reader wants of typed topics."""
+
+    columns: tuple[str, ...] | None = None
+    """Names, those of metadata too; None: all columns that are not hidden."""
+    where: str | None = None
+    """Which rows: comparisons joined by AND."""
+
+    @classmethod
+    def of(cls, columns: Iterable[str] | None, where: str | None) -> "Selection":
+        """ConfigError for what no topic could have."""
+        if isinstance(columns, str):
+            raise ConfigError(f"columns is a list of names; give ['{columns}']")
+        names = None if columns is None else tuple(columns)
+        if names is not None:
+            if not names:
+                raise ConfigError("columns is empty; name a column, or leave it out for all")
+            seen: set[str] = set()
+            for name in names:
+                if name.casefold() in seen:
+                    raise ConfigError(f"columns has '{name}' twice; name it once")
+                seen.add(name.casefold())
+                if name.startswith("_") and name not in METADATA_COLUMNS:
+                    known = ", ".join(METADATA_COLUMNS)
+                    raise ConfigError(f"there is no metadata column '{name}'; there are {known}")
+        return cls(names, where if where and where.strip() else None)
+
+    @property
+    def is_everything(self) -> bool:
+        return self.columns is None and self.where is None
+
+
+class TypedReading:
+    """See above."""
+
+    def __init__(self, topic: str, known: KnownSchema, selection: Selection) -> None:
+        """ConfigError for a column that the topic does not have, or a wrong `where`."""
+        # Imported now: they bring Arrow.
+        import pyarrow as pa
+
+        from storage_engine.protocol.typed.typed_decoder import plan
+
+        self.topic = topic
+        self.known = known
+        self.selection = selection
+        schema = known.schema
+        comparisons = (
+            () if selection.where is None else parse_where(selection.where, schema.latest)
+        )
+        columns = selection.columns
+        if columns is None:
+            columns = tuple(column.name for column in schema.latest.visible)
+        names = [
+            schema.latest.column(name).name for name in columns if name not in METADATA_COLUMNS
+        ]
+        metadata = [
+            name for name in columns if name in METADATA_COLUMNS and name not in (TOPIC, PARTITION)
+        ]
+        self.plan: TypedReadPlan = plan(schema, names, metadata=metadata, comparisons=comparisons)
+        self.want = _want_of(self.plan, schema.latest.by_id.keys())
+        ours = {TOPIC: pa.field(TOPIC, pa.string()), PARTITION: pa.field(PARTITION, pa.int32())}
+        self.arrow_schema: pa.Schema = pa.schema(
+            [
+                ours[name]
+                if name in ours
+                else self.plan.arrow_schema.field(
+                    name if name in METADATA_COLUMNS else schema.latest.column(name).name
+                )
+                for name in columns
+            ]
+        )
+
+    def rows(
+        self, fetched: FetchedBatches, *, end_offset: int | None = None
+    ) -> "Iterator[TypedRows]":
+        """The rows of committed transactions that `where` lets through, within the offsets asked
+        for, in groups of some 50,000. CorruptRecordError."""
+        from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded
+
+        for piece in fetched.committed():
+            yield from iter_typed_decoded(
+                piece,
+                self.plan,
+                start_offset=fetched.start_offset,
+                end_offset=end_offset,
+                framed=fetched.framed,
+                topic_schema=self.known.schema,
+            )
+
+    def batch_of(self, tp: TopicPartition, rows: "TypedRows") -> "pa.RecordBatch":
+        """Rows with the columns that were asked for, in that order."""
+        import pyarrow as pa
+
+        batch = rows.batch
+        if batch.schema == self.arrow_schema:
+            return batch
+        count = len(rows.offsets)
+        columns = []
+        for field in self.arrow_schema:
+            if field.name == TOPIC:
+                columns.append(pa.repeat(pa.scalar(tp.topic, pa.string()), count))
+            elif field.name == PARTITION:
+                columns.append(pa.repeat(pa.scalar(tp.partition, pa.int32()), count))
+            else:
+                columns.append(batch.column(field.name))
+        return pa.record_batch(columns, schema=self.arrow_schema)
+
+    def outdated_by(self, fetched: FetchedBatches) -> KafkaError | None:
+        """Why this reading can't read what was fetched: a batch has a later version of the schema,
+        or belongs to another topic of the same name. None when it can."""
+        latest = self.known.schema.latest.version
+        for topic_id, version in _origins(fetched):
+            if topic_id != self.known.topic_id:
+                return KafkaError(
+                    f"topic '{self.topic}' was deleted, and is another one now",
+                    ErrorCode.UNKNOWN_TOPIC_ID,
+                )
+            if version > latest:
+                return UnknownSchemaVersionError(
+                    f"topic '{self.topic}': rows have version {version} of its schema, and the "
+                    f"brokers tell of {latest} only: try again"
+                )
+        return None
+
+
+_ORIGIN = struct.Struct(">16si")
+_ORIGIN_AT = 12
+"""Of the topic's id and the schema's version, in a directory."""
+
+_UNTYPED = UUID(int=0)
+
+
+def _origins(fetched: FetchedBatches) -> Iterator[tuple[UUID, int]]:
+    """The topic's id and the version of the schema of each batch with rows. Directories that are
+    damaged are left to the decoder."""
+    for header, directory in _directories(fetched):
+        if header.is_control or not header.records_count:
+            continue
+        if not is_typed(header):
+            yield _UNTYPED, 0
+        elif len(directory) >= _ORIGIN_AT + _ORIGIN.size:
+            topic_id, version = _ORIGIN.unpack_from(directory, _ORIGIN_AT)
+            yield UUID(bytes=topic_id), version
+
+
+def _directories(fetched: FetchedBatches) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The header of each batch, and the bytes from its directory on."""
+    if not fetched.framed:
+        for start, header in iter_headers(fetched.records):
+            yield header, fetched.records[start + HEADER_BYTES : start + header.size_in_bytes]
+        return
+    for frame in iter_frames(fetched.records):
+        if frame.header is not None:
+            at = HEADER_BYTES if frame.kind == WHOLE else 0
+            yield frame.header, frame.batch[at:]
+
+
+def _want_of(plan: "TypedReadPlan", known_ids: Iterable[int]) -> TypedWant:
+    """Batches as they are stored where all of them is wanted: that costs a broker nothing."""
+    if not plan.comparisons and set(known_ids) <= set(plan.column_ids):
+        return TypedWant(WANT_STORED)
+    return TypedWant(WANT_FRAMES, tuple(plan.column_ids), tuple(plan.comparisons))
+
+
+class TypedReadings:
+    """The readings of several topics for one selection, and their schemas. For one thread."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._schemas = TopicSchemas(cluster)
+        self._selection = Selection()
+        self._readings: dict[str, TypedReading | None] = {}
+
+    def select(self, selection: Selection) -> None:
+        """From now on these columns and rows."""
+        if selection != self._selection:
+            self._selection = selection
+            self._readings.clear()
+
+    def known(self, topic: str) -> "TypedReading | None":
+        """What `of` has returned for the topic; None, too, where it was not asked yet."""
+        return self._readings.get(topic)
+
+    def is_known(self, topic: str) -> bool:
+        return topic in self._readings
+
+    def of(self, topic: str) -> TypedReading | None:
+        """None for a topic without a schema: it has records. ConfigError where the selection asks
+        for what the topic does not have; KafkaError and DeadlineExceededError where its schema
+        can't be had now."""
+        if topic not in self._readings:
+            try:
+                reading = self._reading(topic, self._schemas.get(topic))
+            except ConfigError:
+                # The column may be new.
+                reading = self._reading(topic, self._schemas.refresh(topic))
+            self._readings[topic] = reading
+        return self._readings[topic]
+
+    def renewed(self, topic: str, fetched: FetchedBatches) -> TypedReading | None:
+        """The reading by what brokers know now. UnknownSchemaVersionError, which is retriable, where
+        it can't read what was fetched either."""
+        reading = self._reading(topic, self._schemas.refresh(topic))
+        if reading is not None and (error := reading.outdated_by(fetched)) is not None:
+            raise error
+        self._readings[topic] = reading
+        return reading
+
+    def _reading(self, topic: str, known: KnownSchema | None) -> TypedReading | None:
+        if known is not None:
+            return TypedReading(topic, known, self._selection)
+        if not self._selection.is_everything:
+            raise without_columns(topic)
+        return None
+
+
+def without_columns(topic: str) -> ConfigError:
+    """The error where columns of a topic without a schema are asked for."""
+    return ConfigError(
+        f"topic '{topic}' has no schema, so it has no columns to choose or compare: leave out "
+        "columns and where"
+    )
+
+
+def check_alike(readings: "Mapping[str, TypedReading | None]") -> None:
+    """ConfigError where the rows of these topics, by name, don't have the same columns: they could
+    not be in one table."""
+    shapes = [(name, _shape(reading)) for name, reading in sorted(readings.items())]
+    for name, shape in shapes[1:]:
+        first, expected = shapes[0]
+        if shape != expected:
+            raise ConfigError(
+                f"topics '{first}' and '{name}' can't be read into one table: '{first}' has "
+                f"{_told(expected)}, '{name}' {_told(shape)}; name columns that are the same in "
+                "both, or read them by themselves"
+            )
+
+
+def _shape(reading: TypedReading | None) -> "pa.Schema | None":
+    return None if reading is None else reading.arrow_schema
+
+
+def _told(shape: "pa.Schema | None") -> str:
+    if shape is None:
+        return "records without a schema"
+    return ", ".join(f"{field.name} {field.type}" for field in shape)

@@ -1,0 +1,198 @@
+"""Columns from an Avro schema: a record whose fields are the columns.
+
+A union with null is nullable; another union has no one type, and is refused. Names of records may
+be used again behind their definition. Defaults, aliases and documentation are not kept.
+
+Source: the specification of Apache Avro 1.12, primitive, complex and logical types.
+"""
+
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.printable import printable
+from storage_engine.core.typed.bounded_json import (
+    JsonObject,
+    json_integer,
+    json_list,
+    json_object,
+    json_text,
+    load_json,
+)
+from storage_engine.core.typed.column_types import (
+    MAX_COLUMNS,
+    MAX_DEPTH,
+    ArrayColumn,
+    BinaryColumn,
+    BooleanColumn,
+    ColumnSpec,
+    ColumnType,
+    DateColumn,
+    DecimalColumn,
+    FloatColumn,
+    IntegerColumn,
+    MapColumn,
+    StringColumn,
+    StructColumn,
+    StructColumnField,
+    TimestampColumn,
+    check_field_names,
+    parts_of,
+    too_deep,
+    too_many_columns,
+)
+
+_PRIMITIVES: dict[str, ColumnType] = {
+    "boolean": BooleanColumn(),
+    "int": IntegerColumn(32),
+    "long": IntegerColumn(64),
+    "float": FloatColumn(32),
+    "double": FloatColumn(64),
+    "bytes": BinaryColumn(),
+    "string": StringColumn(),
+}
+
+_LOGICAL: dict[tuple[str, str], ColumnType] = {
+    ("int", "date"): DateColumn(),
+    ("long", "timestamp-millis"): TimestampColumn(with_zone=True),
+    ("long", "timestamp-micros"): TimestampColumn(with_zone=True),
+    ("long", "local-timestamp-millis"): TimestampColumn(with_zone=False),
+    ("long", "local-timestamp-micros"): TimestampColumn(with_zone=False),
+    ("string", "uuid"): StringColumn(),
+}
+
+_REFUSED = ("timestamp-nanos", "local-timestamp-nanos", "time-millis", "time-micros", "duration")
+
+
+def parse_avro(text: str) -> list[ColumnSpec]:
+    """Return the columns; ConfigError names what can't be one."""
+    content = json_object(load_json(text, "the Avro schema"), "the Avro schema")
+    if content.get("type") != "record":
+        raise ConfigError("the Avro schema must be a record: its fields are the columns")
+    fields = _AvroReader().record(content, "", 0)
+    return [ColumnSpec(field.name, field.type, field.nullable) for field in fields]
+
+
+class _AvroReader:
+    """Walks the schema; each type is counted, also where a name stands for it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._named: dict[str, ColumnType | None] = {}
+        """By full and by short name; None: its definition is not over."""
+
+    def record(self, content: JsonObject, path: str, depth: int) -> list[StructColumnField]:
+        what = f"'{path}'" if path else "the Avro schema"
+        names = _names_of(content, what)
+        self._define(names, None)
+        found: list[StructColumnField] = []
+        for item in json_list(content.get("fields"), f"'fields' of {what}"):
+            field = json_object(item, f"a field of {what}")
+            name = json_text(field.get("name"), f"the name of a field of {what}")
+            inner = printable(f"{path}.{name}"[-200:] if path else name[:200])
+            column_type, nullable = self._type(field.get("type"), inner, depth + 1)
+            found.append(StructColumnField(name, column_type, nullable))
+        check_field_names(field.name for field in found)
+        self._define(names, StructColumn(tuple(found)))
+        return found
+
+    def _type(self, value: object, path: str, depth: int) -> tuple[ColumnType, bool]:
+        """Return the type, and whether it may be null."""
+        if isinstance(value, list):
+            others = [each for each in value if each != "null"]
+            if len(others) != 1:
+                raise ConfigError(
+                    f"'{path}' is a union of {len(others)} types beside null: name one type"
+                )
+            return self._single(others[0], path, depth), len(others) < len(value)
+        return self._single(value, path, depth), False
+
+    def _single(self, value: object, path: str, depth: int) -> ColumnType:
+        self._step(depth)
+        if isinstance(value, str):
+            return self._by_name(value, path, depth)
+        content = json_object(value, f"the type of '{path}'")
+        kind = content.get("type")
+        if isinstance(kind, dict | list):
+            column_type, nullable = self._type(kind, path, depth)
+            if nullable:
+                raise ConfigError(f"'{path}' has a union inside a type: write the union alone")
+            return column_type
+        match json_text(kind, f"the type of '{path}'"):
+            case "record" | "error":
+                return StructColumn(tuple(self.record(content, path, depth)))
+            case "array":
+                return ArrayColumn(*self._type(content.get("items"), path, depth + 1))
+            case "map":
+                self._step(depth)
+                value_type, nullable = self._type(content.get("values"), path, depth + 1)
+                return MapColumn(StringColumn(), value_type, nullable)
+            case "enum":
+                return self._defined(content, StringColumn(), path)
+            case "fixed":
+                return self._defined(content, _logical(content, "fixed", path), path)
+            case name:
+                if name in _PRIMITIVES:
+                    return _logical(content, name, path)
+                return self._by_name(name, path, depth)
+
+    def _defined(self, content: JsonObject, column_type: ColumnType, path: str) -> ColumnType:
+        self._define(_names_of(content, f"'{path}'"), column_type)
+        return column_type
+
+    def _define(self, names: tuple[str, str], column_type: ColumnType | None) -> None:
+        for name in names:
+            self._named[name] = column_type
+
+    def _by_name(self, name: str, path: str, depth: int) -> ColumnType:
+        if name in _PRIMITIVES:
+            return _PRIMITIVES[name]
+        shown = printable(name[:80])
+        if name not in self._named:
+            raise ConfigError(f"'{path}' has the type '{shown}', which is not defined before it")
+        column_type = self._named[name]
+        if column_type is None:
+            raise ConfigError(
+                f"'{path}' contains its own record '{shown}': a column can't be of that depth"
+            )
+        self._count_again(column_type, depth)
+        return column_type
+
+    def _count_again(self, column_type: ColumnType, depth: int) -> None:
+        for part in parts_of(column_type):
+            self._step(depth + 1)
+            self._count_again(part, depth + 1)
+
+    def _step(self, depth: int) -> None:
+        self._count += 1
+        if self._count > MAX_COLUMNS:
+            raise too_many_columns()
+        if depth > MAX_DEPTH:
+            raise too_deep()
+
+
+def _names_of(content: JsonObject, what: str) -> tuple[str, str]:
+    """Return the full and the short name of a definition."""
+    name = json_text(content.get("name"), f"the name of the Avro type of {what}")
+    space = content.get("namespace")
+    full = f"{space}.{name}" if isinstance(space, str) and space and "." not in name else name
+    return full, full.rpartition(".")[2]
+
+
+def _logical(content: JsonObject, kind: str, path: str) -> ColumnType:
+    logical = content.get("logicalType")
+    plain = _PRIMITIVES.get(kind, BinaryColumn())
+    if not isinstance(logical, str):
+        return plain
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        try:
+            return DecimalColumn(
+                json_integer(content.get("precision"), f"the precision of '{path}'"),
+                json_integer(content.get("scale", 0), f"the scale of '{path}'"),
+            )
+        except ConfigError as error:
+            raise ConfigError(f"'{path}': {error}") from error
+    if logical in _REFUSED:
+        raise ConfigError(
+            f"'{path}' has the logical type {logical}, which no column can keep: use "
+            "timestamp-micros, long, int or bytes"
+        )
+    # As Avro has it, a logical type that a reader does not know is left out of account.
+    return _LOGICAL.get((kind, logical), plain)

@@ -1,0 +1,102 @@
+"""Reads JSON texts that others wrote: schemas of topics, Avro schemas, JSON Schemas.
+
+Whatever the text is, the outcome is a value or a ConfigError of one line.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.printable import printable
+
+MAX_SCHEMA_BYTES = 256 * 1024
+"""The longest text of a schema, in UTF-8. A topic's settings are in one znode, as JSON, where a
+character may take 6 bytes for 2 of these; a znode has room for 1 MiB."""
+
+JsonObject = Mapping[str, object]
+
+
+def check_text_size(text: str, what: str) -> None:
+    """ConfigError for a text that is too long, or that UTF-8 can't encode."""
+    if len(text) <= MAX_SCHEMA_BYTES:
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"{what} has half a character in it: write it in UTF-8") from error
+        if size <= MAX_SCHEMA_BYTES:
+            return
+    raise ConfigError(
+        f"{what} has more than {MAX_SCHEMA_BYTES // 1024} KiB: use fewer columns or shorter names"
+    )
+
+
+def load_json(text: str, what: str) -> object:
+    """Return the value of a JSON text."""
+    check_text_size(text, what)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ConfigError(f"{what} is nested too deep: use fewer levels") from None
+    except ValueError as error:
+        raise ConfigError(f"{what} is no JSON: {printable(str(error))}") from error
+
+
+def json_object(value: object, what: str) -> JsonObject:
+    """Return the value, which must be an object."""
+    if not isinstance(value, dict):
+        raise ConfigError(f"{what} must be a JSON object, and is {shown(value)}")
+    return value
+
+
+def json_list(value: object, what: str) -> list[object]:
+    """Return the value, which must be a list."""
+    if not isinstance(value, list):
+        raise ConfigError(f"{what} must be a JSON list, and is {shown(value)}")
+    return value
+
+
+def json_text(value: object, what: str) -> str:
+    """Return the value, which must be a string."""
+    if not isinstance(value, str):
+        raise ConfigError(f"{what} must be a string, and is {shown(value)}")
+    return value
+
+
+def json_integer(value: object, what: str) -> int:
+    """Return the value, which must be a whole number."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"{what} must be a whole number, and is {shown(value)}")
+    return value
+
+
+def json_boolean(value: object, what: str) -> bool:
+    """Return the value, which must be true or false."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{what} must be true or false, and is {shown(value)}")
+    return value
+
+
+def only_fields(value: JsonObject, allowed: Iterable[str], what: str) -> None:
+    """ConfigError for a field that nobody would read."""
+    known = set(allowed)
+    for name in value:
+        if name not in known:
+            raise ConfigError(
+                f"{what} has a field '{printable(name[:80])}', which is none of "
+                f"{', '.join(sorted(known))}"
+            )
+
+
+def shown(value: object) -> str:
+    """Return the beginning of a value in one line."""
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case str():
+            return f"'{printable(value[:80])}'"
+        case int() if not -(10**30) < value < 10**30:
+            return "a very large number"
+        case _:
+            return json.dumps(value)

@@ -1,0 +1,265 @@
+"""Schemas in Spark's DDL: `id BIGINT NOT NULL, at TIMESTAMP, who STRUCT<name: STRING>`.
+
+Read are the names that Spark gives to types, in any case, and comments, which are dropped. Beyond
+Spark's DDL, `NOT NULL` may follow the element of an array and the value of a map.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NoReturn, TypeVar
+
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.typed.bounded_json import check_text_size
+from storage_engine.core.typed.column_types import (
+    MAX_COLUMNS,
+    MAX_DEPTH,
+    ArrayColumn,
+    BinaryColumn,
+    BooleanColumn,
+    ColumnSpec,
+    ColumnType,
+    DateColumn,
+    DecimalColumn,
+    FloatColumn,
+    IntegerColumn,
+    IntervalColumn,
+    MapColumn,
+    StringColumn,
+    StructColumn,
+    StructColumnField,
+    TimestampColumn,
+    check_field_names,
+    ddl_of,
+    quoted_name,
+    too_deep,
+    too_many_columns,
+)
+from storage_engine.core.typed.ddl_tokens import Token, TokenKind, tokens_of
+
+T = TypeVar("T")
+
+_SIMPLE: dict[str, ColumnType] = {
+    "BOOLEAN": BooleanColumn(),
+    "TINYINT": IntegerColumn(8),
+    "BYTE": IntegerColumn(8),
+    "SMALLINT": IntegerColumn(16),
+    "SHORT": IntegerColumn(16),
+    "INT": IntegerColumn(32),
+    "INTEGER": IntegerColumn(32),
+    "BIGINT": IntegerColumn(64),
+    "LONG": IntegerColumn(64),
+    "FLOAT": FloatColumn(32),
+    "REAL": FloatColumn(32),
+    "DOUBLE": FloatColumn(64),
+    "STRING": StringColumn(),
+    "BINARY": BinaryColumn(),
+    "DATE": DateColumn(),
+    "TIMESTAMP": TimestampColumn(with_zone=True),
+    "TIMESTAMP_LTZ": TimestampColumn(with_zone=True),
+    "TIMESTAMP_NTZ": TimestampColumn(with_zone=False),
+}
+
+_DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
+
+_REFUSED = {
+    "CHAR": "use STRING",
+    "CHARACTER": "use STRING",
+    "VARCHAR": "use STRING",
+    "VOID": "use the type that the column is going to have",
+    "VARIANT": "use STRING with JSON in it, or a STRUCT",
+    "TIME": "use TIMESTAMP_NTZ, or BIGINT",
+    "GEOMETRY": "use BINARY",
+    "GEOGRAPHY": "use BINARY",
+}
+
+
+def parse_ddl(text: str) -> list[ColumnSpec]:
+    """Return the columns of a text; ConfigError, with the place, for one that can't be read."""
+    check_text_size(text, "the DDL")
+    reader = _DdlReader(tokens_of(text, "the DDL"))
+    columns = [ColumnSpec(*part) for part in reader.columns()]
+    reader.expect_end()
+    return columns
+
+
+def parse_type(text: str, name: str = "") -> ColumnType:
+    """Return the type that a text names; `name` is the column's, for errors."""
+    what = f"the type of column {quoted_name(name)}" if name else "the type"
+    check_text_size(text, what)
+    reader = _DdlReader(tokens_of(text, what), what)
+    column_type = reader.type(1)
+    reader.expect_end()
+    return column_type
+
+
+def render_ddl(columns: Iterable[ColumnSpec], *, exact: bool = False) -> str:
+    """Return the columns as `parse_ddl` reads them. `exact` is as in `ddl_of`."""
+    return ", ".join(
+        f"{quoted_name(column.name)} {ddl_of(column.type, exact=exact)}"
+        f"{'' if column.nullable else ' NOT NULL'}"
+        for column in columns
+    )
+
+
+class _DdlReader:
+    """Reads tokens one after the other."""
+
+    def __init__(self, tokens: list[Token], what: str = "the DDL") -> None:
+        self._tokens = tokens
+        self._what = what
+        self._place = 0
+        self._count = 0
+
+    def columns(self) -> list[tuple[str, ColumnType, bool]]:
+        """Return names, types and whether they are nullable, up to what is none of them."""
+        return self._list(lambda: self._named(1))
+
+    def type(self, depth: int) -> ColumnType:
+        """Return the next type."""
+        self._count += 1
+        if self._count > MAX_COLUMNS:
+            raise too_many_columns()
+        if depth > MAX_DEPTH:
+            raise too_deep()
+        token = self._next()
+        name = token.text.upper()
+        if token.kind is not TokenKind.WORD:
+            self._refuse(token, "a type is expected")
+        if name in _SIMPLE:
+            return self._simple(name)
+        if name in _DECIMALS:
+            return self._decimal(token)
+        match name:
+            case "INTERVAL":
+                return self._interval()
+            case "ARRAY":
+                element = self._inside(lambda: self._element(depth + 1))
+                return ArrayColumn(*element)
+            case "MAP":
+                return self._inside(lambda: self._map(depth + 1))
+            case "STRUCT":
+                return self._struct(depth + 1)
+        if name in _REFUSED:
+            self._refuse(token, f"a column can't have that type: {_REFUSED[name]}")
+        self._refuse(token, "no type has that name")
+
+    def expect_end(self) -> None:
+        """ConfigError when anything is left."""
+        if self._peek.is_sign(";"):
+            self._next()
+        if self._peek.kind is not TokenKind.END:
+            self._refuse(self._peek, "a comma or the end is expected")
+
+    def _simple(self, name: str) -> ColumnType:
+        if self._peek.is_word("COLLATE"):
+            self._refuse(self._peek, "collations are not kept: leave it out")
+        if name == "TIMESTAMP" and self._peek.is_word("WITHOUT", "WITH"):
+            self._refuse(self._peek, "write TIMESTAMP_NTZ or TIMESTAMP")
+        return _SIMPLE[name]
+
+    def _decimal(self, token: Token) -> ColumnType:
+        precision, scale = 10, 0
+        if self._peek.is_sign("("):
+            self._next()
+            precision = self._integer()
+            if self._peek.is_sign(","):
+                self._next()
+                scale = self._integer()
+            self._sign(")")
+        try:
+            return DecimalColumn(precision, scale)
+        except ConfigError as error:
+            raise self._error(token, str(error)) from error
+
+    def _interval(self) -> ColumnType:
+        words = [self._next() for _ in range(3) if self._peek.kind is TokenKind.WORD]
+        if [word.text.upper() for word in words] != ["DAY", "TO", "SECOND"]:
+            self._refuse(self._peek, "of intervals only INTERVAL DAY TO SECOND can be stored")
+        return IntervalColumn()
+
+    def _map(self, depth: int) -> ColumnType:
+        key = self.type(depth)
+        self._sign(",")
+        value, nullable = self._element(depth)
+        return MapColumn(key, value, nullable)
+
+    def _struct(self, depth: int) -> ColumnType:
+        token = self._peek
+        if token.is_sign("<>"):
+            self._refuse(token, "a STRUCT needs a field")
+        fields = self._inside(lambda: self._list(lambda: self._named(depth)))
+        try:
+            check_field_names(name for name, _, _ in fields)
+        except ConfigError as error:
+            raise self._error(token, str(error)) from error
+        return StructColumn(tuple(StructColumnField(*each) for each in fields))
+
+    def _named(self, depth: int) -> tuple[str, ColumnType, bool]:
+        """Return a column or field: `name [:] type [NOT NULL] [COMMENT 'text']`."""
+        token = self._next()
+        if token.kind not in (TokenKind.WORD, TokenKind.QUOTED):
+            self._refuse(token, "a name is expected; names with other characters need backquotes")
+        if self._peek.is_sign(":"):
+            self._next()
+        column_type, nullable = self._element(depth)
+        if self._peek.is_word("COMMENT"):
+            self._next()
+            if self._peek.kind is not TokenKind.TEXT:
+                self._refuse(self._peek, "COMMENT needs a text between apostrophes")
+            self._next()
+        return token.text, column_type, nullable
+
+    def _element(self, depth: int) -> tuple[ColumnType, bool]:
+        """Return a type, and whether its values may be null."""
+        column_type = self.type(depth)
+        if self._peek.is_word("NULL"):
+            self._next()
+            return column_type, True
+        if not self._peek.is_word("NOT"):
+            return column_type, True
+        self._next()
+        if not self._peek.is_word("NULL"):
+            self._refuse(self._peek, "NULL is expected behind NOT")
+        self._next()
+        return column_type, False
+
+    def _inside(self, read: Callable[[], T]) -> T:
+        self._sign("<")
+        content = read()
+        self._sign(">")
+        return content
+
+    def _list(self, read: Callable[[], T]) -> list[T]:
+        items = [read()]
+        while self._peek.is_sign(","):
+            self._next()
+            items.append(read())
+        return items
+
+    def _integer(self) -> int:
+        token = self._next()
+        if token.kind is not TokenKind.NUMBER or not token.text.isdigit() or len(token.text) > 9:
+            self._refuse(token, "a whole number is expected")
+        return int(token.text)
+
+    def _sign(self, sign: str) -> None:
+        token = self._next()
+        if not token.is_sign(sign):
+            self._refuse(token, f"'{sign}' is expected")
+
+    @property
+    def _peek(self) -> Token:
+        return self._tokens[self._place]
+
+    def _next(self) -> Token:
+        token = self._tokens[self._place]
+        if token.kind is not TokenKind.END:
+            self._place += 1
+        return token
+
+    def _refuse(self, token: Token, reason: str) -> NoReturn:
+        raise self._error(token, reason)
+
+    def _error(self, token: Token, reason: str) -> ConfigError:
+        return ConfigError(
+            f"{self._what} can't be read at character {token.place + 1}, {token.shown}: {reason}"
+        )

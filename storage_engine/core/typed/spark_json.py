@@ -1,0 +1,86 @@
+"""Columns from the JSON form of a Spark schema, `df.schema.json()`. Metadata is not kept."""
+
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.printable import printable
+from storage_engine.core.typed.bounded_json import (
+    JsonObject,
+    json_boolean,
+    json_list,
+    json_object,
+    json_text,
+    load_json,
+)
+from storage_engine.core.typed.column_types import (
+    MAX_COLUMNS,
+    MAX_DEPTH,
+    ArrayColumn,
+    ColumnSpec,
+    ColumnType,
+    MapColumn,
+    StructColumn,
+    StructColumnField,
+    check_field_names,
+    too_deep,
+    too_many_columns,
+)
+from storage_engine.core.typed.ddl import parse_type
+
+
+def parse_spark_json(text: str) -> list[ColumnSpec]:
+    """Return the columns; ConfigError names what can't be one."""
+    what = "the Spark schema"
+    content = json_object(load_json(text, what), what)
+    fields = _SparkReader().fields(content, what, 1)
+    return [ColumnSpec(field.name, field.type, field.nullable) for field in fields]
+
+
+class _SparkReader:
+    """Walks the schema; each type is counted."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def fields(self, content: JsonObject, what: str, depth: int) -> list[StructColumnField]:
+        found: list[StructColumnField] = []
+        for item in json_list(content.get("fields"), f"'fields' of {what}"):
+            field = json_object(item, f"a field of {what}")
+            name = json_text(field.get("name"), f"the name of a field of {what}")
+            inner = f"field '{printable(name[:200])}'"
+            nullable = json_boolean(field.get("nullable", True), f"'nullable' of {inner}")
+            found.append(
+                StructColumnField(name, self._type(field.get("type"), inner, depth), nullable)
+            )
+        return found
+
+    def _type(self, value: object, what: str, depth: int) -> ColumnType:
+        self._count += 1
+        if self._count > MAX_COLUMNS:
+            raise too_many_columns()
+        if depth > MAX_DEPTH:
+            raise too_deep()
+        if isinstance(value, str):
+            try:
+                return parse_type(value)
+            except ConfigError as error:
+                raise ConfigError(f"{what}: {error}") from error
+        content = json_object(value, f"the type of {what}")
+        match content.get("type"):
+            case "array":
+                element = self._type(content.get("elementType"), what, depth + 1)
+                return ArrayColumn(element, _flag(content, "containsNull", what))
+            case "map":
+                key = self._type(content.get("keyType"), what, depth + 1)
+                inner = self._type(content.get("valueType"), what, depth + 1)
+                return MapColumn(key, inner, _flag(content, "valueContainsNull", what))
+            case "struct":
+                fields = self.fields(content, what, depth + 1)
+                check_field_names(field.name for field in fields)
+                return StructColumn(tuple(fields))
+            case _:
+                raise ConfigError(
+                    f"{what} has a type that no column can have: use Spark's own types"
+                )
+
+
+def _flag(content: JsonObject, name: str, what: str) -> bool:
+    return json_boolean(content.get(name, True), f"'{name}' of {what}")

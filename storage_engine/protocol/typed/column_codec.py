@@ -1,0 +1,160 @@
+"""A column's bytes: how its values become a block that is stored, and come back.
+
+    encoding      block, before compression
+    PLAIN         one Arrow IPC message with the values
+    DICTIONARY    4 bytes the size of the first message (big endian), a message with the different
+                  values, a message with the place of each row's value among them (int32)
+
+What is read is not trusted: sizes are compared before anything is allocated, and each array is
+validated in full.
+"""
+
+import struct
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from crc32c import crc32c
+
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.protocol.records.arrow_kernels import kernel, take
+from storage_engine.protocol.records.record_batch import BytesLike, Codec
+from storage_engine.protocol.typed.directory import (
+    CODEC_LZ4,
+    CODEC_NONE,
+    CODEC_ZSTD,
+    DICTIONARY,
+    PLAIN,
+    ColumnEntry,
+)
+from storage_engine.protocol.typed.ipc_message import read_message, write_message
+
+MAX_COLUMN_BYTES = 128 << 20
+"""The most bytes of a column's values when a dictionary is taken apart."""
+
+CODECS = {Codec.NONE: CODEC_NONE, Codec.LZ4: CODEC_LZ4, Codec.ZSTD: CODEC_ZSTD}
+_NAMES = {CODEC_LZ4: "lz4", CODEC_ZSTD: "zstd"}
+
+_SIZE = struct.Struct(">i")
+
+
+class StoredColumn(NamedTuple):
+    """A column as it is stored."""
+
+    block: Any
+    """Its bytes."""
+    raw_bytes: int
+    codec: int
+    encoding: int
+
+    def entry(
+        self, column_id: int, null_count: int, flags: int, minimum: bytes, maximum: bytes
+    ) -> ColumnEntry:
+        """Return the directory's entry; its place is set when the directory is made."""
+        return ColumnEntry(
+            column_id,
+            0,
+            len(self.block),
+            self.raw_bytes,
+            crc32c(self.block),
+            null_count,
+            self.codec,
+            self.encoding,
+            flags,
+            minimum,
+            maximum,
+        )
+
+
+def store_column(array: Any, codec: int) -> StoredColumn:
+    """Return the array as it is stored; a pa.DictionaryArray with the encoding DICTIONARY."""
+    if pa.types.is_dictionary(array.type):
+        values, indices = write_message(array.dictionary), write_message(array.indices)
+        raw = pa.py_buffer(b"".join((_SIZE.pack(len(values)), values, indices)))
+        encoding = DICTIONARY
+    else:
+        raw = write_message(array)
+        encoding = PLAIN
+    if codec != CODEC_NONE:
+        compressed = pa.Codec(_NAMES[codec]).compress(raw)
+        if compressed.size < raw.size:
+            block = memoryview(compressed.slice(0, compressed.size))
+            return StoredColumn(block, raw.size, codec, encoding)
+    return StoredColumn(memoryview(raw), raw.size, CODEC_NONE, encoding)
+
+
+def load_column(block: BytesLike, entry: ColumnEntry, kind: Any, rows: int) -> Any:
+    """Return the array of type `kind` that is stored in `block`, in memory of its own;
+    CorruptRecordError when it is anything else than `rows` valid values. The CRC is checked by the
+    caller."""
+    raw = _decompressed(block, entry)
+    try:
+        if entry.encoding == PLAIN:
+            array = read_message(raw, kind)
+            array.validate(full=True)
+        else:
+            array = _load_dictionary(raw, kind)
+    except pa.ArrowException as error:
+        text = " ".join(str(error).split())
+        raise _damaged(entry, f"Arrow says: {text:.200}") from None
+    except CorruptRecordError as error:
+        raise _damaged(entry, str(error)) from None
+    if len(array) != rows or array.null_count != entry.null_count:
+        raise _damaged(
+            entry,
+            f"it has {len(array)} values with {array.null_count} nulls, not {rows} with"
+            f" {entry.null_count}",
+        )
+    return array
+
+
+def _decompressed(block: BytesLike, entry: ColumnEntry) -> Any:
+    """Return a pa.Buffer of the block's bytes, aligned."""
+    if len(block) != entry.stored_bytes:
+        raise _damaged(entry, f"{len(block)} of its {entry.stored_bytes} bytes are there")
+    if entry.codec == CODEC_NONE:
+        return pa.py_buffer(bytes(block))
+    try:
+        raw = pa.Codec(_NAMES[entry.codec]).decompress(block, entry.raw_bytes)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        text = " ".join(str(error).split())
+        raise _damaged(entry, text) from None
+    if raw.size != entry.raw_bytes:
+        raise _damaged(entry, f"it decompresses to {raw.size} bytes, not {entry.raw_bytes}")
+    return raw
+
+
+def _load_dictionary(raw: Any, kind: Any) -> Any:
+    if raw.size < _SIZE.size:
+        raise CorruptRecordError("its dictionary is cut off")
+    (size,) = _SIZE.unpack_from(memoryview(raw))
+    if not 0 <= size <= raw.size - _SIZE.size:
+        raise CorruptRecordError(f"its dictionary has {size} of {raw.size} bytes")
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        raise CorruptRecordError(f"a dictionary of {kind} is not possible")
+    values = read_message(raw.slice(_SIZE.size, size), kind)
+    indices = read_message(raw.slice(_SIZE.size + size), pa.int32())
+    values.validate(full=True)
+    indices.validate(full=True)
+    if values.null_count:
+        raise CorruptRecordError("its dictionary has a null")
+    _check_expansion(values, indices)
+    return take(values, indices)
+
+
+def _check_expansion(values: Any, indices: Any) -> None:
+    """A few values that are long and stand for many rows must not fill the memory."""
+    if not len(values):
+        return
+    lengths = kernel("binary_length", values)
+    longest = kernel("min_max", lengths)["max"].as_py()
+    if longest * len(indices) <= MAX_COLUMN_BYTES:
+        return
+    total = kernel("sum", take(lengths, indices)).as_py() or 0
+    if total > MAX_COLUMN_BYTES:
+        raise CorruptRecordError(
+            f"its dictionary stands for {total} bytes, at most {MAX_COLUMN_BYTES} are read"
+        )
+
+
+def _damaged(entry: ColumnEntry, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(f"the column {entry.column_id} is damaged: {reason}")

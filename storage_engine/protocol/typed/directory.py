@@ -1,0 +1,382 @@
+"""The directory of a typed batch: which columns it has, where they lie, what is known of each.
+
+A typed batch is a record batch whose attributes have TYPED_BIT. Its records section begins with the
+directory; the columns follow one another behind it, in the directory's order, without gaps. Nothing
+here looks into a column, and nothing needs Arrow.
+
+    field             at bytes  meaning
+    magic              0  4     "HRT1"
+    directory_bytes    4  4     of the whole directory, these fields included
+    directory_crc      8  4     CRC-32C of the directory's bytes from 12 on
+    topic_id          12 16
+    schema_version    28  4
+    rows              32  4     as many as the header's records_count
+    columns           36  2     the number of entries
+    reserved          38  2     0
+    entries           40        one for each column
+
+    entry             at bytes  meaning
+    column_id          0  4     of the schema; below 0: OFFSETS, TIMESTAMPS, HEADERS, TOMBSTONES
+    place              4  4     of the column's first byte, counted from the end of the directory
+    stored_bytes       8  4
+    raw_bytes         12  4     after decompression
+    crc               16  4     CRC-32C of the stored bytes
+    null_count        20  4
+    codec             24  1     0 none, 3 lz4, 4 zstd
+    encoding          25  1     0 plain, 1 dictionary: see column_codec.py
+    flags             26  1     1 has minimum and maximum; 2, 4: they are shortened; 8 has NaN
+    minimum_bytes     27  1
+    maximum_bytes     28  1
+    minimum, maximum  29
+
+Big endian. The minimum and the maximum leave out nulls and NaN:
+
+    type                                        bytes
+    boolean, integer, date, timestamp, interval     8  signed; days, or microseconds
+    float                                           8  a double
+    decimal                                        16  signed: the value without its point
+    string, binary                            0 .. 32  the first bytes; strings end with a character
+    nested                                             have none
+"""
+
+import struct
+from collections.abc import Sequence
+from decimal import Context, Decimal
+from typing import NamedTuple
+from uuid import UUID
+
+from crc32c import crc32c
+
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.typed.column_types import (
+    MAX_COLUMNS,
+    BinaryColumn,
+    BooleanColumn,
+    ColumnType,
+    DateColumn,
+    DecimalColumn,
+    FloatColumn,
+    IntegerColumn,
+    IntervalColumn,
+    StringColumn,
+    TimestampColumn,
+)
+from storage_engine.core.typed.comparisons import ColumnStatistics, Literal
+from storage_engine.protocol.records.record_batch import BytesLike
+
+MAGIC = b"HRT1"
+
+OFFSETS = -1
+"""The column of offset deltas, int32: only in batches that compaction left rows out of."""
+TIMESTAMPS = -2
+"""The column of timestamps, int64 milliseconds. Without it all rows have the header's time."""
+HEADERS = -3
+"""The column of record headers, list<struct<key: string, value: binary>>."""
+TOMBSTONES = -4
+"""The column of booleans that are true where a row only says that its key is gone."""
+SYSTEM_COLUMNS = (TIMESTAMPS, HEADERS, TOMBSTONES, OFFSETS)
+
+PLAIN = 0
+DICTIONARY = 1
+
+CODEC_NONE = 0
+CODEC_LZ4 = 3
+CODEC_ZSTD = 4
+_CODECS = (CODEC_NONE, CODEC_LZ4, CODEC_ZSTD)
+
+HAS_BOUNDS = 1
+MINIMUM_SHORTENED = 2
+MAXIMUM_SHORTENED = 4
+HAS_NAN = 8
+_ALL_FLAGS = HAS_BOUNDS | MINIMUM_SHORTENED | MAXIMUM_SHORTENED | HAS_NAN
+
+MAX_ENTRIES = MAX_COLUMNS + len(SYSTEM_COLUMNS)
+MAX_BOUND_BYTES = 32
+"""The longest minimum or maximum: longer strings are cut."""
+
+HEAD = struct.Struct(">4siI16siiHH")
+ENTRY = struct.Struct(">iiiiIiBBBBB")
+_OUTLINE = struct.Struct(">iii15xBB")
+CRC_AT = 8
+CRC_FROM = 12
+TOPIC_ID_AT = 12
+HEAD_BYTES = HEAD.size
+ENTRY_BYTES = ENTRY.size
+MAX_DIRECTORY_BYTES = HEAD_BYTES + MAX_ENTRIES * (ENTRY_BYTES + 2 * MAX_BOUND_BYTES)
+
+_CRC = struct.Struct(">I")
+_INT64 = struct.Struct(">q")
+_DOUBLE = struct.Struct(">d")
+_DECIMAL_BYTES = 16
+_EXACT = Context(prec=60)
+"""More digits than a decimal of 16 bytes has: nothing is rounded."""
+
+assert HEAD_BYTES == 40
+assert ENTRY_BYTES == _OUTLINE.size == 29
+
+
+class ColumnEntry(NamedTuple):
+    """What the directory says of a column."""
+
+    column_id: int
+    place: int
+    """Of its first byte, counted from the end of the directory."""
+    stored_bytes: int
+    raw_bytes: int
+    """After decompression."""
+    crc: int
+    """Of the stored bytes."""
+    null_count: int
+    codec: int
+    encoding: int
+    flags: int
+    minimum: bytes
+    maximum: bytes
+
+
+class Directory(NamedTuple):
+    """What a typed batch says of itself."""
+
+    topic_id: UUID
+    schema_version: int
+    rows: int
+    entries: tuple[ColumnEntry, ...]
+    size: int
+    """In bytes: the columns begin there."""
+
+    def column(self, column_id: int) -> ColumnEntry | None:
+        """Return the column's entry; None when the batch does not have the column."""
+        for entry in self.entries:
+            if entry[0] == column_id:
+                return entry
+        return None
+
+    @property
+    def column_bytes(self) -> int:
+        """Return the stored bytes of all columns."""
+        return sum(entry.stored_bytes for entry in self.entries)
+
+    @property
+    def raw_bytes(self) -> int:
+        """Return the bytes of all columns after decompression."""
+        return sum(entry.raw_bytes for entry in self.entries)
+
+
+def read_directory(section: BytesLike, *, section_bytes: int | None = None) -> Directory:
+    """Return the directory at the beginning of a records section; CorruptRecordError when it is
+    damaged or contradicts itself.
+
+    `section_bytes` is the size of the whole section, when `section` is only its beginning.
+    """
+    size, schema_version, rows, columns = _read_head(section)
+    data = bytes(memoryview(section)[:size])
+    whole = len(section) if section_bytes is None else section_bytes
+    entries: list[ColumnEntry] = []
+    position = HEAD_BYTES
+    place = 0
+    ids = set()
+    unpack = ENTRY.unpack_from
+    for _ in range(columns):
+        if size - position < ENTRY_BYTES:
+            raise _damaged(f"entry {len(entries)} of {columns} is cut off")
+        fields = unpack(data, position)
+        column_id, at, stored, raw, _, nulls, codec, encoding, flags, low, high = fields
+        minimum_at = position + ENTRY_BYTES
+        maximum_at = minimum_at + low
+        position = maximum_at + high
+        if not (
+            at == place
+            and 0 < stored <= whole - size - place
+            and (raw == stored if codec == CODEC_NONE else raw > 0 and codec in _CODECS)
+            and 0 <= nulls <= rows
+            and encoding <= DICTIONARY
+            and flags <= _ALL_FLAGS
+            and low <= MAX_BOUND_BYTES
+            and high <= MAX_BOUND_BYTES
+            and position <= size
+        ):
+            raise _damaged(f"the entry of column {column_id} has impossible numbers: {fields}")
+        place += stored
+        ids.add(column_id)
+        entries.append(
+            tuple.__new__(
+                ColumnEntry,
+                (*fields[:9], data[minimum_at:maximum_at], data[maximum_at:position]),
+            )
+        )
+    if position != size or place != whole - size or len(ids) != columns:
+        raise _damaged(
+            f"its {columns} columns end at byte {position} of {size}, and take {place} of the"
+            f" {whole - size} bytes behind it; {len(ids)} ids are different"
+        )
+    topic_id = UUID(bytes=data[TOPIC_ID_AT : TOPIC_ID_AT + 16])
+    return Directory(topic_id, schema_version, rows, tuple(entries), size)
+
+
+def _read_head(section: BytesLike) -> tuple[int, int, int, int]:
+    """Return size, schema version, rows and columns of a directory whose CRC is right."""
+    available = len(section)
+    if available < HEAD_BYTES:
+        raise _damaged(f"it needs at least {HEAD_BYTES} bytes, {available} are there")
+    magic, size, crc, _, version, rows, columns, reserved = HEAD.unpack_from(section)
+    if magic != MAGIC:
+        raise _damaged(f"it begins with {bytes(magic)!r}, not with {MAGIC!r}")
+    if not HEAD_BYTES <= size <= min(available, MAX_DIRECTORY_BYTES):
+        raise _damaged(f"it claims to have {size} bytes, {available} are there")
+    if crc != crc32c(memoryview(section)[CRC_FROM:size]):
+        raise _damaged("its CRC does not match")
+    if rows < 0 or version < 1 or reserved or columns > MAX_ENTRIES:
+        raise _damaged(
+            f"{rows} rows of schema version {version} in {columns} columns, reserved: {reserved}"
+        )
+    return size, version, rows, columns
+
+
+class Outline(NamedTuple):
+    """Where a batch's columns lie: as much as a projection needs, in a fraction of the time."""
+
+    schema_version: int
+    rows: int
+    size: int
+    """Of the directory, in bytes."""
+    columns: list[tuple[int, int, int, int]]
+    """Column id, place, stored bytes; and where its entry lies in the directory."""
+    data: bytes
+    """The directory."""
+
+    def entry(self, column_id: int) -> ColumnEntry | None:
+        """Return the column's entry; None when the batch does not have the column."""
+        for found, _, _, position in self.columns:
+            if found == column_id:
+                fields = ENTRY.unpack_from(self.data, position)
+                at = position + ENTRY_BYTES
+                middle = at + fields[9]
+                bounds = (self.data[at:middle], self.data[middle : middle + fields[10]])
+                return ColumnEntry(*fields[:9], *bounds)
+        return None
+
+
+def read_outline(section: BytesLike, *, section_bytes: int) -> Outline:
+    """Return the outline of the directory at the beginning of a records section of that size;
+    CorruptRecordError when it is damaged, or columns don't lie within the section."""
+    size, schema_version, rows, count = _read_head(section)
+    data = bytes(memoryview(section)[:size])
+    room = section_bytes - size
+    columns: list[tuple[int, int, int, int]] = []
+    add, unpack = columns.append, _OUTLINE.unpack_from
+    position, place = HEAD_BYTES, 0
+    try:
+        for _ in range(count):
+            column_id, at, stored, low, high = unpack(data, position)
+            if at != place or stored <= 0:
+                raise _damaged(f"the column {column_id} has {stored} bytes from {at} on")
+            add((column_id, at, stored, position))
+            place += stored
+            position += ENTRY_BYTES + low + high
+    except struct.error:
+        raise _damaged(f"entry {len(columns)} of {count} is cut off") from None
+    if position != size or place != room:
+        raise _damaged(f"it ends at byte {position} of {size}, its columns at {place} of {room}")
+    return Outline(schema_version, rows, size, columns, data)
+
+
+def encode_directory(
+    *, topic_id: UUID, schema_version: int, rows: int, entries: Sequence[ColumnEntry]
+) -> bytes:
+    """Return the bytes of a directory. The places of the entries are computed here."""
+    parts = [b""]
+    place = 0
+    for entry in entries:
+        parts.append(
+            ENTRY.pack(
+                entry.column_id,
+                place,
+                *entry[2:9],
+                len(entry.minimum),
+                len(entry.maximum),
+            )
+        )
+        parts += (entry.minimum, entry.maximum)
+        place += entry.stored_bytes
+    size = HEAD_BYTES + sum(map(len, parts))
+    head = HEAD.pack(MAGIC, size, 0, topic_id.bytes, schema_version, rows, len(entries), 0)
+    parts[0] = head
+    directory = bytearray().join(parts)
+    seal_directory(directory, 0, size)
+    return bytes(directory)
+
+
+def seal_directory(buffer: bytearray | memoryview, position: int, size: int) -> None:
+    """Write the CRC of the directory [position, position + size)."""
+    crc = crc32c(memoryview(buffer)[position + CRC_FROM : position + size])
+    _CRC.pack_into(buffer, position + CRC_AT, crc)
+
+
+def statistics_of(
+    entry: ColumnEntry | None, column_type: ColumnType, rows: int
+) -> ColumnStatistics | None:
+    """Return what is known of a column's values; CorruptRecordError when its bounds don't fit its
+    type. `entry` None stands for a column that the batch leaves out, because all of it is null."""
+    if entry is None:
+        return ColumnStatistics(rows=rows, null_count=rows, minimum=None, maximum=None)
+    minimum: Literal | None = None
+    maximum: Literal | None = None
+    if entry.flags & HAS_BOUNDS:
+        minimum = decode_bound(entry.minimum, column_type)
+        maximum = decode_bound(entry.maximum, column_type)
+    return ColumnStatistics(
+        rows=rows,
+        null_count=entry.null_count,
+        minimum=minimum,
+        maximum=maximum,
+        minimum_is_exact=not entry.flags & MINIMUM_SHORTENED,
+        maximum_is_exact=not entry.flags & MAXIMUM_SHORTENED,
+        has_nan=bool(entry.flags & HAS_NAN),
+    )
+
+
+def decode_bound(data: bytes, column_type: ColumnType) -> Literal:
+    """Return a minimum or maximum; CorruptRecordError when it does not fit the type."""
+    try:
+        match column_type:
+            case BooleanColumn():
+                return bool(_INT64.unpack(data)[0])
+            case IntegerColumn() | DateColumn() | TimestampColumn() | IntervalColumn():
+                return int(_INT64.unpack(data)[0])
+            case FloatColumn():
+                return float(_DOUBLE.unpack(data)[0])
+            case DecimalColumn(_, scale) if len(data) == _DECIMAL_BYTES:
+                unscaled = int.from_bytes(data, "big", signed=True)
+                return Decimal(unscaled).scaleb(-scale, _EXACT)
+            case StringColumn():
+                return data.decode()
+            case BinaryColumn():
+                return data
+    except (struct.error, UnicodeDecodeError):
+        pass
+    raise _damaged(f"a minimum or maximum of {len(data)} bytes does not fit the column's type")
+
+
+def encode_bound(value: Literal, column_type: ColumnType) -> tuple[bytes, bool]:
+    """Return the bytes of a minimum or maximum, and whether it is shortened."""
+    match column_type:
+        case FloatColumn():
+            return _DOUBLE.pack(value), False
+        case DecimalColumn(_, scale):
+            unscaled = int(Decimal(str(value)).scaleb(scale, _EXACT))
+            return unscaled.to_bytes(_DECIMAL_BYTES, "big", signed=True), False
+        case StringColumn() | BinaryColumn():
+            data = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[arg-type]
+            if len(data) <= MAX_BOUND_BYTES:
+                return data, False
+            end = MAX_BOUND_BYTES
+            if isinstance(value, str):
+                while data[end] & 0xC0 == 0x80:
+                    end -= 1
+            return data[:end], True
+        case _:
+            return _INT64.pack(int(value)), False
+
+
+def _damaged(reason: str) -> CorruptRecordError:
+    return CorruptRecordError(f"the directory of a typed batch is damaged: {reason}")

@@ -1,0 +1,109 @@
+"""Arrays of Arrow as IPC messages, which hold one record batch of one column and nothing else.
+
+Arrow's own compression of buffers is refused before Arrow reads a message, since nothing would
+bound what a buffer claims to become. So are messages with dictionaries or metadata.
+
+    message         bytes  meaning (little endian)
+    continuation    4      FF FF FF FF
+    metadata_bytes  4
+    metadata               a flatbuffer: Message, in it a RecordBatch
+    body                   the buffers
+
+Source: https://arrow.apache.org/docs/format/Columnar.html#encapsulated-message-format, and the
+tables of Message.fbs.
+"""
+
+import struct
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from storage_engine.core.errors import CorruptRecordError
+
+_CONTINUATION = 0xFFFF_FFFF
+_HEAD = struct.Struct("<II")
+_TABLE = struct.Struct("<i")
+_REFERENCE = struct.Struct("<I")
+_SLOT = struct.Struct("<H")
+_INT64 = struct.Struct("<q")
+
+_RECORD_BATCH = 3
+"""The number of a RecordBatch among the kinds of messages."""
+_MESSAGE_KIND, _MESSAGE_CONTENT, _MESSAGE_BODY_BYTES, _MESSAGE_METADATA = 1, 2, 3, 4
+_BATCH_ROWS, _BATCH_COMPRESSION, _BATCH_VARIADIC = 0, 3, 4
+_MOST_METADATA_BYTES = 1 << 20
+"""Of a type with 2,000 nested parts: some 100 KB."""
+
+
+@lru_cache(maxsize=1024)
+def _schema_of(kind: Any) -> Any:
+    return pa.schema([pa.field("column", kind)])
+
+
+def write_message(array: Any) -> Any:
+    """Return a pa.Buffer."""
+    return pa.RecordBatch.from_arrays([array], schema=_schema_of(array.type)).serialize()
+
+
+def read_message(data: Any, kind: Any) -> Any:
+    """Return the array of this type in a pa.Buffer, not copied and not validated;
+    CorruptRecordError when the message is another one."""
+    view = memoryview(data)
+    if len(view) < _HEAD.size:
+        raise _damaged("it is cut off")
+    continuation, metadata_bytes = _HEAD.unpack_from(view)
+    body_at = _HEAD.size + metadata_bytes
+    if continuation != _CONTINUATION or not metadata_bytes <= _MOST_METADATA_BYTES:
+        raise _damaged(f"its metadata have {metadata_bytes} bytes")
+    if _body_bytes(bytes(view[_HEAD.size : body_at])) != len(view) - body_at:
+        raise _damaged(f"its body has not the {len(view) - body_at} bytes that are there")
+    try:
+        return pa.ipc.read_record_batch(data, _schema_of(kind)).column(0)
+    except (pa.ArrowException, OSError, ValueError, IndexError) as error:
+        text = " ".join(str(error).split())
+        raise _damaged(f"Arrow says: {text:.200}") from None
+
+
+@lru_cache(maxsize=512)
+def _body_bytes(metadata: bytes) -> int:
+    """Return the size of the message's body, from metadata that are those of a plain record batch.
+    Batches of one size have the same metadata over and over."""
+    try:
+        message = _table_at(metadata, 0)
+        kind = _slot(metadata, message, _MESSAGE_KIND)
+        content = _slot(metadata, message, _MESSAGE_CONTENT)
+        body = _slot(metadata, message, _MESSAGE_BODY_BYTES)
+        if not kind or metadata[kind] != _RECORD_BATCH or not content:
+            raise _damaged("it is no record batch")
+        if _slot(metadata, message, _MESSAGE_METADATA):
+            raise _damaged("it has metadata of its own")
+        batch = _table_at(metadata, content)
+        if _slot(metadata, batch, _BATCH_COMPRESSION):
+            raise _damaged("its buffers are compressed by Arrow")
+        if _slot(metadata, batch, _BATCH_VARIADIC):
+            raise _damaged("it has buffers of views")
+        return int(_INT64.unpack_from(metadata, body)[0]) if body else 0
+    except (struct.error, IndexError):
+        raise _damaged("its metadata are cut off") from None
+
+
+def _table_at(metadata: bytes, reference: int) -> int:
+    """Return the position of the table to which the reference at a position leads."""
+    return reference + int(_REFERENCE.unpack_from(metadata, reference)[0])
+
+
+def _slot(metadata: bytes, table: int, number: int) -> int:
+    """Return the position of a table's field; 0 when it is not there."""
+    layout = table - int(_TABLE.unpack_from(metadata, table)[0])
+    if layout < 0:
+        raise IndexError
+    place = 2 * _SLOT.size + number * _SLOT.size
+    if place >= _SLOT.unpack_from(metadata, layout)[0]:
+        return 0
+    offset = int(_SLOT.unpack_from(metadata, layout + place)[0])
+    return table + offset if offset else 0
+
+
+def _damaged(reason: str) -> CorruptRecordError:
+    return CorruptRecordError(f"an Arrow message is damaged: {reason}")

@@ -1,0 +1,142 @@
+"""A typed batch as a leader sees it: checked by its header and its directory alone.
+
+The columns stay opaque here. What is wrong inside one is found by who decodes it.
+"""
+
+from uuid import UUID
+
+from storage_engine.core.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    InvalidRecordError,
+    KafkaError,
+    RecordTooLargeError,
+)
+from storage_engine.core.typed.topic_schema import SchemaVersion, TopicSchema
+from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
+from storage_engine.protocol.records.record_batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    TYPED_BIT,
+    BatchHeader,
+    BytesLike,
+    read_header,
+    seal,
+)
+from storage_engine.protocol.typed.directory import (
+    HEAD,
+    HEADERS,
+    OFFSETS,
+    TIMESTAMPS,
+    TOMBSTONES,
+    Directory,
+    read_directory,
+    seal_directory,
+)
+
+_PRODUCED_SYSTEM_COLUMNS = frozenset((TIMESTAMPS, HEADERS, TOMBSTONES))
+
+
+def is_typed(header: BatchHeader) -> bool:
+    """Return True when the batch has columns, not records: its section begins with a directory. A
+    control batch never has, nor has a batch of which compaction has left no row."""
+    return header.attributes & (TYPED_BIT | CONTROL_BIT) == TYPED_BIT and header.records_count > 0
+
+
+def directory_of(header: BatchHeader, batch: BytesLike, *, is_head: bool = False) -> Directory:
+    """Return the directory of a whole typed batch that begins at `batch`; CorruptRecordError names
+    the offset. `is_head`: of the batch only header and directory are there, or some more."""
+    size = header.size_in_bytes
+    try:
+        directory = read_directory(
+            memoryview(batch)[HEADER_BYTES:size],
+            section_bytes=size - HEADER_BYTES if is_head else None,
+        )
+    except CorruptRecordError as error:
+        raise damaged(header, str(error)) from None
+    if directory.rows != header.records_count or header.attributes & CODEC_MASK:
+        raise damaged(
+            header,
+            f"its header says {header.records_count} rows of codec"
+            f" {header.attributes & CODEC_MASK}, its directory {directory.rows}",
+        )
+    return directory
+
+
+def damaged(header: BatchHeader, reason: str) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"the typed batch at offset {header.base_offset} is damaged: {reason}"
+    )
+
+
+def check_typed_batch(
+    header: BatchHeader, batch: memoryview, *, schema: TopicSchema, topic_id: UUID
+) -> None:
+    """Make a leader's checks of a typed batch whose CRC and header fields are right already.
+
+    InvalidRecordError for what no retry mends, UnknownSchemaVersionError and UNKNOWN_TOPIC_ID for a
+    producer that knows more or less than this broker.
+    """
+    try:
+        directory = directory_of(header, batch)
+    except CorruptRecordError as error:
+        # The batch's CRC is right: its producer wrote it so.
+        raise InvalidRecordError(str(error)) from None
+    if directory.topic_id != topic_id:
+        raise KafkaError(
+            f"a typed batch is for the topic id {directory.topic_id}, the topic's is {topic_id}:"
+            " it was created anew, ask for its schema again",
+            ErrorCode.UNKNOWN_TOPIC_ID,
+        )
+    version = schema.version(directory.schema_version)
+    raw = directory.raw_bytes
+    if raw > MAX_DECOMPRESSED_BYTES:
+        raise RecordTooLargeError(
+            f"a typed batch has columns of {raw} bytes after decompression, at most"
+            f" {MAX_DECOMPRESSED_BYTES} are allowed: send smaller batches"
+        )
+    _check_columns(directory, schema, version)
+
+
+def _check_columns(directory: Directory, schema: TopicSchema, version: SchemaVersion) -> None:
+    columns = version.by_id
+    nulls: dict[int, int] = {}
+    for column_id, _, _, _, _, null_count, *_ in directory.entries:
+        nulls[column_id] = null_count
+        if column_id not in columns and column_id not in _PRODUCED_SYSTEM_COLUMNS:
+            what = "offsets" if column_id == OFFSETS else f"id {column_id}"
+            raise InvalidRecordError(
+                f"a typed batch has a column of {what}, which version {version.version} of the"
+                " schema does not have"
+            )
+    key = schema.key
+    tombstones = nulls.get(TOMBSTONES)
+    if tombstones is not None and not key:
+        raise InvalidRecordError(
+            "a typed batch has tombstones, but the topic has no key columns to say what is gone"
+        )
+    if tombstones or nulls.get(TIMESTAMPS):
+        raise InvalidRecordError("a typed batch has nulls among its timestamps or tombstones")
+    for column in version.columns:
+        if column.nullable or (tombstones is not None and column.column_id not in key):
+            continue
+        missing = nulls.get(column.column_id, directory.rows)
+        if missing:
+            raise InvalidRecordError(
+                f"a typed batch has {missing} nulls in the column '{column.name}', which is NOT"
+                " NULL: give each row a value"
+            )
+
+
+def readdressed(batch: BytesLike, *, topic_id: UUID, schema_version: int) -> bytearray:
+    """Return the batch as one of another topic that has the same columns in `schema_version`. The
+    columns are copied as they are."""
+    copy = bytearray(batch)
+    header = read_header(copy)
+    directory = directory_of(header, copy)
+    magic, size, _, _, _, *rest = HEAD.unpack_from(copy, HEADER_BYTES)
+    HEAD.pack_into(copy, HEADER_BYTES, magic, size, 0, topic_id.bytes, schema_version, *rest)
+    seal_directory(copy, HEADER_BYTES, directory.size)
+    seal(copy, 0, header)
+    return copy
