@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSource
 
 from connector.errors import OptionError, without_traceback
 from connector.log_once import warn_once
-from connector.options.sink_options import SinkOptions, parse_sink_options
+from connector.options.sink_options import parse_sink_options
 from connector.options.source_options import SourceOptions, parse_source_options
-from connector.schema import check_sink_schema, check_user_schema, source_schema
+from connector.schema import check_user_schema, source_schema
 from connector.spark_version import check_spark_version, limits_micro_batches, pushes_filters
 from connector.spark_workers import prepare_worker
 
@@ -24,11 +24,15 @@ if TYPE_CHECKING:
     from connector.sink.stream_writer import HeadraceStreamWriter
     from connector.source.batch_reader import HeadraceBatchReader
     from connector.source.stream_reader import HeadraceStreamReader
+    from connector.source.typed.reading import Reading
 
 
 class HeadraceDataSource(DataSource):
     """`format("headrace")`: reads topics into rows and writes rows to topics, with the options and
     columns of Spark's Kafka connector. The sink delivers exactly once by default."""
+
+    _reading: "Reading | None" = None
+    """What `schema` has found out of the topics. Spark pickles it with this object."""
 
     @without_traceback
     def __init__(self, options: dict[str, str]) -> None:
@@ -42,46 +46,53 @@ class HeadraceDataSource(DataSource):
 
     @without_traceback
     def schema(self) -> "StructType":
-        """The columns of a record: those that `columns` names, or all, with `headers` only where
-        `includeHeaders` asks for them."""
+        """The columns of typed topics, or those of a record: those that `columns` names, or all.
+        The brokers are asked which topics are typed, and what is found goes with this object."""
+        from connector.source.typed.reading import find_reading
+
         prepare_worker()
-        return source_schema(self._source_options.columns)
+        self._reading = find_reading(self._source_options)
+        typed = self._reading.typed
+        return (
+            source_schema(self._source_options.columns) if typed is None else typed.spark_schema()
+        )
 
     @without_traceback
     def reader(self, schema: "StructType") -> "HeadraceBatchReader":
         """Serves `spark.read`."""
         prepare_worker()
-        check_user_schema(schema, columns=self._source_options.columns)
+        reading = self._checked_reading(schema)
         if pushes_filters():
             from connector.source.pushdown.reader import HeadracePushdownReader, plans_pushdown
 
             if plans_pushdown():
-                return HeadracePushdownReader(self._source_options)
+                return HeadracePushdownReader(self._source_options, reading)
         from connector.source.batch_reader import HeadraceBatchReader
 
-        return HeadraceBatchReader(self._source_options)
+        return HeadraceBatchReader(self._source_options, reading)
 
     @without_traceback
     def streamReader(self, schema: "StructType") -> "HeadraceStreamReader":
         """Serves `spark.readStream`."""
-        check_user_schema(schema, columns=self._source_options.columns)
         if self._source_options.ending is not None:
             raise OptionError(
                 "BAD_OPTION",
                 "'endingOffsets' and its timestamp forms are for batch reads; a stream has no end",
             )
+        reading = self._checked_reading(schema)
         if limits_micro_batches():
             from connector.source.stream_reader import HeadraceStreamReader
 
-            return HeadraceStreamReader(self._source_options)
+            return HeadraceStreamReader(self._source_options, reading)
         from connector.source.older_spark import OlderSparkStreamReader
 
-        return OlderSparkStreamReader(self._source_options)
+        return OlderSparkStreamReader(self._source_options, reading)
 
     @without_traceback
     def writer(self, schema: "StructType", overwrite: bool) -> "HeadraceBatchWriter":
         """Serves `df.write`."""
         from connector.sink.batch_writer import HeadraceBatchWriter
+        from connector.sink.typed.rows_check import check_rows
 
         prepare_worker()
         if overwrite:
@@ -89,25 +100,33 @@ class HeadraceDataSource(DataSource):
                 "BAD_MODE", "a log can't be overwritten, only appended to: use .mode('append')"
             )
         options = parse_sink_options(self.options)
-        self._check_sink_schema(schema, options)
+        typed = check_rows(schema, options)
         warn_once(options.notes)
-        return HeadraceBatchWriter(options)
+        return HeadraceBatchWriter(options, typed)
 
     @without_traceback
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "HeadraceStreamWriter":
         """Serves `df.writeStream`. `overwrite` stands for the output mode complete, in which each
         micro-batch appends the whole result, as in Spark's Kafka connector."""
         from connector.sink.stream_writer import HeadraceStreamWriter
+        from connector.sink.typed.rows_check import check_rows
 
         prepare_worker()
         options = parse_sink_options(self.options, is_stream=True)
-        self._check_sink_schema(schema, options)
+        typed = check_rows(schema, options)
         warn_once(options.notes)
-        return HeadraceStreamWriter(options)
+        return HeadraceStreamWriter(options, typed)
 
-    def _check_sink_schema(self, schema: "StructType", options: SinkOptions) -> None:
-        origin = () if options.origin is None else options.origin.columns
-        check_sink_schema(schema, topic_option=options.topic, origin=origin)
+    def _checked_reading(self, schema: "StructType") -> "Reading":
+        """What is known of the topics. Where the user has given a schema, `schema` was not called,
+        and they are looked at now. OptionError where the user's schema does not fit them."""
+        from connector.source.typed.reading import find_reading
+
+        options, known = self._source_options, self._reading
+        reading = find_reading(options, schema) if known is None else known
+        if reading.typed is None:
+            check_user_schema(schema, columns=options.columns)
+        return reading
 
     @cached_property
     def _source_options(self) -> SourceOptions:

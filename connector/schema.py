@@ -100,7 +100,7 @@ def check_sink_schema(
         raise OptionError(
             "BAD_COLUMN", "two columns to be written have the same name, upper and lower case aside"
         )
-    _take_origin(types, origin)
+    take_origin(types, origin)
     allowed = _sink_column_types()
     for name, data_type in types.items():
         if name not in allowed:
@@ -126,7 +126,7 @@ def check_sink_schema(
         )
 
 
-def _take_origin(types: "dict[str, DataType]", origin: Sequence[str]) -> None:
+def take_origin(types: "dict[str, DataType]", origin: Sequence[str]) -> None:
     """Checks the columns of `idempotentKey` and removes them from `types`."""
     wanted = (("string",), ("int",), ("bigint", "int"))
     for name, possible in zip(origin, wanted, strict=False):

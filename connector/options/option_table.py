@@ -65,11 +65,12 @@ _ENTRIES: list[OptionEntry] = [
     *_works(_SOURCE, "minPartitions", "maxRecordsPerPartition", "isolationLevel"),
     *_works(_SOURCE, "kafkaConsumer.pollTimeoutMs", "columns", "maxBytesPerPartition"),
     *_works(_SOURCE, "minRecordsPerPartition"),
-    *_works(_SOURCE, "groupIdPrefix"),
+    *_works(_SOURCE, "groupIdPrefix", "where"),
     *_works(_SOURCE, "group.id", client=True),
     *_works(_SOURCE, "isolation.level", "max.partition.fetch.bytes", client=True),
     *_works(_SINK, "topic", "deliveryGuarantee", "sinkId", "batchId", "sinkPart"),
     *_works(_SINK, "idempotentKey", "originServers"),
+    *_works(_SINK, "createTopic", "topic.key", "topic.partitions", "topic.replication.factor"),
     *_works(_SINK, "transaction.timeout.ms", client=True),
     *_works(_SINK, "acks", "compression.type", "batch.size", "delivery.timeout.ms", client=True),
     # Spark itself puts these two among the options of a streaming sink.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connector.errors import OptionError
+from connector.options.column_names import parse_names
 from connector.options.connection_options import ConnectionOptions, parse_connection
 from connector.options.given_options import INT32_MAX, INT64_MAX, GivenOptions, bad_option
 from connector.options.origin_options import OriginOptions, parse_origin
@@ -29,6 +30,20 @@ MAX_SINK_ID_LENGTH = 249
 
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+MAX_PARTITIONS = 100_000
+MAX_REPLICATION_FACTOR = 2**15 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCreation:
+    """How a topic with the columns of the rows is made, where there is none yet."""
+
+    key: tuple[str, ...]
+    """The columns of the key; none: rows have no key."""
+
+    partitions: int | None
+    replication_factor: int | None
+    """None, of both: as the brokers choose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +66,9 @@ class SinkOptions:
 
     origin: OriginOptions | None
     """The columns by which the sink recognizes rows that it already holds. It needs `sink_id`."""
+
+    creation: TopicCreation | None
+    """How to make the topic that does not exist yet. None: it has to exist."""
 
     transaction_timeout_ms: int
     acks: int
@@ -103,6 +121,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -
         batch_id=_batch_id(given),
         sink_part=_sink_part(given, topic),
         origin=parse_origin(given, connection),
+        creation=_creation(given, topic),
         transaction_timeout_ms=timeout_ms or DEFAULT_TRANSACTION_TIMEOUT_MS,
         acks=acks,
         compression=given.choice("compression.type", COMPRESSIONS) or "none",
@@ -110,6 +129,30 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -
         delivery_timeout_ms=given.integer("delivery.timeout.ms", low=1, high=INT32_MAX)
         or DEFAULT_DELIVERY_TIMEOUT_MS,
         notes=given.notes,
+    )
+
+
+def _creation(given: GivenOptions, topic: str | None) -> TopicCreation | None:
+    details = ("topic.key", "topic.partitions", "topic.replication.factor")
+    if not given.boolean("createTopic", default=False):
+        for name in details:
+            if given.text(name) is not None:
+                raise OptionError(
+                    "MISSING_OPTION",
+                    f"'{name}' says how a topic is made: set createTopic=true, or leave it out",
+                )
+        return None
+    if topic is None:
+        raise OptionError(
+            "MISSING_OPTION", "'createTopic' needs 'topic', the name of the topic to be made"
+        )
+    key = given.text("topic.key")
+    return TopicCreation(
+        key=() if key is None else parse_names("topic.key", key),
+        partitions=given.integer("topic.partitions", low=1, high=MAX_PARTITIONS),
+        replication_factor=given.integer(
+            "topic.replication.factor", low=1, high=MAX_REPLICATION_FACTOR
+        ),
     )
 
 

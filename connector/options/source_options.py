@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connector.errors import OptionError
+from connector.options.column_names import parse_names
 from connector.options.connection_options import ConnectionOptions, parse_connection
 from connector.options.given_options import INT32_MAX, INT64_MAX, GivenOptions, bad_option
 from connector.options.offset_specs import (
@@ -42,8 +43,13 @@ class SourceOptions:
     timestamp."""
 
     fail_on_data_loss: bool
-    columns: tuple[str, ...]
-    """The columns that are yielded, in the order of `schema.ALL_COLUMNS`."""
+    chosen_columns: tuple[str, ...] | None
+    """The names of the option `columns`, as they were given. None: all. What they may be depends on
+    the topics: `columns` says it for records, `source/typed` for columns of a schema."""
+
+    include_headers: bool | None
+    where: str | None
+    """The condition on rows of typed topics, as text."""
 
     isolation_level: str
     max_offsets_per_trigger: int | None
@@ -68,6 +74,23 @@ class SourceOptions:
     fetch_bytes: int
     notes: tuple[str, ...]
     """Warnings for options that were given and have no effect."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a record that are yielded, in the order of `schema.ALL_COLUMNS`: all
+        except its headers, unless `columns` or `includeHeaders` say otherwise. OptionError for
+        another name."""
+        headers = bool(self.include_headers)
+        if self.chosen_columns is None:
+            return ALL_COLUMNS if headers else COLUMNS
+        by_lower_name = {name.lower(): name for name in ALL_COLUMNS}
+        asked = {name.lower() for name in self.chosen_columns}
+        if not asked <= by_lower_name.keys():
+            text = ",".join(self.chosen_columns)
+            raise bad_option("columns", f"one or more of {', '.join(ALL_COLUMNS)}", text)
+        if self.include_headers is not None and headers != ("headers" in asked):
+            raise OptionError("BAD_OPTION", "'columns' and 'includeHeaders' contradict each other")
+        return tuple(name for lowered, name in by_lower_name.items() if lowered in asked)
 
 
 def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
@@ -97,7 +120,9 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         ending=_offset_spec(given, "ending"),
         fall_back_to_latest=strategy == "latest",
         fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
-        columns=_columns(given),
+        chosen_columns=_chosen_columns(given),
+        include_headers=_include_headers(given),
+        where=_where(given),
         isolation_level=_isolation_level(given),
         max_offsets_per_trigger=max_offsets,
         min_offsets_per_trigger=min_offsets,
@@ -137,20 +162,22 @@ def _group_name(given: GivenOptions, name: str) -> str | None:
     return text
 
 
-def _columns(given: GivenOptions) -> tuple[str, ...]:
-    """All columns of a record except its headers, unless `columns` or `includeHeaders` say
-    otherwise."""
-    headers = given.boolean("includeHeaders", default=False)
+def _chosen_columns(given: GivenOptions) -> tuple[str, ...] | None:
     text = given.text("columns")
-    if text is None:
-        return ALL_COLUMNS if headers else COLUMNS
-    by_lower_name = {name.lower(): name for name in ALL_COLUMNS}
-    asked = {name.strip().lower() for name in text.split(",")} - {""}
-    if not asked or not asked <= by_lower_name.keys():
-        raise bad_option("columns", f"one or more of {', '.join(ALL_COLUMNS)}", text)
-    if given.text("includeHeaders") is not None and headers != ("headers" in asked):
-        raise OptionError("BAD_OPTION", "'columns' and 'includeHeaders' contradict each other")
-    return tuple(name for lowered, name in by_lower_name.items() if lowered in asked)
+    return None if text is None else parse_names("columns", text)
+
+
+def _include_headers(given: GivenOptions) -> bool | None:
+    if given.text("includeHeaders") is None:
+        return None
+    return given.boolean("includeHeaders", default=False)
+
+
+def _where(given: GivenOptions) -> str | None:
+    text = given.text("where")
+    if text is not None and not text.strip():
+        raise bad_option("where", "a condition such as fare > 10 AND id IN (1, 2)", text)
+    return text
 
 
 def _isolation_level(given: GivenOptions) -> str:

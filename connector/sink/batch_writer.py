@@ -19,12 +19,16 @@ from connector.spark_workers import prepare_worker
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from connector.sink.typed.typed_sink import TypedSink
+
 
 class HeadraceBatchWriter(DataSourceArrowWriter):
     """Each task writes its rows and waits until they are acknowledged."""
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, typed: "TypedSink | None" = None) -> None:
+        """`typed`: the topic's schema, and how rows fit it; None: rows are records."""
         self._options = options
+        self._typed = typed
         # Spark pickles one writer into the tasks and into the commit, so all have the same id.
         self._batch = batch_write_id(options)
 
@@ -35,10 +39,12 @@ class HeadraceBatchWriter(DataSourceArrowWriter):
         if self._options.exactly_once:
             from connector.sink.task_attempt import write_in_transaction
 
-            return write_in_transaction(self._options, with_streaming_query(self._batch), iterator)
+            return write_in_transaction(
+                self._options, with_streaming_query(self._batch), iterator, self._typed
+            )
         from connector.sink.record_writer import write_records
 
-        return write_records(self._options, iterator)
+        return write_records(self._options, iterator, self._typed)
 
     @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -6,8 +6,9 @@ because the producer is idempotent (with acks=all). Source: R-SPARK1, R-CLI1, R-
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -15,12 +16,15 @@ from pyspark.sql.datasource import WriterCommitMessage
 from connector.connections import cluster_for
 from connector.errors import RowError, in_one_line
 from connector.options.sink_options import SinkOptions
-from connector.sink.row_routing import PartitionRows, Router
+from connector.sink.row_routing import PartitionRows, Route, Router
 from connector.sink.topic_limits import max_message_bytes
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.produce_queue import OpenTransaction
 from storage_engine.protocol.records.records import EncodedBatch, iter_encoded
+
+if TYPE_CHECKING:
+    from connector.sink.typed.typed_sink import TypedSink
 
 GATHER_ROWS = 50_000
 GATHER_BYTES = 8 * 1024 * 1024
@@ -41,16 +45,31 @@ class WrittenRows(WriterCommitMessage):
     batches: int
 
 
-def write_records(options: SinkOptions, pieces: Iterable[pa.RecordBatch]) -> WrittenRows:
+class RowEncoder(Protocol):
+    """Turns rows into record batches: records here, the columns of typed topics in `typed`. A route
+    has a `topic_partition`; what else it has is the encoder's own."""
+
+    def route(self, rows: pa.RecordBatch) -> Sequence[Any]:
+        """One route for each partition that gets any of `rows`."""
+        ...
+
+    def encoded(self, route: Any) -> Iterator[EncodedBatch]:
+        """The record batches of the rows of a route."""
+        ...
+
+
+def write_records(
+    options: SinkOptions, pieces: Iterable[pa.RecordBatch], typed: "TypedSink | None" = None
+) -> WrittenRows:
     """Writes rows at least once. ConnectorError for a row that can't be written, or when the
-    delivery timeout has passed."""
+    delivery timeout has passed. `typed`: the typed topic that they go to."""
     gathered = gather(pieces)
     first = next(gathered, None)
     if first is None:
         return WrittenRows(rows=0, batches=0)
     with in_one_line():
-        rows = itertools.chain((first,), gathered)
-        return write_gathered(options, cluster_for(options.connection), rows)
+        rows = checked(options, typed, itertools.chain((first,), gathered))
+        return write_gathered(options, cluster_for(options.connection), rows, typed=typed)
 
 
 def write_gathered(
@@ -59,15 +78,11 @@ def write_gathered(
     pieces: Iterable[pa.RecordBatch],
     *,
     transaction: OpenTransaction | None = None,
+    typed: "TypedSink | None" = None,
 ) -> WrittenRows:
     """Writes what `gather` yields, and raises the client's errors. After an error the caller may go
     on with `pieces`, unless they are a generator, which the error closes."""
-
-    def partition_count(topic: str) -> int:
-        metadata = cluster.metadata([topic], max_age_ms=options.connection.metadata_max_age_ms)
-        return len((metadata.topics.get(topic) or cluster.topic(topic)).partitions)
-
-    router = Router(topic=options.topic, partition_count=partition_count)
+    encoder = _encoder(options, cluster, typed)
     rows = batches = 0
     with BatchWriter(
         cluster,
@@ -76,15 +91,27 @@ def write_gathered(
         delivery_timeout_ms=options.delivery_timeout_ms,
     ) as writer:
         for piece in pieces:
-            routes = router.route(piece)
+            routes = encoder.route(piece)
             writer.announce(each.topic_partition for each in routes)
             for route in routes:
-                for encoded in _encoded(route.rows(), options, cluster):
+                for encoded in encoder.encoded(route):
                     writer.append(route.topic_partition, encoded)
                     batches += 1
             rows += piece.num_rows
         writer.flush()
     return WrittenRows(rows=rows, batches=batches)
+
+
+def checked(
+    options: SinkOptions, typed: "TypedSink | None", pieces: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """`pieces`, which have the columns of their origin yet; RowError for a null where a typed topic
+    allows none. It is no generator, so a failing write leaves it usable."""
+    if typed is None:
+        return pieces
+    from connector.sink.typed.typed_rows import NullCheck
+
+    return map(NullCheck(typed, options).checked, pieces)
 
 
 def gather(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -110,6 +137,37 @@ def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
         return held[0]
     (joined,) = pa.Table.from_batches(held).combine_chunks().to_batches()
     return joined
+
+
+def _encoder(options: SinkOptions, cluster: Cluster, typed: "TypedSink | None") -> RowEncoder:
+    if typed is None:
+        return RecordEncoder(options, cluster)
+    from connector.sink.typed.typed_rows import TypedEncoder
+
+    return TypedEncoder(typed, options, cluster)
+
+
+class RecordEncoder:
+    """Rows with the columns of a record. See `RowEncoder`."""
+
+    def __init__(self, options: SinkOptions, cluster: Cluster) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._router = Router(topic=options.topic, partition_count=self._partition_count)
+
+    def route(self, rows: pa.RecordBatch) -> list[Route]:
+        """See `RowEncoder`."""
+        return self._router.route(rows)
+
+    def encoded(self, route: Route) -> Iterator[EncodedBatch]:
+        """See `RowEncoder`."""
+        return _encoded(route.rows(), self._options, self._cluster)
+
+    def _partition_count(self, topic: str) -> int:
+        metadata = self._cluster.metadata(
+            [topic], max_age_ms=self._options.connection.metadata_max_age_ms
+        )
+        return len((metadata.topics.get(topic) or self._cluster.topic(topic)).partitions)
 
 
 def _encoded(

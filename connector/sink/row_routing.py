@@ -102,15 +102,23 @@ class Router:
             return
         keys = _as_bytes(columns["key"]) if "key" in columns else None
         written = {"values": values, "keys": keys, "headers": columns.get("headers")}
-        destinations = self._destinations(topic, keys, columns.get("partition"), len(values))
-        for partition, order in _grouped(destinations):
+        destinations = self.destinations(topic, keys, columns.get("partition"), len(values))
+        for partition, order in grouped(destinations):
             yield Route(
                 topic_partition=TopicPartition(topic, partition), columns=written, order=order
             )
 
-    def _destinations(
-        self, topic: str, keys: pa.Array | None, partitions: pa.Array | None, row_count: int
+    def destinations(
+        self,
+        topic: str,
+        keys: pa.Array | None,
+        partitions: pa.Array | None,
+        row_count: int,
+        *,
+        column: str = "partition",
     ) -> Destinations:
+        """The partition of each row: that of `partitions`, where it names one, else that of its
+        key, else the one whose turn it is. `column`: the name of `partitions`."""
         count = self._partition_count(topic)
         destinations = np.full(row_count, NO_PARTITION, dtype=np.int32)
         if partitions is not None and partitions.null_count < row_count:
@@ -120,7 +128,7 @@ class Router:
             if wrong.any():
                 raise RowError(
                     "NO_SUCH_PARTITION",
-                    f"the column 'partition' names partition {named[wrong][0]} of the topic "
+                    f"the column '{column}' names partition {named[wrong][0]} of the topic "
                     f"'{topic}', which has partitions 0 to {count - 1}",
                 )
             destinations[given] = named[given]
@@ -140,7 +148,7 @@ def _as_bytes(column: pa.Array) -> pa.Array:
     return column if pa.types.is_binary(column.type) else column.cast(pa.binary())
 
 
-def _grouped(destinations: Destinations) -> Iterator[tuple[int, pa.Array | None]]:
+def grouped(destinations: Destinations) -> Iterator[tuple[int, pa.Array | None]]:
     """Each partition with the indices of its rows, ascending; None stands for all rows."""
     first = int(destinations[0])
     if (destinations == first).all():

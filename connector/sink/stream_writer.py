@@ -20,12 +20,16 @@ from connector.spark_workers import prepare_worker
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from connector.sink.typed.typed_sink import TypedSink
+
 
 class HeadraceStreamWriter(DataSourceStreamArrowWriter):
     """Each task writes its rows and waits until they are acknowledged."""
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, typed: "TypedSink | None" = None) -> None:
+        """`typed`: the topic's schema, and how rows fit it; None: rows are records."""
         self._options = options
+        self._typed = typed
 
     @without_traceback
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
@@ -36,10 +40,10 @@ class HeadraceStreamWriter(DataSourceStreamArrowWriter):
             from connector.sink.task_attempt import write_in_transaction
 
             batch = streaming_micro_batch(self._options)
-            return write_in_transaction(self._options, batch, iterator)
+            return write_in_transaction(self._options, batch, iterator, self._typed)
         from connector.sink.record_writer import write_records
 
-        return write_records(self._options, iterator)
+        return write_records(self._options, iterator, self._typed)
 
     @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -27,7 +28,7 @@ from connector.sink.heartbeats import Heartbeats
 from connector.sink.micro_batch import MicroBatchId
 from connector.sink.origin_filter import OriginFilter
 from connector.sink.origin_sources import source_names
-from connector.sink.record_writer import gather, write_gathered
+from connector.sink.record_writer import checked, gather, write_gathered
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.connection import NotServedError
 from storage_engine.client.micro_batches import MemberId, MicroBatches, MicroBatchMember, Origins
@@ -38,6 +39,9 @@ from storage_engine.core.errors import (
     UnsupportedVersionError,
 )
 from storage_engine.core.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from connector.sink.typed.typed_sink import TypedSink
 
 logger = logging.getLogger(__name__)
 
@@ -82,9 +86,13 @@ class TaskAttemptResult(WriterCommitMessage):
 
 
 def write_in_transaction(
-    options: SinkOptions, batch: MicroBatchId, pieces: Iterable[pa.RecordBatch]
+    options: SinkOptions,
+    batch: MicroBatchId,
+    pieces: Iterable[pa.RecordBatch],
+    typed: "TypedSink | None" = None,
 ) -> TaskAttemptResult:
-    """Writes all rows and waits until they are acknowledged. ConnectorError for a row that can't be
+    """Writes all rows and waits until they are acknowledged. `typed`: the typed topic that they go
+    to. ConnectorError for a row that can't be
     written, when the delivery timeout has passed, or when the transaction was aborted and the batch
     is not committed."""
     gathered = gather(pieces)
@@ -100,10 +108,11 @@ def write_in_transaction(
         if member is None:
             return _drain(batch, rows, origins)
         # A failing write must leave `rows` usable, so neither of these is a generator.
-        fresh = rows if origins is None else map(origins.fresh, rows)
+        right = checked(options, typed, rows)
+        fresh = right if origins is None else map(origins.fresh, right)
         try:
             with _aborted_unless_written(cluster, batch, member):
-                written = write_gathered(options, cluster, fresh, transaction=member)
+                written = write_gathered(options, cluster, fresh, transaction=member, typed=typed)
         except KafkaError as error:
             if error.code not in _ABORTED_CODES:
                 raise

@@ -17,6 +17,7 @@ from connector.source.offset_range import OffsetRange
 from connector.source.offset_resolution import resolve
 from connector.source.range_tasks import range_tasks
 from connector.source.source_metadata import SourceMetadata
+from connector.source.typed.reading import Reading, TopicCheck
 from connector.spark_workers import prepare_worker
 
 if TYPE_CHECKING:
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 class HeadraceBatchReader(DataSourceReader):
     """Plans the ranges of a bounded read, and reads them in tasks."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
+        """`reading`: what is known of the topics; None: nothing, and records are read."""
         _check_bounded("startingOffsets", options.starting, LATEST)
         _check_bounded("endingOffsets", options.ending, EARLIEST)
         self._options = options
+        self._reading = reading
         self._metadata = SourceMetadata(options.connection, isolation_level=options.isolation_level)
 
     @without_traceback
@@ -40,6 +43,8 @@ class HeadraceBatchReader(DataSourceReader):
         if options.group_id is not None or options.group_id_prefix is not None:
             warn_once(["a batch read has no place in a log: it commits no offsets to a group"])
         found = self._metadata.find_all(options.subscription)
+        if self._reading is not None:
+            TopicCheck(options, self._reading).check(found)
         partitions = found.partitions
         starts = resolve(
             options.starting or Everywhere(special=EARLIEST),
@@ -74,7 +79,10 @@ class HeadraceBatchReader(DataSourceReader):
 
         prepare_worker()
         ranges = None if partition is None else partition.value
-        return iter(()) if ranges is None else read_records(self._options, ranges)
+        if ranges is None:
+            return iter(())
+        typed = None if self._reading is None else self._reading.typed
+        return read_records(self._options, ranges, typed=typed)
 
     def _narrowed(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
         """The part of `ranges` that filters leave: all, where Spark passes none."""

@@ -21,14 +21,15 @@ from connector.errors import OptionError, without_traceback
 from connector.options.source_options import SourceOptions
 from connector.source.stream_offset import StreamOffset
 from connector.source.stream_reader import HeadraceStreamReader
+from connector.source.typed.reading import Reading
 from connector.spark_classes import ReadAllAvailable
 
 
 class OlderSparkStreamReader(HeadraceStreamReader):
     """Plans each micro-batch up to the ends of the logs."""
 
-    def __init__(self, options: SourceOptions) -> None:
-        super().__init__(options)
+    def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
+        super().__init__(options, reading)
         for name, value in (
             ("maxOffsetsPerTrigger", options.max_offsets_per_trigger),
             ("minOffsetsPerTrigger", options.min_offsets_per_trigger),

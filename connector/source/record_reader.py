@@ -15,11 +15,12 @@ from connector.errors import DataLossError, in_one_line
 from connector.options.offset_specs import LATEST
 from connector.options.source_options import SourceOptions
 from connector.options.subscription import AssignedPartitions
-from connector.source.arrow_batches import arrow_batches, arrow_batches_of_several
 from connector.source.data_loss import keep_existing, report_losses
 from connector.source.offset_range import OffsetRange
+from connector.source.record_decoding import RangeDecoding, RecordDecoding
 from connector.source.shared_reader import UnreadRange, fetch_ranges
 from connector.source.source_metadata import SourceMetadata
+from storage_engine.client.fetching.fetch import FetchedBatches
 from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import (
     DeadlineExceededError,
@@ -29,7 +30,6 @@ from storage_engine.core.errors import (
     LogTruncatedError,
     OffsetOutOfRangeError,
 )
-from storage_engine.protocol.records.records import LogPiece, iter_decoded, iter_decoded_logs
 
 GUESSED_RECORD_BYTES = 512
 """The assumed record size in a short range, which limits the fetch because records beyond its end
@@ -40,33 +40,44 @@ LEAST_FETCH_BYTES = 64 * 1024
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from storage_engine.protocol.records.records import DecodedRecords
+    from connector.source.typed.typed_read import TypedRead
 
 
 def read_records(
-    options: SourceOptions, wanted: Sequence[OffsetRange]
+    options: SourceOptions, wanted: Sequence[OffsetRange], *, typed: "TypedRead | None" = None
 ) -> "Iterator[pa.RecordBatch]":
-    """The records of `wanted` as rows of the source's schema. Topics with an id are fetched by it,
-    so that none of the records is of a topic that was created again under the name."""
+    """The records of `wanted` as rows of the source's schema, or with the columns of typed topics.
+    Topics with an id are fetched by it, so that none of the records is of a topic that was created
+    again under the name."""
     metadata = SourceMetadata(options.connection, isolation_level=options.isolation_level)
     failures: list[HeadraceError] = []
     with in_one_line():
+        decoding = _decoding(options, typed)
         existing, doubtful = _by_existence(options, metadata, wanted)
         unread: list[UnreadRange] = []
         if len(existing) > 1:
-            yield from _read_together(options, existing, unread)
+            yield from _read_together(options, decoding, existing, unread)
         elif existing:
-            yield from _read_alone(options, metadata, existing[0])
+            yield from _read_alone(options, metadata, decoding, existing[0])
         for each in _found_again(options, metadata, doubtful, failures):
-            yield from _unless_it_fails(_read_alone(options, metadata, each), failures)
+            rows = _read_alone(options, metadata, decoding, each)
+            yield from _unless_it_fails(rows, failures)
         for left, error in unread:
             if isinstance(error, DeadlineExceededError) and _has_timed_out(failures):
                 # The task fails anyhow; another minute of waiting gains nothing.
                 continue
-            rows = _read_alone(options, metadata, left, error)
+            rows = _read_alone(options, metadata, decoding, left, error)
             yield from _unless_it_fails(rows, failures)
         if failures:
             raise failures[0]
+
+
+def _decoding(options: SourceOptions, typed: "TypedRead | None") -> RangeDecoding:
+    if typed is None:
+        return RecordDecoding(options)
+    from connector.source.typed.typed_decoding import TypedDecoding
+
+    return TypedDecoding(options, typed)
 
 
 def _by_existence(
@@ -123,45 +134,51 @@ def _partitions_of(ranges: Iterable[OffsetRange]) -> AssignedPartitions:
 
 
 def _read_together(
-    options: SourceOptions, ranges: Sequence[OffsetRange], unread: list[UnreadRange]
+    options: SourceOptions,
+    decoding: RangeDecoding,
+    ranges: Sequence[OffsetRange],
+    unread: list[UnreadRange],
 ) -> "Iterator[pa.RecordBatch]":
-    """Adds to `unread` what could not be read. What came of several partitions is decoded in one
-    pass, and goes to Spark in one piece: each pass, and each piece, has a cost of its own."""
+    """Adds to `unread` what could not be read."""
     ends = {each.topic_partition: each.end_offset for each in ranges}
-    fetches = fetch_ranges(options, ranges, unread, guessed_record_bytes=GUESSED_RECORD_BYTES)
-    pieces = (
-        LogPiece(each.tp, piece, each.start_offset, ends[each.tp])
-        for each in fetches
-        for piece in each.committed()
+    fetches = fetch_ranges(
+        options,
+        ranges,
+        unread,
+        guessed_record_bytes=GUESSED_RECORD_BYTES,
+        typed_wants=decoding.wanted(ranges),
     )
-    for decoded in iter_decoded_logs(pieces, **_included(options)):
-        yield from arrow_batches_of_several(decoded, columns=options.columns)
+    yield from decoding.together(fetches, ends)
 
 
 def _read_alone(
     options: SourceOptions,
     metadata: SourceMetadata,
+    decoding: RangeDecoding,
     wanted: OffsetRange,
     error: HeadraceError | None = None,
 ) -> "Iterator[pa.RecordBatch]":
     """`error`: what ended an earlier attempt."""
-    tp, left = wanted.topic_partition, wanted
+    left = wanted
     while len(left):
         if error is not None:
             left, error = _after(options, metadata, left, error), None
             continue
         try:
-            for decoded in _fetched_alone(options, left):
-                yield from arrow_batches(decoded, tp, columns=options.columns)
-                left = replace(left, start_offset=decoded.offsets[-1].as_py() + 1)
+            for rows, next_offset in decoding.alone(_fetched(options, decoding, left), left):
+                yield from rows
+                left = replace(left, start_offset=next_offset)
             return
         except (KafkaError, DeadlineExceededError) as failure:
             # What was fetched and is not decoded yet is read again, too.
             error = failure
 
 
-def _fetched_alone(options: SourceOptions, left: OffsetRange) -> "Iterator[DecodedRecords]":
-    fetched = read_range(
+def _fetched(
+    options: SourceOptions, decoding: RangeDecoding, left: OffsetRange
+) -> Iterator[FetchedBatches]:
+    wants = decoding.wanted([left])
+    return read_range(
         cluster_for(options.connection),
         left.topic_partition,
         left.start_offset,
@@ -172,19 +189,8 @@ def _fetched_alone(options: SourceOptions, left: OffsetRange) -> "Iterator[Decod
         isolation=options.isolation_level,
         timeout_ms=options.poll_timeout_ms,
         topic_id=left.topic_id,
+        typed_want=None if wants is None else wants[left.topic_partition.topic],
     )
-    return iter_decoded(
-        (piece for each in fetched for piece in each.committed()),
-        start_offset=left.start_offset,
-        end_offset=left.end_offset,
-        **_included(options),
-    )
-
-
-def _included(options: SourceOptions) -> dict[str, bool]:
-    """The columns that cost a copy."""
-    names = {"include_keys": "key", "include_values": "value", "include_headers": "headers"}
-    return {argument: name in options.columns for argument, name in names.items()}
 
 
 def _after(

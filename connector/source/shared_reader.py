@@ -4,7 +4,7 @@ Rule: a range that can't be read goes aside, with its error, and holds up no oth
 and not handed on yet is bounded for the task as a whole.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
@@ -15,6 +15,7 @@ from connector.source.offset_range import OffsetRange
 from storage_engine.client.fetching.fetch import BatchFetcher, FetchedBatches
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.typed.projection import TypedWant
 
 HELD_BYTES = 32 << 20
 """The most that a task has fetched and not decoded: one fetch for each leader."""
@@ -38,9 +39,10 @@ def fetch_ranges(
     unread: list[UnreadRange],
     *,
     guessed_record_bytes: int,
+    typed_wants: Mapping[str, TypedWant] | None = None,
 ) -> Iterator[FetchedBatches]:
     """Batches of ranges of different partitions, as they come, in order within each. At the end,
-    `unread` has the ranges that could not be read."""
+    `unread` has the ranges that could not be read. `typed_wants`: what of topics with a schema."""
     by_partition = {each.topic_partition: each for each in ranges}
 
     def put_aside(tp: TopicPartition, position: int, error: HeadraceError) -> None:
@@ -56,6 +58,7 @@ def fetch_ranges(
         on_failed=put_aside,
         guessed_offset_bytes=guessed_record_bytes,
         topic_ids=_topic_ids(ranges),
+        typed_wants=typed_wants,
     )
     try:
         while not reader.done:

@@ -29,13 +29,14 @@ from connector.source.log_survey import LogSurvey
 from connector.source.micro_batch_planning import PlannedMicroBatch, plan_next, restarted_partitions
 from connector.source.offset_resolution import resolve
 from connector.source.range_tasks import range_tasks
-from connector.source.source_metadata import SourceMetadata
+from connector.source.source_metadata import FoundPartitions, SourceMetadata
 from connector.source.stream_offset import (
     StreamOffset,
     positions_to_json,
     ranges_between,
     recreated_topics,
 )
+from connector.source.typed.reading import Reading, TopicCheck
 from connector.spark_classes import (
     ReadAllAvailable,
     ReadLimit,
@@ -69,8 +70,11 @@ BEHIND_POLL_MS = 100
 class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches from offsets and reads their ranges."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
+        """`reading`: what is known of the topics; None: nothing, and records are read."""
         self._options = options
+        self._reading = reading
+        self._topic_check: TopicCheck | None = None
         self._metadata = SourceMetadata(options.connection, isolation_level=options.isolation_level)
         self._available_now_target: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
@@ -90,6 +94,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stop_on_sigterm()
         warn_once(self._options.notes)
         found = self._metadata.find_all(self._options.subscription)
+        self._check_topics(found)
         positions = resolve(
             self._options.starting or Everywhere(special=LATEST),
             found.partitions,
@@ -176,7 +181,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from connector.source.record_reader import read_records
 
         prepare_worker()
-        return read_records(self._options, partition.value)
+        typed = None if self._reading is None else self._reading.typed
+        return read_records(self._options, partition.value, typed=typed)
 
     @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
@@ -228,16 +234,26 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ask_latest(self, max_age_ms: int | None = None) -> dict[TopicPartition, int]:
         found = self._metadata.find(self._options.subscription, max_age_ms=max_age_ms)
+        self._check_topics(found)
         latest: dict[TopicPartition, int] = {}
         self._survey = None
         # An idle source would ask the brokers 40 times a second for what it does not need.
         if self._expects_rows and max_age_ms is None:
             latest, self._survey = self._metadata.survey(found.partitions)
             found = self._metadata.find(self._options.subscription)
+            self._check_topics(found)
         self._topic_ids = found.topic_ids
         left = [each for each in found.partitions if each not in latest]
         latest |= self._metadata.offsets_at(dict.fromkeys(left, LATEST))
         return {each: latest[each] for each in found.partitions}
+
+    def _check_topics(self, found: FoundPartitions) -> None:
+        """Topics that came later, or were created again, must fit what is read."""
+        if self._reading is None:
+            return
+        if self._topic_check is None:
+            self._topic_check = TopicCheck(self._options, self._reading)
+        self._topic_check.check(found)
 
     def _waits_for_more(self, planned: PlannedMicroBatch, limit: ReadLimit) -> bool:
         """Whether a small backlog waits (minOffsetsPerTrigger), up to maxTriggerDelay."""

@@ -7,6 +7,7 @@ this reader.
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pyspark.sql.datasource import Filter
 
@@ -14,6 +15,8 @@ from connector.options.source_options import SourceOptions
 from connector.source.batch_reader import HeadraceBatchReader
 from connector.source.offset_range import OffsetRange
 from connector.source.pushdown.narrowing import Narrowing, narrow
+from connector.source.pushdown.typed_narrowing import narrow_typed
+from connector.source.typed.reading import Reading
 
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -29,13 +32,17 @@ def plans_pushdown() -> bool:
 class HeadracePushdownReader(HeadraceBatchReader):
     """A batch reader that takes the filters of the query."""
 
-    def __init__(self, options: SourceOptions) -> None:
-        super().__init__(options)
+    def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
+        super().__init__(options, reading)
         self._narrowing = Narrowing()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Returns the filters that Spark has to apply again."""
-        self._narrowing, left = narrow(filters)
+        if self._reading is None or self._reading.typed is None:
+            self._narrowing, left = narrow(filters)
+            return left
+        typed, self._narrowing, left = narrow_typed(self._reading.typed, filters)
+        self._reading = replace(self._reading, typed=typed)
         return left
 
     def _narrowed(self, ranges: list[OffsetRange]) -> list[OffsetRange]:

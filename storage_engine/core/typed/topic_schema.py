@@ -14,6 +14,7 @@ each version the columns that are new or changed in it.
 """
 
 import difflib
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -254,6 +255,17 @@ def new_schema(columns: Sequence[ColumnSpec], key: Sequence[str] = ()) -> TopicS
         for column_id, spec in enumerate(columns, 1)
     ]
     return _of_steps(tuple(ids), [made])
+
+
+@functools.lru_cache(maxsize=64)
+def schema_of(text: str) -> TopicSchema:
+    """Return the schema of a setting, read once for all partitions and requests."""
+    return TopicSchema.from_json(text)
+
+
+def usual_form(text: str) -> str:
+    """Return the text of a setting as every broker would write it; ConfigError for no schema."""
+    return schema_of(text).to_json()
 
 
 # ---- steps from version to version ----

@@ -1,0 +1,1 @@
+"""Writes rows with columns to typed topics."""

@@ -1,0 +1,160 @@
+"""Which column of a DataFrame goes into which column of a topic. Pure.
+
+Columns are matched by their names, upper and lower case aside, as neither a DataFrame in Spark's
+default mode nor a topic tells them apart by it. A type may be narrower than the topic's, where
+every value of it is one of the topic's. Columns of the topic that are not given are null.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from connector.errors import OptionError
+from connector.typed_columns import (
+    DELETED,
+    HEADERS,
+    METADATA_COLUMNS,
+    PARTITION,
+    TIMESTAMP,
+    column_type_of,
+    metadata_types,
+)
+from storage_engine.core.typed.column_types import (
+    ArrayColumn,
+    ColumnType,
+    DecimalColumn,
+    FloatColumn,
+    IntegerColumn,
+    MapColumn,
+    StructColumn,
+    ddl_of,
+)
+from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+WRITABLE_METADATA = (PARTITION, TIMESTAMP)
+
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+"""Of the largest whole number of so many bits."""
+
+_EXACT_BITS = {32: 16, 64: 32}
+"""The largest whole numbers, in bits, that a float of so many bits holds exactly."""
+
+
+def check_matching(
+    topic: str,
+    version: SchemaVersion,
+    given: "Mapping[str, DataType]",
+    *,
+    origin: tuple[str, ...] = (),
+) -> None:
+    """OptionError BAD_COLUMN unless rows with the columns `given` fit into the topic. `origin`: the
+    columns of `idempotentKey`, which are not among `given` and leave the rows before they are
+    written."""
+    columns = {column.name.casefold(): column for column in version.columns}
+    for name in origin:
+        if name.casefold() in columns:
+            raise OptionError(
+                "BAD_COLUMN",
+                f"'{name}' of idempotentKey is also a column of the topic '{topic}': give the "
+                f"origin another name, such as .withColumn('from_{name}', …)",
+            )
+    for name, data_type in given.items():
+        column = columns.get(name.casefold())
+        if column is not None and not column.hidden:
+            _check_type(topic, name, data_type, column)
+        elif name.casefold() in METADATA_COLUMNS:
+            _check_metadata(name.casefold(), data_type)
+        else:
+            raise OptionError("BAD_COLUMN", _not_there(topic, name, version, column))
+    names = {name.casefold() for name in given}
+    for column in version.visible:
+        if not column.nullable and column.name.casefold() not in names:
+            raise OptionError(
+                "BAD_COLUMN",
+                f"the column '{column.name}' of the topic '{topic}' is NOT NULL, and the rows "
+                "don't have it: add it",
+            )
+
+
+def _check_type(topic: str, name: str, data_type: "DataType", column: SchemaColumn) -> None:
+    if not holds_all(column.type, column_type_of(name, data_type)):
+        raise OptionError(
+            "BAD_COLUMN",
+            f"the column '{name}' is {data_type.simpleString()}, and in the topic '{topic}' it is "
+            f"{ddl_of(column.type)}: cast it",
+        )
+
+
+def _check_metadata(name: str, data_type: "DataType") -> None:
+    if name in (HEADERS, DELETED):
+        raise OptionError(
+            "BAD_COLUMN",
+            f"the column '{name}' can't be written to a typed topic by Spark: drop it, and write "
+            "headers and deletions with Headrace's own producer",
+        )
+    if name not in WRITABLE_METADATA:
+        raise OptionError(
+            "BAD_COLUMN",
+            f"the column '{name}' says where a row was read, and can't be written: drop it, or "
+            "name it in idempotentKey",
+        )
+    wanted = metadata_types()[name]
+    if data_type.simpleString() != wanted.simpleString():
+        raise OptionError(
+            "BAD_COLUMN",
+            f"the column '{name}' must be {wanted.simpleString()}, not "
+            f"{data_type.simpleString()}; cast it",
+        )
+
+
+def _not_there(topic: str, name: str, version: SchemaVersion, column: SchemaColumn | None) -> str:
+    if column is not None:
+        return (
+            f"the column '{column.name}' of the topic '{topic}' is hidden, and can't be written: "
+            "drop it"
+        )
+    names = [each.name for each in version.visible]
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    shown = ", ".join(names[:20]) + ", …" * (len(names) > 20)
+    hint = f"did you mean '{nearest[0]}'?" if nearest else f"it has {shown}"
+    return f"the topic '{topic}' is typed and has no column '{name}'; {hint}"
+
+
+def holds_all(wanted: ColumnType, given: ColumnType) -> bool:
+    """Whether every value of `given` is one of `wanted`, where nothing is null."""
+    match given, wanted:
+        case _ if given == wanted:
+            return True
+        case (IntegerColumn(bits), IntegerColumn(more)) | (FloatColumn(bits), FloatColumn(more)):
+            return more >= bits
+        case IntegerColumn(bits), FloatColumn(more):
+            return bits <= _EXACT_BITS[more]
+        case IntegerColumn(bits), DecimalColumn(precision, scale):
+            return precision - scale >= _DIGITS[bits]
+        case DecimalColumn(), DecimalColumn():
+            digits = given.precision - given.scale
+            return wanted.scale >= given.scale and wanted.precision - wanted.scale >= digits
+        case ArrayColumn(), ArrayColumn():
+            return holds_all(wanted.element, given.element)
+        case MapColumn(), MapColumn():
+            return holds_all(wanted.key, given.key) and holds_all(wanted.value, given.value)
+        case StructColumn(), StructColumn():
+            return _holds_struct(wanted, given)
+    return False
+
+
+def _holds_struct(wanted: StructColumn, given: StructColumn) -> bool:
+    fields = {each.name.casefold(): each for each in given.fields}
+    if len(fields) != len(given.fields):
+        return False
+    for each in wanted.fields:
+        field = fields.pop(each.name.casefold(), None)
+        if field is None:
+            if not each.nullable:
+                return False
+        elif not holds_all(each.type, field.type):
+            return False
+    return not fields

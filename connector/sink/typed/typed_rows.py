@@ -1,0 +1,150 @@
+"""Rows of a DataFrame on their way to a typed topic, in a task: conformed to the topic's types,
+routed by its key, and encoded as typed batches. All work is done on whole columns.
+
+Rows with the same key go where a Kafka client would send that key; a row's `_partition` comes
+first, and rows without a key go to one partition after the other.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from connector.errors import ConnectorError, RowError
+from connector.options.sink_options import SinkOptions
+from connector.sink.row_routing import Router, grouped
+from connector.sink.topic_limits import max_message_bytes
+from connector.sink.typed.conforming import conformed
+from connector.sink.typed.typed_sink import TypedSink
+from connector.typed_columns import PARTITION, TIMESTAMP
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.compression import codec_named
+from storage_engine.protocol.records.records import EncodedBatch
+from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
+from storage_engine.protocol.typed.typed_encoder import iter_typed
+from storage_engine.protocol.typed.typed_keys import key_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TypedRoute:
+    """The rows that go to one partition, in their order."""
+
+    topic_partition: TopicPartition
+    rows: pa.RecordBatch
+    timestamps: pa.Array | None
+
+
+class TypedEncoder:
+    """See `record_writer.RowEncoder`."""
+
+    def __init__(self, sink: TypedSink, options: SinkOptions, cluster: Cluster) -> None:
+        self._sink = sink
+        self._options = options
+        self._cluster = cluster
+        self._version = sink.version
+        self._router = Router(topic=sink.topic, partition_count=self._partition_count)
+        self._codec = codec_named(options.compression)
+        self._columns = {each.name.casefold(): each for each in self._version.visible}
+
+    def route(self, rows: pa.RecordBatch) -> list[TypedRoute]:
+        """See `RowEncoder`. RowError for a value that the topic's type does not hold."""
+        partitions = timestamps = None
+        names, arrays = [], []
+        for field, given in zip(rows.schema, rows.columns, strict=True):
+            name = field.name.casefold()
+            if name == PARTITION:
+                partitions = given
+            elif name == TIMESTAMP:
+                timestamps = _milliseconds(given)
+            else:
+                column = self._columns[name]
+                names.append(column.name)
+                arrays.append(conformed(given, column.type))
+        count = rows.num_rows
+        kept = pa.RecordBatch.from_arrays(arrays, names=names)
+        schema = self._sink.schema
+        keys = key_bytes(kept, schema, self._version) if schema.key else None
+        destinations = self._router.destinations(
+            self._sink.topic, keys, partitions, count, column=PARTITION
+        )
+        return [
+            TypedRoute(
+                TopicPartition(self._sink.topic, partition),
+                kept if order is None else kept.take(order),
+                timestamps if order is None or timestamps is None else timestamps.take(order),
+            )
+            for partition, order in grouped(destinations)
+        ]
+
+    def encoded(self, route: TypedRoute) -> Iterator[EncodedBatch]:
+        """See `RowEncoder`."""
+        tp = route.topic_partition
+        largest = max_message_bytes(self._cluster, tp.topic)
+        try:
+            for batch in iter_typed(
+                route.rows,
+                self._sink.schema,
+                self._version,
+                self._sink.topic_id,
+                timestamps=route.timestamps,
+                compression=self._codec,
+                batch_bytes=min(self._options.batch_bytes, largest),
+            ):
+                if len(batch) > largest:
+                    raise RowError(
+                        "MESSAGE_TOO_LARGE",
+                        f"{tp}: {batch.record_count} rows take {len(batch)} bytes, and the topic's "
+                        f"max.message.bytes is {largest}; shorten the values, or raise that "
+                        "setting",
+                    )
+                yield batch
+        except RowsDoNotFitError as error:
+            raise RowError("ROW_DOES_NOT_FIT", f"a row for {tp}: {error}") from None
+
+    def _partition_count(self, topic: str) -> int:
+        found = self._cluster.metadata(
+            [topic], max_age_ms=self._options.connection.metadata_max_age_ms
+        ).topics.get(topic) or self._cluster.topic(topic)
+        if found.topic_id != self._sink.topic_id:
+            raise ConnectorError(
+                "UNKNOWN_TOPIC_ID",
+                f"the topic '{topic}' was deleted, and created again, since the write began: start "
+                "it again",
+            )
+        return len(found.partitions)
+
+
+class NullCheck:
+    """Finds nulls where the topic allows none, while rows still have the columns of their origin,
+    and names the row by them."""
+
+    def __init__(self, sink: TypedSink, options: SinkOptions) -> None:
+        self._sink = sink
+        self._required = {each.name.casefold(): each.name for each in sink.required}
+        self._origin = () if options.origin is None else options.origin.columns
+
+    def checked(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The same rows. RowError for the first null."""
+        for place, field in enumerate(rows.schema):
+            name = self._required.get(field.name.casefold())
+            if name is not None and rows.column(place).null_count:
+                row = rows.column(place).is_null().index(True).as_py()
+                raise RowError(
+                    "ROW_DOES_NOT_FIT",
+                    f"the column '{name}' of the topic '{self._sink.topic}' is NOT NULL, and a row "
+                    f"has null{self._from(rows, row)}: leave such rows out, or fill it",
+                )
+        return rows
+
+    def _from(self, rows: pa.RecordBatch, row: int) -> str:
+        named = {field.name.lower(): place for place, field in enumerate(rows.schema)}
+        if not self._origin:
+            return ""
+        topic, partition, offset = (rows.column(named[each])[row].as_py() for each in self._origin)
+        return f", which comes from {topic}-{partition} at offset {offset}"
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    """Of a column of times, as records have them. A null is the time of writing."""
+    return column.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())

@@ -1,0 +1,56 @@
+"""Which topics have a schema, and which: asked of the brokers, and remembered in the process for a
+while, because Spark makes a writer for each micro-batch, and runs many tasks in a process.
+
+Rule: what is remembered may be old. Whoever reads or writes by it compares the topic's id.
+"""
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from connector.connections import cluster_for
+from connector.options.connection_options import ConnectionOptions
+from storage_engine.core.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from storage_engine.client.topic_schemas import KnownSchema
+
+MOST_REMEMBERED = 10_000
+"""Topics. One more, and all are asked for again."""
+
+_remembered: dict[tuple[ConnectionOptions, str], "tuple[float, KnownSchema | None]"] = {}
+"""With the time of the answer. None: the topic has no schema, or its brokers know of none."""
+
+
+def known_schemas(
+    options: ConnectionOptions, topics: Iterable[str], *, refresh: bool = False
+) -> "dict[str, KnownSchema | None]":
+    """The schemas of topics that exist; None for a topic without one. What is not older than
+    `metadata.max.age.ms` is not asked for again, unless `refresh`."""
+    from storage_engine.client.topic_schemas import TopicSchemas
+
+    oldest_s = time.monotonic() - options.metadata_max_age_ms / 1000
+    found: dict[str, KnownSchema | None] = {}
+    asking: TopicSchemas | None = None
+    for topic in topics:
+        asked_at_s, known = _remembered.get((options, topic), (None, None))
+        if refresh or asked_at_s is None or asked_at_s < oldest_s:
+            asking = asking or TopicSchemas(cluster_for(options))
+            known = asking.get(topic)
+            if len(_remembered) >= MOST_REMEMBERED:
+                _remembered.clear()
+            _remembered[options, topic] = (time.monotonic(), known)
+        found[topic] = known
+    return found
+
+
+def known_schema_or_older(options: ConnectionOptions, topic: str) -> "KnownSchema | None":
+    """The schema of a topic. Where no broker answers, the one that was known last: a running query
+    waits for its brokers in the tasks, which have more patience."""
+    try:
+        return known_schemas(options, [topic])[topic]
+    except HeadraceError:
+        remembered = _remembered.get((options, topic))
+        if remembered is None:
+            raise
+        return remembered[1]
