@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 TYPES = {
-    "id": "BIGINT NOT NULL",
+    "id": "BIGINT",
     "at": "TIMESTAMP",
     "dropped_at": "TIMESTAMP",
     "vendor": "INT",
@@ -186,7 +186,8 @@ class _Columns:
     def tags(self) -> pa.Array:
         sizes = self._below(_MOST_TAGS + 1, 19)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-        places = np.arange(offsets[-1])
+        # The place of each within its row.
+        places = np.arange(offsets[-1]) - np.repeat(offsets[:-1], sizes)
         chosen = (np.repeat(self._below(len(_TAGS), 20), sizes) + places) % len(_TAGS)
         field = SCHEMA.field("tags").type.value_field
         values = _chosen(_TAGS, chosen)

@@ -6,14 +6,11 @@ its default; theirs has no such thing.
 """
 
 import argparse
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from benchmarks.beside_kafka.rows import OURS
 from benchmarks.beside_kafka.spark_process import serve, timed
-from benchmarks.typed.columns import ALL, ddl, made_of
+from benchmarks.typed.columns import ALL, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,14 +21,15 @@ TASKS = 4
 
 class _Worker:
     def __init__(self, args: argparse.Namespace, spark: "SparkSession") -> None:
-        from benchmarks.typed.in_memory import TypedInMemoryFormat
+        from benchmarks.typed.in_memory import RowsFormat, TypedInMemoryFormat
 
         self._is_ours: bool = args.format == OURS
         self._format: str = args.format
         self._options = {"kafka.bootstrap.servers": args.servers}
         self._spark = spark
         self._held: DataFrame | None = None
-        spark.dataSource.register(TypedInMemoryFormat)
+        for each in (RowsFormat, TypedInMemoryFormat):
+            spark.dataSource.register(each)
 
     def do(self, job: dict[str, Any]) -> dict[str, Any]:
         """The time and rows of the job, or what it found."""
@@ -65,9 +63,9 @@ class _Worker:
         )
 
     def _memory(self, job: dict[str, Any]) -> "DataFrame":
-        from benchmarks.typed.in_memory import FORMAT
+        from benchmarks.typed.in_memory import IN_MEMORY
 
-        reader = self._spark.read.format(FORMAT).schema(ddl(job["columns"]))
+        reader = self._spark.read.format(IN_MEMORY).schema(ddl(job["columns"]))
         return reader.options(rows=job["rows"], tasks=TASKS).load()
 
     def _write(self, frame: "DataFrame", topic: str) -> None:
@@ -86,17 +84,9 @@ class _Worker:
         return self._held
 
     def _made(self, rows: int) -> "DataFrame":
-        """Each task makes a stretch of ids."""
+        from benchmarks.typed.in_memory import MADE
 
-        def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for task in batch.column(0).to_pylist():
-                    first, end = (rows * each // TASKS for each in (task, task + 1))
-                    yield from made_of(first, end - first)
-
-        return self._spark.range(0, TASKS, 1, TASKS).mapInArrow(
-            make, ddl().replace(" NOT NULL", "")
-        )
+        return self._spark.read.format(MADE).options(rows=rows, tasks=TASKS).load()
 
 
 def _digest(frame: "DataFrame") -> dict[str, Any]:

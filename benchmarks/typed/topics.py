@@ -17,12 +17,14 @@ from storage_engine.client.cluster import Cluster
 
 PARTITIONS = 4
 
+_SCHEMA = ddl().replace("id BIGINT", "id BIGINT NOT NULL")
+
 
 def create_typed(servers: str, topic: str, partitions: int = PARTITIONS) -> None:
     """Without a key, as the JSON beside it has none."""
     new = NewTopic(name=topic, partitions=partitions, replication_factor=REPLICAS)
     with Admin({"bootstrap.servers": servers}) as admin:
-        admin.create_topics([new], schema=ddl())
+        admin.create_topics([new], schema=_SCHEMA)
 
 
 def fill_typed(servers: str, topic: str, rows: int) -> None:
