@@ -1,0 +1,28 @@
+"""What is wrong with rows that are to become a batch: which row, which column, which value."""
+
+from typing import Any
+
+from storage_engine.core.errors import InvalidRecordError
+from storage_engine.core.printable import printable
+
+SHOWN_CHARACTERS = 80
+"""A longer value is shortened in an error."""
+
+
+class RowsDoNotFitError(InvalidRecordError):
+    """Rows that don't fit their topic's schema."""
+
+    def __init__(self, message: str, *, column: str = "", row: int = -1) -> None:
+        """`row` counts from 0 within the rows that were given; -1 when none is to blame, as for a
+        column of another type."""
+        super().__init__(message)
+        self.column = column
+        self.row = row
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error shows it: on one line, and shortened."""
+    text = value if isinstance(value, str) else repr(value)
+    if len(text) > SHOWN_CHARACTERS:
+        text = f"{text[: SHOWN_CHARACTERS - 3]}..."
+    return printable(text)

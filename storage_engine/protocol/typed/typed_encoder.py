@@ -1,0 +1,317 @@
+"""Encodes rows of a typed topic as typed batches, column by column.
+
+Python runs per batch and per column, never per row. `directory.py` draws the bytes.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+
+from storage_engine.core.errors import RecordTooLargeError, UnsupportedCompressionError
+from storage_engine.core.typed.column_types import (
+    BinaryColumn,
+    BooleanColumn,
+    ColumnType,
+    IntegerColumn,
+    StringColumn,
+)
+from storage_engine.core.typed.topic_schema import SchemaVersion, TopicSchema
+from storage_engine.protocol.records.arrow_binary import int64_values
+from storage_engine.protocol.records.arrow_kernels import kernel, take
+from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
+from storage_engine.protocol.records.record_batch import (
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    TYPED_BIT,
+    BatchHeader,
+    Codec,
+    advance_sequence,
+    seal,
+)
+from storage_engine.protocol.records.record_encoder import DEFAULT_BATCH_BYTES, EncodedBatch
+from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.column_bounds import NO_BOUNDS, bounds_of
+from storage_engine.protocol.typed.column_codec import CODECS, StoredColumn, store_column
+from storage_engine.protocol.typed.directory import (
+    ENTRY_BYTES,
+    HEAD_BYTES,
+    HEADERS,
+    MAX_BOUND_BYTES,
+    TIMESTAMPS,
+    TOMBSTONES,
+    ColumnEntry,
+    encode_directory,
+)
+from storage_engine.protocol.typed.nested_arrays import bits, int_array, one_value
+from storage_engine.protocol.typed.row_fit import (
+    fitting_columns,
+    fitting_headers,
+    fitting_system_column,
+)
+
+LEAST_DICTIONARY_ROWS = 64
+"""Fewer rows are not worth a dictionary's second message."""
+SAMPLE_ROWS = 512
+"""The rows by which it is judged whether a dictionary pays."""
+MOST_DISTINCT_SHARE = 4
+"""A dictionary pays when at most one in so many values of the sample differs, and ..."""
+LEAST_DICTIONARY_BYTES = 8
+"""... when the values have at least so many bytes: an index has four."""
+
+_COLUMN_BYTES = ENTRY_BYTES + 2 * MAX_BOUND_BYTES + 160
+"""What a column costs besides its values: its entry, and the frame of its message."""
+_PART_BYTES = 80
+"""What each part of a type adds to that, with the padding of its buffers."""
+_TIME_BYTES = 8
+_TIMES_BYTES = _COLUMN_BYTES + _PART_BYTES
+"""Of timestamps, which a batch may have."""
+_MOST_BATCH_BYTES = MAX_DECOMPRESSED_BYTES // 2
+"""The most bytes of a batch before compression; half of what a broker takes apart, since sizes are
+estimated."""
+
+
+class TypedColumn(NamedTuple):
+    """A column of a batch that is made."""
+
+    column_id: int
+    array: Any
+    type: ColumnType | None
+    """None for columns that have no bounds in the directory."""
+
+
+def iter_typed(
+    rows: Any,
+    schema: TopicSchema,
+    version: SchemaVersion,
+    topic_id: UUID,
+    *,
+    timestamps: Any = None,
+    headers: Any = None,
+    tombstones: Any = None,
+    compression: Codec = Codec.NONE,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    now_ms: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+) -> Iterator[EncodedBatch]:
+    """Yield the rows as batches of about `batch_bytes` at most before compression, with at least
+    one row each.
+
+    `rows` is a pa.RecordBatch, its columns named as those of `version`, in any order and case, of
+    exactly the types of `arrow_types`; a nullable column may be missing. `timestamps` are int64
+    milliseconds, where a null is `now_ms` (default: the wall clock); `headers` as HEADERS_TYPE;
+    `tombstones` booleans. A tombstone keeps only its key columns. RowsDoNotFitError names what does
+    not fit.
+    """
+    codec = codec_number(compression)
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    columns = fitting_columns(rows, schema, version, tombstones=tombstones)
+    found = [TypedColumn(column.column_id, array, column.type) for column, array in columns]
+    count = rows.num_rows
+    times = _times(timestamps, count, now)
+    if headers is not None:
+        found.append(TypedColumn(HEADERS, fitting_headers(headers, count), None))
+    if tombstones is not None and bits(tombstones).any():
+        found.append(TypedColumn(TOMBSTONES, tombstones, BooleanColumn()))
+    dictionaries = {each.column_id for each in found if _dictionary_pays(each)}
+    attributes = TYPED_BIT | (TRANSACTIONAL_BIT if transactional else 0)
+    sequence = base_sequence
+    plan = _Plan(found, count, batch_bytes)
+    for start, stop in plan:
+        count = stop - start
+        part = [each._replace(array=each.array.slice(start, count)) for each in found]
+        part_times = times if isinstance(times, int) else times[start:stop]
+        first, largest, time_column = _batch_times(part_times)
+        header = BatchHeader(
+            base_offset=0,
+            length=0,
+            partition_leader_epoch=0,
+            magic=MAGIC,
+            crc=0,
+            attributes=attributes,
+            last_offset_delta=count - 1,
+            base_timestamp=first,
+            max_timestamp=largest,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=sequence,
+            records_count=count,
+        )
+        data = encode_typed(
+            header,
+            part + time_column,
+            topic_id=topic_id,
+            schema_version=version.version,
+            codec=codec,
+            dictionaries=dictionaries,
+        )
+        if len(data) > batch_bytes and plan.halve(start, stop):
+            continue
+        yield EncodedBatch(data=memoryview(data), record_count=count)
+        if sequence >= 0:
+            sequence = advance_sequence(sequence, count)
+
+
+def codec_number(compression: Codec) -> int:
+    """Return the directory's number of a codec; UnsupportedCompressionError for those that columns
+    don't have."""
+    try:
+        return CODECS[compression]
+    except KeyError:
+        raise UnsupportedCompressionError(
+            f"the columns of typed topics can't be compressed by {Codec(compression).name.lower()}:"
+            " use none, lz4 or zstd"
+        ) from None
+
+
+def encode_typed(
+    header: BatchHeader,
+    columns: list[TypedColumn],
+    *,
+    topic_id: UUID,
+    schema_version: int,
+    codec: int,
+    dictionaries: set[int] | None = None,
+) -> bytearray:
+    """Return the sealed batch of these columns, whose arrays have `header.records_count` values and
+    the types of `arrow_types`. A column of nulls alone is left out. `dictionaries` are the ids of
+    columns that are tried with a dictionary."""
+    entries: list[ColumnEntry] = []
+    blocks: list[Any] = []
+    for column in columns:
+        if column.array.null_count == len(column.array):
+            continue
+        stored, entry = _store(column, codec, column.column_id in (dictionaries or ()))
+        entries.append(entry)
+        blocks.append(stored.block)
+    directory = encode_directory(
+        topic_id=topic_id,
+        schema_version=schema_version,
+        rows=header.records_count,
+        entries=entries,
+    )
+    size = HEADER_BYTES + len(directory) + sum(map(len, blocks))
+    batch = bytearray(HEADER_BYTES)
+    batch += directory
+    for block in blocks:
+        batch += block
+    seal(batch, 0, header._replace(length=size - LENGTH_END))
+    return batch
+
+
+def _store(column: TypedColumn, codec: int, tries_dictionary: bool) -> tuple[StoredColumn, Any]:
+    array = column.array
+    null_count = array.null_count
+    if tries_dictionary and len(array) >= LEAST_DICTIONARY_ROWS:
+        encoded = kernel("dictionary_encode", array)
+        if len(encoded.dictionary) * MOST_DISTINCT_SHARE <= len(array):
+            array = encoded
+    bounds = NO_BOUNDS if column.type is None else bounds_of(array, column.type)
+    stored = store_column(array, codec)
+    return stored, stored.entry(column.column_id, null_count, *bounds)
+
+
+def _dictionary_pays(column: TypedColumn) -> bool:
+    """Judge by a sample of the values, from all over the rows."""
+    if not isinstance(column.type, StringColumn | BinaryColumn):
+        return False
+    array = column.array
+    count = len(array)
+    if count < LEAST_DICTIONARY_ROWS:
+        return False
+    if count > SAMPLE_ROWS:
+        places = np.linspace(0, count - 1, SAMPLE_ROWS).astype(np.int64)
+        array = take(array, int_array(places))
+    values = len(array) - array.null_count
+    if not values:
+        return False
+    length = kernel("sum", kernel("binary_length", array)).as_py() / values
+    distinct = len(kernel("unique", array))
+    return bool(length >= LEAST_DICTIONARY_BYTES and distinct * MOST_DISTINCT_SHARE <= values)
+
+
+def _times(timestamps: Any, count: int, now_ms: int) -> Ints | int:
+    if timestamps is None:
+        return now_ms
+    timestamps = fitting_system_column(timestamps, pa.int64(), count, "timestamps")
+    if timestamps.null_count:
+        now = one_value(pa.int64(), now_ms.to_bytes(8, "little", signed=True))
+        timestamps = kernel("coalesce", timestamps, now)
+    return int64_values(timestamps)
+
+
+def _batch_times(times: Ints | int) -> tuple[int, int, list[TypedColumn]]:
+    """Return the header's base and max timestamp, and the column of timestamps unless they are all
+    the same."""
+    if isinstance(times, int):
+        return times, times, []
+    least, largest = int(times.min()), int(times.max())
+    if least == largest:
+        return least, largest, []
+    column = TypedColumn(TIMESTAMPS, int_array(times), IntegerColumn(64))
+    return int(times[0]), largest, [column]
+
+
+class _Plan:
+    """Which rows become a batch each. Sizes are estimated before a batch is made, by the bytes of
+    its arrays; a batch that turns out too large is made again as two."""
+
+    def __init__(self, columns: list[TypedColumn], rows: int, batch_bytes: int) -> None:
+        self._rows = rows
+        # Only their sizes matter.
+        arrays = [column.array for column in columns]
+        self._table = pa.RecordBatch.from_arrays(arrays, [str(n) for n in range(len(arrays))])
+        parts = sum(map(_parts, (array.type for array in arrays)))
+        fixed = HEADER_BYTES + HEAD_BYTES + len(arrays) * _COLUMN_BYTES + parts * _PART_BYTES
+        self._room = max(1, min(batch_bytes, _MOST_BATCH_BYTES) - fixed - _TIMES_BYTES)
+        self._row_bytes = _TIME_BYTES + (self._table.nbytes / rows if rows else 0.0)
+        self._halves: list[tuple[int, int]] = []
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        start = 0
+        while start < self._rows:
+            stop = self._stop(start)
+            self._halves.append((start, stop))
+            while self._halves:
+                yield self._halves.pop()
+            start = stop
+
+    def halve(self, start: int, stop: int) -> bool:
+        """Make two batches of the rows of one that was too large; return False when it is a single
+        row."""
+        if stop - start == 1:
+            return False
+        middle = (start + stop) // 2
+        self._halves += [(middle, stop), (start, middle)]
+        return True
+
+    def _stop(self, start: int) -> int:
+        left = self._rows - start
+        count = max(1, min(left, int(self._room / self._row_bytes)))
+        while True:
+            size = self._table.slice(start, count).nbytes + count * _TIME_BYTES
+            if size <= self._room or count == 1:
+                break
+            # At least an eighth less, so that this ends soon.
+            count = max(1, min(int(count * self._room / size), count - count // 8 - 1))
+        if count == 1 and size > MAX_DECOMPRESSED_BYTES:
+            raise RecordTooLargeError(
+                f"row {start} has {size} bytes, at most {MAX_DECOMPRESSED_BYTES} are possible"
+            )
+        self._row_bytes = max(size / count, 1.0)
+        return start + count
+
+
+def _parts(kind: Any) -> int:
+    return 1 + sum(_parts(kind.field(n).type) for n in range(kind.num_fields))
