@@ -10,14 +10,19 @@ One query writes accepted and rejected records, so that each is written once, as
     )
     rows.writeStream.format("headrace")…
 
+Rows of a typed topic become letters as JSON, as clients that know no schemas send it, for which
+they must be read with `_topic`, `_partition`, `_offset` and `_timestamp` among their columns.
+
 `headrace replay-dead-letters` sends them back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from connector.errors import ConnectorError
 from connector.schema import HEADERS_DDL
+from connector.typed_columns import HEADERS, METADATA_COLUMNS
+from connector.typed_columns import TOPIC as TOPIC_COLUMN
 from storage_engine.protocol.dead_letter_headers import (
     OFFSET,
     PARTITION,
@@ -30,8 +35,18 @@ from storage_engine.protocol.dead_letter_headers import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_RECORD = ("key", "value", "topic", "partition", "offset", "timestamp")
+_PLACE = ("topic", "partition", "offset", "timestamp")
+_RECORD = ("key", "value", *_PLACE)
+_TYPED = tuple(f"_{name}" for name in _PLACE)
 _SINK = ("key", "value", "headers", "topic")
+
+_JSON_FORMATS = {
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "dateFormat": "yyyy-MM-dd",
+}
+"""Those in which brokers take the rows of typed topics."""
 
 
 def with_dead_letters(
@@ -40,47 +55,77 @@ def with_dead_letters(
     reason: "Column | str",
     topic: str,
     accepted: "Mapping[str, Column | str]",
+    columns: Sequence[str] | None = None,
 ) -> "DataFrame":
     """The rows of `frame` as one sink writes them: key, value, headers, topic.
 
     `frame` has the columns of the source, and any of your own. `reason` is text where a record is
     rejected, null where it is accepted. `accepted` says how accepted records are written: `value`
     and `topic`, optionally `key` and `headers`. Rejected records go to `topic` as they came, with
-    their headers if the source has `includeHeaders`. ConnectorError BAD_COLUMN.
+    their headers if the source has `includeHeaders`. Of a typed topic `columns` are the columns of
+    a letter; None: all of `frame` that don't begin with `_`. ConnectorError BAD_COLUMN.
     """
     from pyspark.sql import functions as F
 
-    _check(frame, accepted)
+    is_typed = TOPIC_COLUMN in frame.columns
+    _check(frame, accepted, _TYPED if is_typed else _RECORD)
+    key, value = (
+        (F.lit(None), _as_json(frame, columns)) if is_typed else (F.col("key"), F.col("value"))
+    )
     why = _column(reason)
     is_rejected = why.isNotNull()
     letter = {
-        "key": F.col("key"),
-        "value": F.col("value"),
-        "headers": _letter_headers(frame, why),
+        "key": key,
+        "value": value,
+        "headers": _letter_headers(frame, why, "_" if is_typed else ""),
         "topic": F.lit(topic),
     }
     types = {"key": "binary", "value": "binary", "headers": HEADERS_DDL, "topic": "string"}
-    columns = []
+    written = []
     for name in _SINK:
         given = _column(accepted[name]) if name in accepted else F.lit(None)
-        either = F.when(is_rejected, letter[name]).otherwise(given.cast(types[name]))
-        columns.append(either.alias(name))
-    return frame.select(*columns)
+        either = F.when(is_rejected, letter[name].cast(types[name])).otherwise(
+            given.cast(types[name])
+        )
+        written.append(either.alias(name))
+    return frame.select(*written)
 
 
-def dead_letters(frame: "DataFrame", *, reason: "Column | str", topic: str) -> "DataFrame":
+def dead_letters(
+    frame: "DataFrame",
+    *,
+    reason: "Column | str",
+    topic: str,
+    columns: Sequence[str] | None = None,
+) -> "DataFrame":
     """The rejected records alone, as `with_dead_letters` makes them."""
+    from pyspark.sql import functions as F
+
     why = _column(reason)
     return with_dead_letters(
         frame.where(why.isNotNull()),
         reason=why,
         topic=topic,
-        accepted={"value": "value", "topic": "topic"},
+        accepted={"value": F.lit(None), "topic": F.lit(None)},
+        columns=columns,
     )
 
 
-def _letter_headers(frame: "DataFrame", why: "Column") -> "Column":
-    """The headers of the record without those of an earlier dead letter, and those of this one."""
+def _as_json(frame: "DataFrame", columns: Sequence[str] | None) -> "Column":
+    """The row as a JSON object of these columns."""
+    from pyspark.sql import functions as F
+
+    names = [each for each in frame.columns if not each.startswith("_")]
+    for name in names if columns is None else columns:
+        if name not in frame.columns or name in METADATA_COLUMNS:
+            raise ConnectorError("BAD_COLUMN", f"the rows have no column '{name}' for a letter")
+    quoted = [F.col(f"`{each.replace('`', '``')}`") for each in columns or names]
+    return F.to_json(F.struct(*quoted), _JSON_FORMATS)
+
+
+def _letter_headers(frame: "DataFrame", why: "Column", prefix: str) -> "Column":
+    """The headers of the record without those of an earlier dead letter, and those of this one.
+    `prefix`: of the columns that tell where it comes from."""
     from pyspark.sql import functions as F
 
     def header(name: str, value: "Column") -> "Column":
@@ -90,25 +135,27 @@ def _letter_headers(frame: "DataFrame", why: "Column") -> "Column":
 
     # The epoch itself stands for a record without a time, as -1 does in Kafka.
     ours = F.array(
-        header(TOPIC, F.col("topic")),
-        header(PARTITION, F.col("partition")),
-        header(OFFSET, F.col("offset")),
-        header(TIMESTAMP, F.coalesce(F.unix_millis(F.col("timestamp")), F.lit(-1))),
+        header(TOPIC, F.col(f"{prefix}topic")),
+        header(PARTITION, F.col(f"{prefix}partition")),
+        header(OFFSET, F.col(f"{prefix}offset")),
+        header(TIMESTAMP, F.coalesce(F.unix_millis(F.col(f"{prefix}timestamp")), F.lit(-1))),
         header(REASON, why),
     )
-    if "headers" not in frame.columns:
+    headers = HEADERS if prefix else "headers"
+    if headers not in frame.columns:
         return ours
-    own = F.filter(F.col("headers"), lambda each: ~each["key"].startswith(PREFIX))
+    own = F.filter(F.col(headers), lambda each: ~each["key"].startswith(PREFIX))
     return F.concat(F.coalesce(own, F.array().cast(HEADERS_DDL)), ours)
 
 
-def _check(frame: "DataFrame", accepted: Mapping[str, Any]) -> None:
-    for name in _RECORD:
+def _check(frame: "DataFrame", accepted: Mapping[str, Any], needed: Sequence[str]) -> None:
+    for name in needed:
         if name not in frame.columns:
             raise ConnectorError(
                 "BAD_COLUMN",
                 f"the rows have no column '{name}'; with_dead_letters takes all columns of the "
-                "source, with .withColumn(…) for what you compute",
+                "source, with .withColumn(…) for what you compute; of a typed topic it takes "
+                f"{', '.join(_TYPED)}, which the option 'columns' names",
             )
     for name in accepted:
         if name not in _SINK:

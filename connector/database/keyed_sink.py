@@ -12,7 +12,7 @@ checkpoint overwrites what it wrote. Needs SQLAlchemy: `pip install 'headrace[sq
 Source: R-SPARK4.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RECORD_KEY = ("topic", "partition", "offset")
+TYPED_KEY = ("_topic", "_partition", "_offset")
+"""The same of rows of a typed topic, where the option `columns` names them."""
 PIECE = "piece"
 """The one column in which rows leave the executors: an Arrow record batch as bytes."""
 
@@ -48,7 +50,7 @@ class KeyedSink:
 
     key: tuple[str, ...] = RECORD_KEY
     """The columns that identify a row. Where a record makes several rows it needs one more
-    column."""
+    column. Rows of a typed topic have theirs with `_` in front."""
 
     query_id: str | None = None
     """The ledger keeps the last micro-batch under this id. None stands for Spark's id of the query,
@@ -64,8 +66,14 @@ class KeyedSink:
         tables = _tables()
         query = self.query_id or _query_id(frame)
         with tables.database(self.url, self.engine_options) as engine:
-            table = tables.KeyedTable(engine, self.table, key=self.key, schema=frame.schema)
+            key = _key_of(self.key, frame.columns)
+            table = tables.KeyedTable(engine, self.table, key=key, schema=frame.schema)
             table.write(query, batch_id, _pieces(frame))
+
+
+def _key_of(key: tuple[str, ...], columns: Sequence[str]) -> tuple[str, ...]:
+    has_place = set(TYPED_KEY) <= set(columns) and not set(RECORD_KEY) <= set(columns)
+    return TYPED_KEY if key == RECORD_KEY and has_place else key
 
 
 def _tables() -> Any:

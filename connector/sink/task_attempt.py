@@ -92,9 +92,8 @@ def write_in_transaction(
     typed: "TypedSink | None" = None,
 ) -> TaskAttemptResult:
     """Writes all rows and waits until they are acknowledged. `typed`: the typed topic that they go
-    to. ConnectorError for a row that can't be
-    written, when the delivery timeout has passed, or when the transaction was aborted and the batch
-    is not committed."""
+    to. ConnectorError for a row that can't be written, when the delivery timeout has passed, or
+    when the transaction was aborted and the batch is not committed."""
     gathered = gather(pieces)
     with in_one_line(), Heartbeats(options, batch):
         first = next(gathered, None)

@@ -2,7 +2,6 @@
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode
-from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.registry import api_of
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
@@ -13,7 +12,7 @@ _TOPIC_RESOURCE = 2
 _MAX_MESSAGE_BYTES = "max.message.bytes"
 
 
-def max_message_bytes(cluster: Cluster, topic: str, deadline: Deadline) -> int:
+def max_message_bytes(cluster: Cluster, topic: str) -> int:
     """The setting, or its default where the client may not see it. KafkaError and
     DeadlineExceededError when no broker answers."""
     spec, request = api_of(_DESCRIBE_CONFIGS)
@@ -23,7 +22,7 @@ def max_message_bytes(cluster: Cluster, topic: str, deadline: Deadline) -> int:
         configuration_keys=[_MAX_MESSAGE_BYTES],
     )
     message = request(resources=[resource], include_synonyms=False, include_documentation=False)
-    (result,) = cluster.ask_any(spec, message, deadline).results
+    (result,) = cluster.ask_any(spec, message).results
     if ErrorCode.of(result.error_code) is ErrorCode.NONE:
         for each in result.configs:
             if each.name == _MAX_MESSAGE_BYTES and each.value:

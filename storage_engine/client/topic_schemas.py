@@ -4,6 +4,7 @@ A schema is asked for once, from a leader of the topic, and again when a reader 
 version or a topic id that it does not know (`refresh`). Not thread-safe, like its `Cluster`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -82,7 +83,7 @@ class TopicSchemas:
         return [broker_id for broker_id in leading if broker_id in view.brokers]
 
 
-def _known(topic: str, rows: "list[DescribedSchema]") -> KnownSchema | None:
+def _known(topic: str, rows: Sequence[DescribedSchema]) -> KnownSchema | None:
     for row in rows:
         if row.topic != topic:
             continue

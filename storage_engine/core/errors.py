@@ -267,11 +267,6 @@ class InvalidRecordError(KafkaError):
 
     code = ErrorCode.INVALID_RECORD
 
-    def __init__(self, message: str = "", *, record_index: int | None = None) -> None:
-        """`record_index` is the place in its batch of the record that does not fit."""
-        super().__init__(message)
-        self.record_index = record_index
-
 
 class InvalidTimestampError(KafkaError):
     """The timestamps of a batch are further from the broker's clock than the topic allows."""

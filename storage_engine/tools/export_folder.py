@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storage_engine.client.fetching.bulk_reader import Split
-from storage_engine.client.fetching.record_tables import SCHEMA
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.errors import CommandError
 
@@ -44,13 +43,16 @@ class ExportRequest:
     since_ms: int | None
     until_ms: int | None
     isolation: str
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
 
 
 class ExportFolder:
     """The directory of one export. Only one process at a time may use it: see `directory_lock`."""
 
-    def __init__(self, directory: Path, splits: list[Split]) -> None:
+    def __init__(self, directory: Path, request: ExportRequest, splits: list[Split]) -> None:
         self.directory = directory
+        self.request = request
         self.splits = splits
 
     @classmethod
@@ -67,7 +69,7 @@ class ExportFolder:
                 raise CommandError(
                     f"'{directory}' has files in it, but no export: choose another folder"
                 ) from None
-            folder = cls(directory, plan())
+            folder = cls(directory, request, plan())
             text = json.dumps(_document(request, folder.splits), indent=2) + "\n"
             _write_whole(stored, lambda file: file.write(text.encode()))
             return folder
@@ -77,7 +79,7 @@ class ExportFolder:
                 f"'{directory}' has another export, {_filled_in(begun)}: ask for the same to go on "
                 "with it, or choose another folder"
             )
-        return cls(directory, splits)
+        return cls(directory, request, splits)
 
     def path_of(self, number: int) -> Path:
         """The path of a split's file once it is complete."""
@@ -101,14 +103,14 @@ class ExportFolder:
             # Somebody has damaged it since: to be written again.
             return None
 
-    def write(self, number: int, batches: Iterable[pa.RecordBatch]) -> int:
+    def write(self, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
         """A split, whole or not at all; how many records it has."""
         records = 0
 
         def fill(file: BinaryIO) -> None:
             nonlocal records
-            with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
-                for table in _row_groups(batches):
+            with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+                for table in _row_groups(schema, batches):
                     writer.write_table(table)
                     records += table.num_rows
 
@@ -116,17 +118,17 @@ class ExportFolder:
         return records
 
 
-def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     gathered: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         gathered.append(batch)
         size += batch.nbytes
         if size >= ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(gathered, SCHEMA)
+            yield pa.Table.from_batches(gathered, schema)
             gathered, size = [], 0
     if gathered:
-        yield pa.Table.from_batches(gathered, SCHEMA)
+        yield pa.Table.from_batches(gathered, schema)
 
 
 def _write_whole(path: Path, fill: Callable[[BinaryIO], object]) -> None:
@@ -159,6 +161,7 @@ def _document(request: ExportRequest, splits: Iterable[Split]) -> dict[str, Any]
                 "topic_id": str(split.topic_id),
                 "start_offset": split.start_offset,
                 "end_offset": split.end_offset,
+                "schema_version": split.schema_version,
             }
             for split in splits
         ],
@@ -174,13 +177,16 @@ def _parsed(path: Path, text: str) -> tuple[ExportRequest, list[Split]]:
                 "choose another folder"
             )
         asked = document["request"]
-        request = ExportRequest(**{**asked, "topics": tuple(asked["topics"])})
+        names = asked.get("columns")
+        columns = None if names is None else tuple(names)
+        request = ExportRequest(**{**asked, "topics": tuple(asked["topics"]), "columns": columns})
         splits = [
             Split(
                 tp=TopicPartition(row["topic"], row["partition"]),
                 topic_id=UUID(row["topic_id"]),
                 start_offset=row["start_offset"],
                 end_offset=row["end_offset"],
+                schema_version=row.get("schema_version", 0),
             )
             for row in document["splits"]
         ]
@@ -194,4 +200,6 @@ def _parsed(path: Path, text: str) -> tuple[ExportRequest, list[Split]]:
 def _filled_in(request: ExportRequest) -> str:
     since = "" if request.since_ms is None else f" since {request.since_ms}"
     until = "" if request.until_ms is None else f" until {request.until_ms}"
-    return f"of {', '.join(request.topics)}{since}{until}, {request.isolation}"
+    columns = "" if request.columns is None else f", columns {', '.join(request.columns)}"
+    where = "" if request.where is None else f", where {request.where}"
+    return f"of {', '.join(request.topics)}{since}{until}, {request.isolation}{columns}{where}"

@@ -120,13 +120,14 @@ def _literal(value: Any, column_type: ColumnType) -> Literal | None:
     """The value as comparisons have it. None where its type is not the column's."""
     match column_type, value:
         case (BooleanColumn(), bool()) | (StringColumn(), str()) | (DecimalColumn(), Decimal()):
-            return value
+            literal: Literal = value
+            return literal
         case IntegerColumn(), int() if not isinstance(value, bool):
-            return value
+            return int(value)
         case DecimalColumn(), int() if not isinstance(value, bool):
             return Decimal(value)
         case FloatColumn(), float():
-            return value
+            return float(value)
         case BinaryColumn(), bytes() | bytearray():
             return bytes(value)
         case TimestampColumn(with_zone), datetime() if with_zone == (value.tzinfo is not None):

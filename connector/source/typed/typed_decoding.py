@@ -103,26 +103,25 @@ class TypedDecoding:
         self, fetched: FetchedBatches, start_offset: int, end_offset: int
     ) -> Iterator[TypedRows]:
         topic = self._topics[fetched.tp.topic]
-        for piece in fetched.committed():
-            position, deadline = start_offset, time.monotonic() + SCHEMA_PATIENCE_S
-            while True:
-                try:
-                    for rows in iter_typed_decoded(
-                        piece,
-                        topic.plan,
-                        start_offset=position,
-                        end_offset=end_offset,
-                        framed=fetched.framed,
-                        topic_schema=topic.schema,
-                    ):
-                        position = rows.next_offset
-                        if rows.batch.num_rows:
-                            yield rows
-                    break
-                except UnknownSchemaVersionError:
-                    if time.monotonic() >= deadline:
-                        raise
-                    self._look_again(fetched.tp.topic, topic)
+        position, deadline = start_offset, time.monotonic() + SCHEMA_PATIENCE_S
+        while True:
+            try:
+                for rows in iter_typed_decoded(
+                    fetched.committed(),
+                    topic.plan,
+                    start_offset=position,
+                    end_offset=end_offset,
+                    framed=fetched.framed,
+                    topic_schema=topic.schema,
+                ):
+                    position = rows.next_offset
+                    if len(rows):
+                        yield rows
+                return
+            except UnknownSchemaVersionError:
+                if time.monotonic() >= deadline:
+                    raise
+                self._look_again(fetched.tp.topic, topic)
 
     def _look_again(self, name: str, topic: _Topic) -> None:
         known = known_schemas(self._options.connection, [name], refresh=True)[name]
@@ -144,8 +143,8 @@ class TypedDecoding:
         made = plan(
             known.schema,
             [each.column for each in read.topic_columns],
-            metadata=read.metadata - {TOPIC, PARTITION},
-            filter=read.comparisons(name, version),
+            sorted(read.metadata - {TOPIC, PARTITION}),
+            read.comparisons(name, version),
         )
         return _Topic(made, known.schema, want_of(made, known.schema), known.topic_id)
 
@@ -161,14 +160,14 @@ class TypedDecoding:
         )
 
     def _rows(self, rows: TypedRows, tp: TopicPartition) -> pa.RecordBatch:
-        count = rows.batch.num_rows
         arrays = []
         for each, field in zip(self._read.columns, self._schema, strict=True):
             if each.type is None and each.column in (TOPIC, PARTITION):
-                arrays.append(repeated(each.column[1:], tp, count))
+                arrays.append(repeated(each.column[1:], tp, len(rows)))
             else:
                 found = rows.batch.column(each.column)
-                arrays.append(found if found.type == field.type else found.cast(field.type))
+                is_right = found.type.equals(field.type, check_metadata=True)
+                arrays.append(found if is_right else found.cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 

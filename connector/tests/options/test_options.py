@@ -13,7 +13,7 @@ from connector.options.offset_specs import (
     PerPartition,
     PerPartitionTimestamp,
 )
-from connector.options.sink_options import parse_sink_options
+from connector.options.sink_options import TopicCreation, parse_sink_options
 from connector.options.source_options import parse_source_options
 from connector.options.subscription import AssignedPartitions, SubscribedTopics, TopicPattern
 from connector.schema import ALL_COLUMNS, COLUMNS
@@ -97,6 +97,32 @@ def test_a_sink_setting_works_with_and_without_the_prefix():
     assert sink(batch__size="1000").batch_bytes == 1000
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"columns": "value,offsets"}, "'columns' must be one or more of key, value, topic"),
+        ({"columns": "value", "includeHeaders": "true"}, "contradict each other"),
+        ({"columns": "headers", "includeHeaders": "false"}, "contradict each other"),
+    ],
+)
+def test_columns_that_no_record_has_are_an_error_where_topics_have_no_schema(options, message):
+    with pytest.raises(OptionError) as raised:
+        assert source(**options).columns
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_names_of_columns_may_have_commas_and_stand_in_backquotes():
+    assert source(columns="id, `a, b`,ID,`x``y`").chosen_columns == ("id", "a, b", "x`y")
+    assert source().chosen_columns is None
+
+
+def test_a_topic_is_made_of_the_rows_columns_only_when_asked_for():
+    assert sink(topic="t").creation is None
+    made = sink(topic="t", createTopic="true", topic__key="id, at", topic__partitions="3")
+    assert made.creation == TopicCreation(key=("id", "at"), partitions=3, replication_factor=None)
+
+
 def test_what_spark_itself_adds_to_a_sink_is_accepted():
     assert sink(checkpointlocation="/c", queryname="q", topic="t").topic == "t"
 
@@ -167,10 +193,9 @@ def test_origins_are_known_by_the_sinks_own_brokers_unless_others_are_named():
         ({"kafka.interceptor.classes": "x"}, "can't be set"),
         ({"kafka.security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL"),
         ({"kafka.sasl.kerberos.service.name": "k"}, "Kerberos is not supported"),
-        ({"columns": "value,offsets"}, "'columns' must be one or more of key, value, topic"),
-        ({"columns": " ,"}, "'columns' must be one or more of key"),
-        ({"columns": "value", "includeHeaders": "true"}, "contradict each other"),
-        ({"columns": "headers", "includeHeaders": "false"}, "contradict each other"),
+        ({"columns": " ,"}, "'columns' must be one name or more"),
+        ({"columns": "id,`fare"}, "'columns' must be names separated by commas, such as id"),
+        ({"where": " "}, "'where' must be a condition such as fare > 10"),
         ({"maxBytesPerPartition": "0"}, "'maxBytesPerPartition' must be a whole number"),
         ({"groupIdPrefix": ""}, "'groupIdPrefix' must be a name of 1 to 200 characters"),
         ({"kafka.group.id": "g" * 201}, "'group.id' must be a name of 1 to 200 characters"),
@@ -227,6 +252,12 @@ def test_a_wrong_source_option_is_one_line_that_names_it(options, message):
         ({"compression.type": "rar"}, "'compression.type' must be 'none' or 'gzip'"),
         ({"batch.size": "0"}, "'batch.size' must be a whole number"),
         ({"subscribe": "t"}, "'subscribe' is an option of the source, not of the sink"),
+        ({"createTopic": "true"}, "'createTopic' needs 'topic'"),
+        ({"topic": "t", "topic.key": "id"}, "'topic.key' says how a topic is made: set createTo"),
+        (
+            {"topic": "t", "createTopic": "true", "topic.partitions": "0"},
+            "'topic.partitions' must be a whole number from 1",
+        ),
     ],
 )
 def test_a_wrong_sink_option_is_one_line_that_names_it(options, message):

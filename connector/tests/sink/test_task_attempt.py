@@ -63,7 +63,7 @@ def write(monkeypatch, *, joins: int, taken: int, has: int):
     transaction ends; the sink has all up to `has`."""
     coordinator = Coordinator(joins=joins, committed={TopicPartition("src", 0): has})
 
-    def write_gathered(options, cluster, rows, *, transaction):
+    def write_gathered(options, cluster, rows, *, transaction, typed):
         for _ in range(taken):
             next(rows)
         raise KafkaError("ended", ErrorCode.INVALID_TXN_STATE)

@@ -24,8 +24,8 @@ from storage_engine.log.appending.append_result import AppendOutcome
 from storage_engine.protocol.records.batch_columns import BatchColumns
 
 PREPARED_AT_ONCE = 2
-"""The number of appends that are prepared at a time: a third of the background threads. Each holds
-in memory what one append decompresses to."""
+"""The number of appends that are prepared at a time: a quarter of the background threads. Each
+holds in memory what one append decompresses to."""
 
 WAITING_MAX_BYTES = 128 << 20
 """The limit for the bytes of all waiting appends, as they were sent: beyond it producers get a

@@ -7,7 +7,7 @@ returned. Partitions take turns, in the order in which they were fetched. Source
 
 from collections import deque
 from collections.abc import Container, Iterator, Sized
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from storage_engine.client.consumer.consumer_record import ConsumerRecord, rows_of
 from storage_engine.client.fetching.fetch import FetchedBatches
@@ -90,7 +90,7 @@ class Piece:
         """The rows as records of the current group; made when they are first needed."""
         if self._rows is None:
             assert self._reading is None, "columns were asked for"
-            self._rows = rows_of(self.tp, self.decoded)
+            self._rows = rows_of(self.tp, cast("DecodedRecords", self.decoded))
         return self._rows
 
     def take_batch(self) -> TakenBatch:

@@ -105,7 +105,7 @@ class TypedReading:
         metadata = [
             name for name in columns if name in METADATA_COLUMNS and name not in (TOPIC, PARTITION)
         ]
-        self.plan: TypedReadPlan = plan(schema, names, metadata=metadata, comparisons=comparisons)
+        self.plan: TypedReadPlan = plan(schema, names, metadata, comparisons)
         self.want = _want_of(self.plan, schema.latest.by_id.keys())
         ours = {TOPIC: pa.field(TOPIC, pa.string()), PARTITION: pa.field(PARTITION, pa.int32())}
         self.arrow_schema: pa.Schema = pa.schema(
@@ -123,18 +123,17 @@ class TypedReading:
         self, fetched: FetchedBatches, *, end_offset: int | None = None
     ) -> "Iterator[TypedRows]":
         """The rows of committed transactions that `where` lets through, within the offsets asked
-        for, in groups of some 50,000. CorruptRecordError."""
+        for, in groups of some 50,000; a group may be empty. CorruptRecordError."""
         from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded
 
-        for piece in fetched.committed():
-            yield from iter_typed_decoded(
-                piece,
-                self.plan,
-                start_offset=fetched.start_offset,
-                end_offset=end_offset,
-                framed=fetched.framed,
-                topic_schema=self.known.schema,
-            )
+        return iter_typed_decoded(
+            fetched.committed(),
+            self.plan,
+            start_offset=fetched.start_offset,
+            end_offset=end_offset,
+            framed=fetched.framed,
+            topic_schema=self.known.schema,
+        )
 
     def batch_of(self, tp: TopicPartition, rows: "TypedRows") -> "pa.RecordBatch":
         """Rows with the columns that were asked for, in that order."""

@@ -448,7 +448,7 @@ class BatchWriter(Closing):
             # Another producer would not be part of the transaction.
             verdict = Verdict.FINAL
         if verdict is Verdict.FINAL:
-            error = final_error(tp, len(batch.data), code, answer.error_message)
+            error = final_error(tp, len(batch.data), code, answer)
             self._give_up(queue, batch, error)
             return
         reason = f"{code.name}: {answer.error_message or code.meaning}"

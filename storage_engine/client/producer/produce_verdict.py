@@ -5,8 +5,10 @@ A batch is sent again only where that can neither double nor reorder it. Source:
 
 import enum
 
+from storage_engine.client.producer.producer_errors import RefusedRecordsError
 from storage_engine.core.errors import ErrorCode, KafkaError, RecordTooLargeError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.produce import ProducePartitionResponse
 
 
 class Verdict(enum.Enum):
@@ -52,7 +54,7 @@ def verdict_on(
 
 
 def final_error(
-    tp: TopicPartition, batch_bytes: int, code: ErrorCode, message: str | None
+    tp: TopicPartition, batch_bytes: int, code: ErrorCode, answer: ProducePartitionResponse
 ) -> KafkaError:
     """The error of a batch that will never be accepted."""
     if code is ErrorCode.MESSAGE_TOO_LARGE:
@@ -60,4 +62,7 @@ def final_error(
             f"{tp}: a batch of {batch_bytes} bytes is larger than the topic's max.message.bytes; "
             "raise that setting, or make batches smaller (batch.size)"
         )
-    return KafkaError(f"{tp}: {message or code.meaning}", code)
+    text = f"{tp}: {answer.error_message or code.meaning}"
+    if answer.record_errors:
+        return RefusedRecordsError(text, code, records=answer.record_errors)
+    return KafkaError(text, code)

@@ -12,6 +12,8 @@ TriesExhaustedError      the future           as DeadlineExceededError: it was s
                                               times, and failed for the reason that it names
 KafkaError, retriable    the future           as DeadlineExceededError
 KafkaError, final        the future           correct what it names; sending again is no use
+RefusedRecordsError      the future           as that: some records of its batch are wrong, none of
+                                              the batch is there; send the others again
 ProducerClosedError      send, the future     the record was not sent
 ProducerFencedError      transactions         another producer has the transactional.id: close this
 CommitRefusedError       send_offsets_...     the member has lost its partitions: abort
@@ -20,6 +22,8 @@ TransactionFailedError   send, commit_...     a record was not sent, or nothing 
 What else the calls of transactions raise is a DeadlineExceededError, after which commit_transaction
 may be called again, and a KafkaError, after which the transaction is to be aborted.
 """
+
+from collections.abc import Sequence
 
 from storage_engine.core.errors import (
     DeadlineExceededError,
@@ -49,6 +53,17 @@ class ProducerFencedError(KafkaError):
     """Another producer has taken the transactional id over."""
 
     code = ErrorCode.PRODUCER_FENCED
+
+
+class RefusedRecordsError(KafkaError):
+    """A batch was refused because some of its records don't fit the topic."""
+
+    def __init__(
+        self, message: str, code: ErrorCode, *, records: Sequence[tuple[int, str | None]]
+    ) -> None:
+        super().__init__(message, code)
+        self.records = records
+        """The place in the batch, from 0, of each wrong record that is named, and what is wrong."""
 
 
 class TransactionFailedError(HeadraceError):

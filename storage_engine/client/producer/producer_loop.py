@@ -29,8 +29,13 @@ from storage_engine.client.producer.producer_errors import (
 from storage_engine.client.producer.record_future import RecordFuture
 from storage_engine.client.producer.topic_watch import TopicPartitions, TopicWatch
 from storage_engine.client.producer.transactions import ProducerTransactions
-from storage_engine.client.producer.typed_topics import TypedTopic, TypedTopics
-from storage_engine.core.errors import DeadlineExceededError, HeadraceError
+from storage_engine.client.producer.typed_topics import REQUEST_MS, TypedTopic, TypedTopics
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import Readable
 from storage_engine.net.deadline import Deadline, monotonic_ms
@@ -46,7 +51,7 @@ class ProducerLoop:
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
-        self._cluster = _cluster_of(config)
+        self._cluster = _cluster_of(config, config.delivery_timeout_ms)
         self._writer: BatchWriter | None = None
         self._transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
@@ -61,7 +66,10 @@ class ProducerLoop:
         self._changed = self._loop.changed
         self._accumulator = Accumulator(batch_bytes=config.batch_size, linger_ms=config.linger_ms)
         self._topics = TopicWatch(unknown_wait_ms=self._cluster.unknown_topic_wait_ms)
-        self._typed_topics = TypedTopics(self._cluster, max_age_ms=config.metadata_max_age_ms)
+        self._typed_topics = TypedTopics(
+            _cluster_of(config, min(REQUEST_MS, max(1, config.max_block_ms))),
+            max_age_ms=config.metadata_max_age_ms,
+        )
         # Batches that are taken or wait, in the order in which they were begun; the values are
         # unused.
         self._unfinished: dict[ProducerBatch, None] = {}
@@ -101,10 +109,20 @@ class ProducerLoop:
             return known
 
     def typed_topic(self, name: str, *, anew: bool = False) -> TypedTopic | None:
-        """None for a topic without a schema. `anew`: ask brokers, even if it is known. Waits for the
-        thread, and not longer than a few seconds for brokers; then their error."""
-        if anew or not self._typed_topics.is_known(name):
-            self._call("send_table", lambda: self._typed_topics.learn(name))
+        """None for a topic without a schema. `anew`: ask brokers, even if it is known. HeadraceError
+        when it can't be had within `max.block.ms`."""
+        deadline = Deadline.after(self._config.max_block_ms)
+        while anew or not self._typed_topics.is_known(name):
+            try:
+                if self._loop.is_current:
+                    self._typed_topics.learn(name)
+                else:
+                    self._call("send_table", lambda: self._typed_topics.learn(name))
+                anew = False
+            except (KafkaError, DeadlineExceededError) as error:
+                is_final = isinstance(error, KafkaError) and not error.retriable
+                if is_final or deadline.passed:
+                    raise
         return self._typed_topics.get(name)
 
     def ready(self, topic: str) -> bool:
@@ -298,6 +316,7 @@ class ProducerLoop:
         if self._writer is not None:
             self._writer.abandon()
         self._cluster.close()
+        self._typed_topics.close()
 
     def _begin(self) -> None:
         with self._changed:
@@ -366,6 +385,9 @@ class ProducerLoop:
                 return
             self._used_bytes -= batch.reserved
             batch.reserved = 0
+        if isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_ID:
+            # A topic that is made anew has another schema.
+            self._typed_topics.forget(batch.tp.topic)
         batch.on_done(base_offset, error)
         with self._changed:
             batch.finished = True
@@ -389,7 +411,7 @@ class ProducerLoop:
             self._finish(batch, -1, error)
 
 
-def _cluster_of(config: ProducerConfig) -> Cluster:
+def _cluster_of(config: ProducerConfig, deadline_ms: int) -> Cluster:
     where, source = config.bootstrap_servers, None
     if config.zookeeper_connect is not None:
         where = f"the cluster of ZooKeeper at {config.zookeeper_connect}"
@@ -403,7 +425,7 @@ def _cluster_of(config: ProducerConfig) -> Cluster:
         where,
         client_id=config.client_id,
         request_timeout_ms=config.request_timeout_ms,
-        deadline_ms=config.delivery_timeout_ms,
+        deadline_ms=deadline_ms,
         source=source,
         security=config.security,
     )

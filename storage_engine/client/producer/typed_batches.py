@@ -15,12 +15,12 @@ from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.row_partitions import SLICE_ROWS, picked, rows_by_partition
 from storage_engine.client.producer.typed_rows import PARTITION, FittedTable
 from storage_engine.client.topic_schemas import KnownSchema
+from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.records.compression import codec_named
 from storage_engine.protocol.records.record_batch import Codec
 from storage_engine.protocol.records.records import EncodedBatch
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 from storage_engine.protocol.typed.typed_encoder import iter_typed
-from storage_engine.protocol.typed.typed_keys import key_bytes
 
 STORED_BATCH_BYTES = 900 << 10
 """The size of stored batches, or of what a topic takes where that is less: the larger a batch, the
@@ -67,7 +67,7 @@ def typed_batches(
     slice_rows = min(max(SLICE_ROWS, _PARTITION_ROWS * partition_count), _MOST_SLICE_ROWS)
     for start in range(0, _rows_of(table), slice_rows):
         part = _Part.of(table, start, slice_rows)
-        keys = key_bytes(part.rows, schema, schema.latest) if schema.key else None
+        keys = _keys(part.rows, schema) if schema.key else None
         chosen, turn = rows_by_partition(
             part.rows.num_rows,
             partition_count,
@@ -186,3 +186,9 @@ def _in_table(error: RowsDoNotFitError, start: int, rows: Any) -> SerializationE
         return SerializationError(str(error))
     row = rows.start + error.row if isinstance(rows, slice) else rows[error.row].as_py()
     return SerializationError(f"row {start + row} of the table: {error}")
+
+
+def _keys(rows: pa.RecordBatch, schema: TopicSchema) -> Any:
+    from storage_engine.protocol.typed.typed_keys import key_bytes
+
+    return key_bytes(rows, schema, schema.latest)

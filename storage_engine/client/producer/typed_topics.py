@@ -9,10 +9,10 @@ from typing import NamedTuple
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.topic_limits import max_message_bytes
 from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
-from storage_engine.net.deadline import Deadline, monotonic_ms
+from storage_engine.net.deadline import monotonic_ms
 
-_REQUEST_MS = 5_000
-"""The time for the requests; batches of other topics wait meanwhile."""
+REQUEST_MS = 5_000
+"""The deadline of the cluster that is asked; batches of other topics wait meanwhile."""
 
 
 class TypedTopic(NamedTuple):
@@ -26,6 +26,7 @@ class TypedTopics:
     """The typed topics of one producer. A topic that has no schema is None."""
 
     def __init__(self, cluster: Cluster, *, max_age_ms: int) -> None:
+        """`cluster` is this object's own."""
         self._cluster = cluster
         self._schemas = TopicSchemas(cluster)
         self._max_age_ms = max_age_ms
@@ -37,8 +38,9 @@ class TypedTopics:
         return found is not None and monotonic_ms() - found[1] < self._max_age_ms
 
     def get(self, topic: str) -> TypedTopic | None:
-        """What was learnt last."""
-        return self._known[topic][0]
+        """What was learnt last; None, too, where it was forgotten since."""
+        found = self._known.get(topic)
+        return None if found is None else found[0]
 
     def forget(self, topic: str) -> None:
         """It does not fit any more."""
@@ -46,9 +48,12 @@ class TypedTopics:
 
     def learn(self, topic: str) -> None:
         """Ask brokers, in the loop's thread."""
-        deadline = Deadline.after(_REQUEST_MS)
-        schema = self._schemas.refresh(topic, deadline)
+        schema = self._schemas.refresh(topic)
         found = None
         if schema is not None:
-            found = TypedTopic(schema, max_message_bytes(self._cluster, topic, deadline))
+            found = TypedTopic(schema, max_message_bytes(self._cluster, topic))
         self._known[topic] = (found, monotonic_ms())
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._cluster.close()

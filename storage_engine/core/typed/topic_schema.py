@@ -63,7 +63,6 @@ _FORMAT = 1
 
 _KEY_TYPES = (
     BooleanColumn,
-    ColumnType,
     IntegerColumn,
     DecimalColumn,
     StringColumn,

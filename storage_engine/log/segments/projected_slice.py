@@ -49,7 +49,7 @@ class _Heads:
         for number in range(self._batches_max):
             if position >= size:
                 return
-            if not self._read_head(position, HEADER_BYTES):
+            if not self._read_head(position, min(HEADER_BYTES + HEAD_BYTES, size - position)):
                 if number:
                     return
                 raise self._records.cold_at(position)
@@ -75,7 +75,7 @@ class _Heads:
     def piece(self, start: int, end: int) -> memoryview | SegmentSlice:
         """Return bytes that were read already, or a part of the slice."""
         at = start - self._head_at
-        if 0 <= at and end - self._head_at <= len(self._head):
+        if at >= 0 and end - self._head_at <= len(self._head):
             return self._head[at : end - self._head_at]
         self.parts.append((start, end))
         return self._records.part(start, end)
@@ -92,6 +92,11 @@ class _Heads:
 
     def _read_head(self, position: int, needed: int) -> bool:
         """Read at least `needed` bytes from there on; False when they are not in the page cache."""
+        at = position - self._head_at
+        if at and at + needed <= len(self._head):
+            # Of small batches one read has several.
+            self._head, self._head_at = self._head[at:], position
+            return True
         records = self._records
         size = min(max(needed, HEAD_READ_BYTES), len(records) - position)
         if self._wait:
@@ -108,7 +113,7 @@ class _Heads:
 class ProjectedSlice(SlicedRecords):
     """Frames to be sent, some of their pieces in a segment file."""
 
-    __slots__ = ("_parts", "_records", "end_offset", "stored_bytes")
+    __slots__ = ("_parts", "_records", "batches", "end_offset", "stored_bytes")
 
     def __init__(
         self,
@@ -118,6 +123,7 @@ class ProjectedSlice(SlicedRecords):
         *,
         end_offset: int,
         stored_bytes: int,
+        batches: int,
     ) -> None:
         """`parts` are start and end of the pieces that are in the file."""
         super().__init__(pieces)
@@ -127,6 +133,8 @@ class ProjectedSlice(SlicedRecords):
         """The offset of the next read."""
         self.stored_bytes = stored_bytes
         """The bytes of the slice up to there."""
+        self.batches = batches
+        """The number of batches that were looked at."""
 
     def is_warm(self) -> bool:
         """Return True when all pieces are in the page cache, judged by samples."""
@@ -158,4 +166,5 @@ def project_slice(
         heads.parts,
         end_offset=projected.end_offset,
         stored_bytes=heads.ends.get(projected.end_offset, len(records)),
+        batches=len(heads.ends),
     )

@@ -28,9 +28,6 @@ from storage_engine.protocol.typed.directory import (
 )
 from storage_engine.protocol.typed.ipc_message import read_message, write_message
 
-MAX_COLUMN_BYTES = 128 << 20
-"""The most bytes of a column's values when a dictionary is taken apart."""
-
 CODECS = {Codec.NONE: CODEC_NONE, Codec.LZ4: CODEC_LZ4, Codec.ZSTD: CODEC_ZSTD}
 _NAMES = {CODEC_LZ4: "lz4", CODEC_ZSTD: "zstd"}
 
@@ -82,17 +79,19 @@ def store_column(array: Any, codec: int) -> StoredColumn:
     return StoredColumn(memoryview(raw), raw.size, CODEC_NONE, encoding)
 
 
-def load_column(block: BytesLike, entry: ColumnEntry, kind: Any, rows: int) -> Any:
+def load_column(
+    block: BytesLike, entry: ColumnEntry, kind: Any, rows: int, *, max_bytes: int
+) -> Any:
     """Return the array of type `kind` that is stored in `block`, in memory of its own;
-    CorruptRecordError when it is anything else than `rows` valid values. The CRC is checked by the
-    caller."""
+    CorruptRecordError when it is anything else than `rows` valid values, or a dictionary stands for
+    more than `max_bytes`. The CRC and the entry's sizes are checked by the caller."""
     raw = _decompressed(block, entry)
     try:
         if entry.encoding == PLAIN:
             array = read_message(raw, kind)
             array.validate(full=True)
         else:
-            array = _load_dictionary(raw, kind)
+            array = _load_dictionary(raw, kind, max_bytes)
     except pa.ArrowException as error:
         text = " ".join(str(error).split())
         raise _damaged(entry, f"Arrow says: {text:.200}") from None
@@ -123,7 +122,7 @@ def _decompressed(block: BytesLike, entry: ColumnEntry) -> Any:
     return raw
 
 
-def _load_dictionary(raw: Any, kind: Any) -> Any:
+def _load_dictionary(raw: Any, kind: Any, max_bytes: int) -> Any:
     if raw.size < _SIZE.size:
         raise CorruptRecordError("its dictionary is cut off")
     (size,) = _SIZE.unpack_from(memoryview(raw))
@@ -137,22 +136,22 @@ def _load_dictionary(raw: Any, kind: Any) -> Any:
     indices.validate(full=True)
     if values.null_count:
         raise CorruptRecordError("its dictionary has a null")
-    _check_expansion(values, indices)
+    _check_expansion(values, indices, max_bytes)
     return take(values, indices)
 
 
-def _check_expansion(values: Any, indices: Any) -> None:
+def _check_expansion(values: Any, indices: Any, max_bytes: int) -> None:
     """A few values that are long and stand for many rows must not fill the memory."""
     if not len(values):
         return
     lengths = kernel("binary_length", values)
     longest = kernel("min_max", lengths)["max"].as_py()
-    if longest * len(indices) <= MAX_COLUMN_BYTES:
+    if longest * len(indices) <= max_bytes:
         return
     total = kernel("sum", take(lengths, indices)).as_py() or 0
-    if total > MAX_COLUMN_BYTES:
+    if total > max_bytes:
         raise CorruptRecordError(
-            f"its dictionary stands for {total} bytes, at most {MAX_COLUMN_BYTES} are read"
+            f"its dictionary stands for {total} bytes, at most {max_bytes} are read"
         )
 
 

@@ -91,6 +91,8 @@ HAS_NAN = 8
 _ALL_FLAGS = HAS_BOUNDS | MINIMUM_SHORTENED | MAXIMUM_SHORTENED | HAS_NAN
 
 MAX_ENTRIES = MAX_COLUMNS + len(SYSTEM_COLUMNS)
+MAX_ROWS = 4 << 20
+"""The most rows of a batch: rows of nulls take no bytes here, but memory where they are read."""
 MAX_BOUND_BYTES = 32
 """The longest minimum or maximum: longer strings are cut."""
 
@@ -225,7 +227,7 @@ def _read_head(section: BytesLike) -> tuple[int, int, int, int]:
         raise _damaged(f"it claims to have {size} bytes, {available} are there")
     if crc != crc32c(memoryview(section)[CRC_FROM:size]):
         raise _damaged("its CRC does not match")
-    if rows < 0 or version < 1 or reserved or columns > MAX_ENTRIES:
+    if not 0 <= rows <= MAX_ROWS or version < 1 or reserved or columns > MAX_ENTRIES:
         raise _damaged(
             f"{rows} rows of schema version {version} in {columns} columns, reserved: {reserved}"
         )

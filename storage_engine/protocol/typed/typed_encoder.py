@@ -46,6 +46,7 @@ from storage_engine.protocol.typed.directory import (
     HEAD_BYTES,
     HEADERS,
     MAX_BOUND_BYTES,
+    MAX_ROWS,
     TIMESTAMPS,
     TOMBSTONES,
     ColumnEntry,
@@ -298,7 +299,7 @@ class _Plan:
 
     def _stop(self, start: int) -> int:
         left = self._rows - start
-        count = max(1, min(left, int(self._room / self._row_bytes)))
+        count = max(1, min(left, MAX_ROWS, int(self._room / self._row_bytes)))
         while True:
             size = self._table.slice(start, count).nbytes + count * _TIME_BYTES
             if size <= self._room or count == 1:

@@ -1,7 +1,8 @@
 """Copy the present records of topics into Parquet files, in a directory of their own.
 
 The files have the columns topic, partition, offset, timestamp, timestampType, key, value and
-headers. The range of offsets to export is fixed when the export begins. To continue an export that
+headers; those of a topic with a schema have its columns in its types, or those that --columns
+names, also of _topic, _partition, _offset, _timestamp, _headers and _deleted. The range of offsets to export is fixed when the export begins. To continue an export that
 was killed or has failed, repeat the command: finished files are kept and an unfinished file is
 written again, so that the export holds each record once. Records of aborted transactions are left
 out.
@@ -10,6 +11,8 @@ examples:
   headrace export orders --bootstrap-server 127.0.0.1:9092 --dir ./orders
   headrace export orders clicks --bootstrap-server 127.0.0.1:9092 --dir ./january \\
       --since 2026-01-01 --until 2026-02-01
+  headrace export trips --bootstrap-server 127.0.0.1:9092 --dir ./fares \\
+      --columns id,fare,_offset --where 'fare > 10'
 """
 
 import argparse
@@ -18,10 +21,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from storage_engine.client.cluster import ISOLATION_LEVELS
-from storage_engine.client.fetching.bulk_reader import SPLIT_OFFSETS, BulkReader, RecordsGoneError
+from storage_engine.client.fetching.bulk_reader import (
+    SPLIT_OFFSETS,
+    BulkReader,
+    RecordsGoneError,
+    Split,
+)
 from storage_engine.tools.arguments import (
     TIME_HELP,
     add_bootstrap_server,
+    add_columns,
     add_json,
     positive_integer,
     time_ms,
@@ -89,6 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read_uncommitted includes records of open and aborted transactions "
         "(default: read_committed)",
     )
+    add_columns(parser)
     add_json(parser)
 
 
@@ -99,6 +109,8 @@ def run(args: argparse.Namespace) -> int:
         since_ms=args.since,
         until_ms=args.until,
         isolation=args.isolation,
+        columns=args.columns,
+        where=args.where,
     )
     config = {
         **file_settings(args.command_config),
@@ -111,12 +123,7 @@ def run(args: argparse.Namespace) -> int:
             folder = ExportFolder.open(
                 args.dir,
                 request,
-                lambda: reader.splits(
-                    request.topics,
-                    since_ms=request.since_ms,
-                    until_ms=request.until_ms,
-                    split_offsets=args.split_offsets,
-                ),
+                lambda: _plan(reader, request, args.split_offsets),
             )
             outcome = export(reader, folder)
     if args.json:
@@ -129,16 +136,34 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _plan(reader: BulkReader, request: ExportRequest, split_offsets: int) -> list[Split]:
+    splits = reader.splits(
+        request.topics,
+        since_ms=request.since_ms,
+        until_ms=request.until_ms,
+        split_offsets=split_offsets,
+    )
+    for split in {split.tp.topic: split for split in splits}.values():
+        # ConfigError before there is a plan.
+        reader.arrow_schema(split, columns=request.columns, where=request.where)
+    return splits
+
+
 def export(reader: BulkReader, folder: ExportFolder) -> ExportOutcome:
     """Write what is not there yet."""
     outcome = ExportOutcome(directory=str(folder.directory), splits=len(folder.splits))
     folder.remove_leftovers()
+    columns, where = folder.request.columns, folder.request.where
     told_at_s = time.monotonic()
     for number, split in enumerate(folder.splits):
         records = folder.records_of(number)
         if records is None:
             try:
-                records = folder.write(number, reader.read(split))
+                records = folder.write(
+                    number,
+                    reader.arrow_schema(split, columns=columns, where=where),
+                    reader.read(split, columns=columns, where=where),
+                )
             except RecordsGoneError as error:
                 raise CommandError(f"{error}; begin another export, in another folder") from None
             outcome.written += 1

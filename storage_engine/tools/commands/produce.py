@@ -4,6 +4,9 @@ With --key-separator, the text of a line before the first separator is the recor
 the same key go to the same partition, in order; the partition is the one that Kafka's Java clients
 choose. Records without keys are spread over the partitions.
 
+To a topic with a schema each line is a JSON object with its columns. A line that does not fit is
+named, and ends the command; the lines that were sent together with it are not written either.
+
 examples:
   echo hello | headrace produce greetings --bootstrap-server 127.0.0.1:9092
   printf 'a:1\\nb:2\\n' | headrace produce t --bootstrap-server 127.0.0.1:9092 --key-separator :
@@ -11,6 +14,7 @@ examples:
 """
 
 import argparse
+import functools
 import itertools
 import os
 import select
@@ -25,6 +29,8 @@ import pyarrow as pa
 from storage_engine.client.admin.topics import describe_topic_configs
 from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.client.producer.produce import DELIVERY_TIMEOUT_MS, BatchWriter
+from storage_engine.client.producer.producer_errors import RefusedRecordsError
+from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.records import DEFAULT_BATCH_BYTES, encode_batches
 from storage_engine.tools.arguments import add_bootstrap_server, positive_integer
@@ -108,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
                 # Also after Ctrl-C or a bad line: what was taken from stdin is delivered.
                 writer.flush()
                 report(None)
+                sender.check()
                 outcome = "sent, none acknowledged" if acks == 0 else "acknowledged"
                 print(f"{sender.sent} records {outcome}", file=sys.stderr)
     return 0
@@ -134,30 +141,57 @@ class LineSender:
         self._batch_bytes = batch_bytes
         self._turn = itertools.cycle(range(partition_count))
         self.sent = 0
+        # The first line of the input that was refused, and why.
+        self._refused: tuple[int, HeadraceError] | None = None
 
     def send(self, lines: Any) -> None:
-        """Append the lines to the writer, in their order per partition."""
+        """Append the lines to the writer, in their order per partition. Raises what the first line
+        that was refused was refused for."""
+        self.check()
+        first = self.sent + 1
         if self._separator is None:
             # A chunk goes to one partition: large batches, and every partition in turn.
-            self._append(next(self._turn), lines, None)
+            self._append(next(self._turn), lines, None, range(first, first + len(lines)))
             return
         keys, values = split_keys(lines, self._separator)
         destinations = partitions_for_keys(keys, self._partition_count)
         for partition in np.unique(destinations).tolist():
-            rows = pa.array(np.flatnonzero(destinations == partition))
-            self._append(partition, values.take(rows), keys.take(rows))
+            places = np.flatnonzero(destinations == partition)
+            rows = pa.array(places)
+            self._append(partition, values.take(rows), keys.take(rows), places + first)
         if len(keys) < len(lines):
             raise CommandError(
                 f"line {self.sent + 1} of the input has no key separator "
                 f"'{os.fsdecode(self._separator)}'; the lines before it were sent"
             )
 
-    def _append(self, partition: int, values: Any, keys: Any) -> None:
+    def _append(self, partition: int, values: Any, keys: Any, lines: Any) -> None:
+        """`lines`: the number of each value's line in the input."""
+        start = 0
         for batch in encode_batches(
             values, keys, compression=self._compression, batch_bytes=self._batch_bytes
         ):
-            self._writer.append(TopicPartition(self._topic, partition), batch)
+            end = start + batch.record_count
+            done = functools.partial(self._done, lines[start:end])
+            self._writer.append(TopicPartition(self._topic, partition), batch, done=done)
             self.sent += batch.record_count
+            start = end
+
+    def _done(self, lines: Any, _base_offset: int, error: HeadraceError | None) -> None:
+        if error is None or (self._refused and int(lines[0]) > self._refused[0]):
+            return
+        line = int(lines[0])
+        if isinstance(error, RefusedRecordsError):
+            place, reason = error.records[0]
+            line = int(lines[min(place, len(lines) - 1)])
+            beside = f"; the {len(lines) - 1} sent with it are not written" * (len(lines) > 1)
+            error = CommandError(f"line {line} of the input: {reason or 'refused'}{beside}")
+        self._refused = (line, error)
+
+    def check(self) -> None:
+        """Raises the error of the first line that is known to be refused."""
+        if self._refused is not None:
+            raise self._refused[1]
 
 
 def read_lines(descriptor: int) -> Iterator[Any]:

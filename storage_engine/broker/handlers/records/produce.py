@@ -30,6 +30,7 @@ from storage_engine.protocol.apis.produce import (
     ProduceRequest,
     ProduceResponse,
 )
+from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 
 log = logging.getLogger(__name__)
 
@@ -289,8 +290,8 @@ def _failed(item: ProducePartition, failure: KafkaError) -> ProducePartitionResp
 
 def _bad_records(failure: KafkaError) -> list[tuple[int, str | None]]:
     """The place in its batch of the record that was refused, where one was."""
-    if isinstance(failure, InvalidRecordError) and failure.record_index is not None:
-        return [(failure.record_index, str(failure))]
+    if isinstance(failure, RowsDoNotFitError) and failure.row >= 0:
+        return [(failure.row, str(failure))]
     return []
 
 

@@ -125,9 +125,26 @@ def test_positions_follow_what_was_handed_out_and_what_is_left_out(buffer):
 
 def test_rows_and_columns_may_be_taken_by_turns(buffer):
     buffer.take_rows(1, ())
-    taken = [(tp, first, len(records)) for tp, records, first in buffer.take_columns(())]
-    assert taken == [(A, 1, 4), (B, 0, 2)]
+    taken = [(tp, first, rows.num_rows) for tp, first, rows in buffer.take_batches(())]
+    assert taken == [(A, 1, 3), (B, 5, 2)]
     assert buffer.positions == {A: 9, B: 7}
+
+
+@pytest.mark.parametrize(
+    "take", [lambda buffer: buffer.take_rows(9, ()), lambda buffer: buffer.take_batches(())]
+)
+def test_a_damaged_batch_is_told_behind_what_came_before_it_and_never_passed(take):
+    buffer = RecordBuffer()
+    buffer.begin(A, 0)
+    damaged = fetched(A, 4, 3, 7)
+    damaged.records[-1] ^= 1
+    buffer.add(fetched(A, 0, 4, 4))
+    buffer.add(damaged)
+    assert len(take(buffer))
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError):
+            take(buffer)
+        assert buffer.positions == {A: 4}
 
 
 def test_what_is_paused_waits_and_what_is_sought_is_dropped(buffer):

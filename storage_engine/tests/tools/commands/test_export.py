@@ -44,7 +44,10 @@ class FakeReader:
         self.batches_left = 10**9
         self.reads: list[int] = []
 
-    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+    def arrow_schema(self, _split: Split, **_selection: object) -> pa.Schema:
+        return SCHEMA
+
+    def read(self, split: Split, **_selection: object) -> Iterator[pa.RecordBatch]:
         for start in range(split.start_offset, split.end_offset, 2):
             if not self.batches_left:
                 raise Killed
@@ -157,7 +160,7 @@ def test_a_full_row_group_is_written_before_the_rest_is_read(tmp_path, monkeypat
 
 def test_what_is_gone_is_told_with_what_to_do(tmp_path):
     class Empty(FakeReader):
-        def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        def read(self, split: Split, **_selection: object) -> Iterator[pa.RecordBatch]:
             raise RecordsGoneError("records of t-0 are gone")
 
     with pytest.raises(CommandError, match="t-0 are gone; begin another export, in another folder"):

@@ -22,7 +22,7 @@ class RecordingWriter:
     def __init__(self) -> None:
         self.batches: list[tuple[TopicPartition, EncodedBatch]] = []
 
-    def append(self, tp: TopicPartition, batch: EncodedBatch) -> None:
+    def append(self, tp: TopicPartition, batch: EncodedBatch, *, done: Any) -> None:
         self.batches.append((tp, batch))
 
     def values(self) -> dict[int, list[bytes]]:

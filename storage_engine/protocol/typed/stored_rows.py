@@ -1,0 +1,214 @@
+"""One typed batch taken apart: its columns as arrays, in the types of its own schema version.
+
+Every check of what is stored happens here: CRCs, sizes, offsets, and, by `column_codec`, values.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from crc32c import crc32c
+
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion, TopicSchema
+from storage_engine.protocol.records.arrow_binary import int64_values
+from storage_engine.protocol.records.record_batch import (
+    HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    crc_matches,
+)
+from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
+from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.arrow_types import SYSTEM_TYPES, arrow_type
+from storage_engine.protocol.typed.column_codec import load_column
+from storage_engine.protocol.typed.directory import (
+    HEADERS,
+    OFFSETS,
+    TIMESTAMPS,
+    TOMBSTONES,
+    Directory,
+    read_directory,
+)
+from storage_engine.protocol.typed.nested_arrays import bits
+from storage_engine.protocol.typed.projection import PROJECTED, TypedFrame, check_seal
+from storage_engine.protocol.typed.typed_batch import damaged, directory_of
+
+
+class StoredRows:
+    """The rows of a batch; columns are loaded when they are asked for."""
+
+    def __init__(
+        self,
+        header: BatchHeader,
+        directory: Directory,
+        version: SchemaVersion,
+        blocks: dict[int, memoryview],
+        *,
+        check_columns: bool,
+        max_bytes: int,
+    ) -> None:
+        self.header = header
+        self.directory = directory
+        self.version = version
+        self._blocks = blocks
+        self._entries = {entry.column_id: entry for entry in directory.entries}
+        self._check_columns = check_columns
+        self._room = max_bytes
+        self.bytes = 0
+        """Of the columns loaded so far."""
+
+    @classmethod
+    def of_batch(
+        cls,
+        header: BatchHeader,
+        batch: memoryview,
+        schema: TopicSchema,
+        *,
+        check_crc: bool = True,
+        max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    ) -> "StoredRows":
+        """Open a whole batch. CorruptRecordError when it is damaged, UnknownSchemaVersionError when
+        `schema` does not have its version yet."""
+        if header.magic != MAGIC:
+            raise damaged(header, f"it has magic {header.magic}, only {MAGIC} can be read")
+        if check_crc and not crc_matches(batch, 0, header.size_in_bytes):
+            raise damaged(header, "its CRC does not match")
+        directory = directory_of(header, batch)
+        blocks = {}
+        at = HEADER_BYTES + directory.size
+        for entry in directory.entries:
+            blocks[entry.column_id] = batch[at : at + entry.stored_bytes]
+            at += entry.stored_bytes
+        version = schema.version(directory.schema_version)
+        # The batch's CRC has covered the columns.
+        return cls(
+            header, directory, version, blocks, check_columns=not check_crc, max_bytes=max_bytes
+        )
+
+    @classmethod
+    def of_frame(
+        cls,
+        frame: TypedFrame,
+        schema: TopicSchema,
+        *,
+        max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    ) -> "StoredRows":
+        """Open a projected batch, with the same errors."""
+        header = frame.header
+        assert header is not None and frame.kind == PROJECTED
+        if header.magic != MAGIC:
+            raise damaged(header, f"it has magic {header.magic}, only {MAGIC} can be read")
+        section_bytes = header.size_in_bytes - HEADER_BYTES
+        try:
+            directory = read_directory(frame.batch, section_bytes=section_bytes)
+        except CorruptRecordError as error:
+            raise damaged(header, str(error)) from None
+        check_seal(header, frame.sealed_fields, frame.batch[: directory.size], directory)
+        if directory.rows != header.records_count:
+            raise damaged(header, f"{header.records_count} rows, not {directory.rows}")
+        blocks = {}
+        at = directory.size
+        for entry in directory.entries:
+            if entry.column_id < 0 or entry.column_id in frame.column_ids:
+                blocks[entry.column_id] = frame.batch[at : at + entry.stored_bytes]
+                at += entry.stored_bytes
+        if at != len(frame.batch):
+            raise damaged(header, f"its columns take {at} of the frame's {len(frame.batch)} bytes")
+        version = schema.version(directory.schema_version)
+        return cls(header, directory, version, blocks, check_columns=True, max_bytes=max_bytes)
+
+    def __len__(self) -> int:
+        return self.directory.rows
+
+    def column(self, column_id: int) -> tuple[SchemaColumn, Any] | None:
+        """Return a column as the batch's version has it, and its array; None when all of its values
+        are null."""
+        column = self.version.by_id.get(column_id)
+        if column is None:
+            return None
+        array = self._load(column_id, arrow_type(column.type))
+        return None if array is None else (column, array)
+
+    def columns(self) -> Iterable[tuple[SchemaColumn, Any]]:
+        """Yield all columns that have values, hidden ones, too."""
+        for column in self.version.columns:
+            found = self.column(column.column_id)
+            if found is not None:
+                yield found
+
+    @property
+    def deltas(self) -> Ints:
+        """Return the offsets of the rows, counted from the batch's base offset."""
+        header = self.header
+        array = self._load(OFFSETS, SYSTEM_TYPES[OFFSETS])
+        if array is None:
+            if header.last_offset_delta != len(self) - 1:
+                raise damaged(
+                    header,
+                    f"it has {len(self)} rows and last offset delta {header.last_offset_delta},"
+                    " but no column of offsets",
+                )
+            return np.arange(len(self), dtype=np.int64)
+        deltas = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(self)]
+        deltas = deltas.astype(np.int64)
+        if (
+            array.null_count
+            or deltas[0] < 0
+            or deltas[-1] > header.last_offset_delta
+            or (deltas[1:] <= deltas[:-1]).any()
+        ):
+            raise damaged(header, "its offsets are out of order")
+        return deltas
+
+    @property
+    def timestamps(self) -> Ints:
+        """Return the times that readers get, in milliseconds."""
+        header = self.header
+        if header.timestamp_type:
+            return np.full(len(self), header.max_timestamp, np.int64)
+        array = self._load(TIMESTAMPS, SYSTEM_TYPES[TIMESTAMPS])
+        if array is None:
+            return np.full(len(self), header.base_timestamp, np.int64)
+        if array.null_count:
+            raise damaged(header, "a timestamp is null")
+        return int64_values(array)
+
+    @property
+    def headers(self) -> Any:
+        """Return the record headers; None when no row has any."""
+        return self._load(HEADERS, SYSTEM_TYPES[HEADERS])
+
+    @property
+    def tombstones(self) -> Any:
+        """Return a numpy column that is true for tombstones; None when there are none."""
+        array = self._load(TOMBSTONES, SYSTEM_TYPES[TOMBSTONES])
+        if array is None:
+            return None
+        if array.null_count:
+            raise damaged(self.header, "a tombstone is null")
+        return bits(array)
+
+    def _load(self, column_id: int, kind: Any) -> Any:
+        entry = self._entries.get(column_id)
+        if entry is None:
+            return None
+        block = self._blocks.get(column_id)
+        if block is None:
+            raise damaged(self.header, f"the answer leaves out the column {column_id}")
+        if entry.raw_bytes > self._room - self.bytes:
+            raise self._too_large()
+        if self._check_columns and crc32c(block) != entry.crc:
+            raise damaged(self.header, f"the CRC of its column {column_id} does not match")
+        try:
+            array = load_column(block, entry, kind, len(self), max_bytes=self._room - self.bytes)
+        except CorruptRecordError as error:
+            raise damaged(self.header, str(error)) from None
+        # A dictionary may have become more.
+        self.bytes += max(entry.raw_bytes, array.nbytes) if entry.encoding else entry.raw_bytes
+        return array
+
+    def _too_large(self) -> CorruptRecordError:
+        return damaged(
+            self.header, f"its columns decompress to more than the {self._room} bytes allowed"
+        )

@@ -1,0 +1,419 @@
+"""Decodes typed batches, whole or projected, into rows with the columns that a reader wants.
+
+Batches are read one by one, column by column, and joined into pieces of some 50,000 rows, for which
+the reader's filter and everything behind it cost what they would for one batch. Bytes off the wire
+are never trusted: see `stored_rows.py` and `column_codec.py`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from storage_engine.core.errors import ConfigError, InvalidRecordError
+from storage_engine.core.printable import printable
+from storage_engine.core.typed.column_types import ddl_of
+from storage_engine.core.typed.comparisons import Comparison
+from storage_engine.core.typed.topic_schema import SchemaColumn, TopicSchema
+from storage_engine.protocol.records.arrow_kernels import cast, kernel
+from storage_engine.protocol.records.record_batch import (
+    BatchHeader,
+    BytesLike,
+    crc_matches,
+    iter_headers,
+)
+from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
+from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.arrow_types import arrow_type
+from storage_engine.protocol.typed.nested_arrays import boolean_array, int_array
+from storage_engine.protocol.typed.projection import PROJECTED, TypedFrame, iter_frames
+from storage_engine.protocol.typed.row_filter import matching_rows
+from storage_engine.protocol.typed.stored_rows import StoredRows
+from storage_engine.protocol.typed.typed_batch import damaged, is_typed
+
+OFFSET = "_offset"
+TIMESTAMP = "_timestamp"
+RECORD_HEADERS = "_headers"
+DELETED = "_deleted"
+METADATA_TYPES = {
+    OFFSET: pa.int64(),
+    TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    RECORD_HEADERS: HEADERS_TYPE,
+    DELETED: pa.bool_(),
+}
+
+PIECE_ROWS = 50_000
+"""About the rows of a piece."""
+PIECE_BYTES = 32 << 20
+"""A piece ends at this many bytes, however few rows it has: Arrow's offsets end at 2 GiB."""
+PIECE_CELLS = 8 << 20
+"""A piece has at most about so many rows times columns, since a column of nulls, which takes no
+bytes where it is stored, takes them in a piece."""
+LEAST_PIECE_ROWS = 1_000
+
+_MICROSECONDS = 1000
+_LARGEST_TIMESTAMP_MS = ((1 << 63) - 1) // _MICROSECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedReadPlan:
+    """What a reader wants of a topic's rows; it stays the same when the topic's schema changes."""
+
+    columns: tuple[SchemaColumn, ...]
+    """In the order of the answer."""
+    metadata: tuple[str, ...]
+    """Of METADATA_TYPES; they follow the columns."""
+    comparisons: tuple[Comparison, ...]
+    compared: tuple[SchemaColumn, ...]
+    """The columns of the comparisons, one for each."""
+    arrow_schema: Any
+    """The pa.Schema of the answer; every field is nullable."""
+
+    @property
+    def column_ids(self) -> tuple[int, ...]:
+        """Return the ids to ask the broker for: those of the comparisons are among them."""
+        return tuple(dict.fromkeys(each.column_id for each in (*self.columns, *self.compared)))
+
+
+def plan(
+    schema: TopicSchema,
+    names: Sequence[str] | None = None,
+    metadata: Sequence[str] = (),
+    filter: Sequence[Comparison] = (),
+) -> TypedReadPlan:
+    """Return the plan to read the columns of these names, in their order; None: all columns of the
+    latest version that are not hidden. ConfigError for a column that does not exist."""
+    latest = schema.latest
+    columns = latest.visible if names is None else tuple(map(latest.column, names))
+    if len({column.column_id for column in columns}) != len(columns):
+        raise ConfigError("a column is named twice: name each once")
+    for name in metadata:
+        if name not in METADATA_TYPES:
+            raise ConfigError(
+                f"'{printable(name)}' is no metadata column: use some of {', '.join(METADATA_TYPES)}"
+            )
+    compared = []
+    for comparison in filter:
+        column = latest.by_id.get(comparison.column_id)
+        if column is None:
+            raise ConfigError(
+                f"a filter compares the column {comparison.column_id}, which the schema's version"
+                f" {latest.version} does not have"
+            )
+        compared.append(column)
+    fields = [pa.field(column.name, arrow_type(column.type)) for column in columns]
+    fields += [pa.field(name, METADATA_TYPES[name]) for name in metadata]
+    return TypedReadPlan(
+        columns=columns,
+        metadata=tuple(metadata),
+        comparisons=tuple(filter),
+        compared=tuple(compared),
+        arrow_schema=pa.schema(fields),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedRows:
+    """Rows of a typed topic, ascending by offset; perhaps none, where batches had none to give."""
+
+    batch: Any
+    """A pa.RecordBatch of the plan's `arrow_schema`."""
+    offsets: Any
+    """A pa.Int64Array."""
+    timestamps: Any
+    """A pa.Int64Array, milliseconds."""
+    next_offset: int
+    """Where to read on."""
+    leader_epoch: int
+    """Of the last batch that was read; -1 when none was."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def iter_typed_decoded(
+    data: BytesLike | Iterable[BytesLike],
+    plan: TypedReadPlan,
+    *,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    framed: bool,
+    topic_schema: TopicSchema,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    check_crcs: bool = True,
+) -> Iterator[TypedRows]:
+    """Yield the rows with start_offset <= offset < end_offset that meet the plan's filter. The last
+    piece may have none: it says where to read on.
+
+    `data` is one buffer or several: whole batches (a last one that is cut off is left out), or with
+    `framed` a projected answer. Tombstones are left out unless the plan asks for DELETED.
+    CorruptRecordError; UnknownSchemaVersionError for a batch of a version that `topic_schema` does
+    not have: get the schema anew, and decode from the last piece's next_offset on.
+    """
+    wanted = _Wanted(start_offset, end_offset)
+    piece = _Piece(plan, wanted)
+    buffers = (data,) if isinstance(data, bytes | bytearray | memoryview | pa.Buffer) else data
+    for buffer in buffers:
+        if framed:
+            opened = _of_frames(buffer, topic_schema, max_decompressed_bytes, wanted, check_crcs)
+        else:
+            opened = _of_batches(buffer, topic_schema, max_decompressed_bytes, wanted, check_crcs)
+        for next_offset, epoch, stored in opened:
+            if stored is not None:
+                yield from piece.add(stored)
+            piece.read_to(next_offset, epoch)
+    if piece.has_progress:
+        yield piece.finished()
+
+
+class _Wanted(NamedTuple):
+    """The wanted offsets, half-open; without end when `stop` is None."""
+
+    start: int
+    stop: int | None
+
+    def touches(self, base_offset: int, next_offset: int) -> bool:
+        return next_offset > self.start and (self.stop is None or base_offset < self.stop)
+
+
+_Opened = Iterator[tuple[int, int, StoredRows | None]]
+"""Next offset and leader epoch after a batch or frame, and its rows if it has some."""
+
+
+def _of_batches(
+    buffer: Any, schema: TopicSchema, max_bytes: int, wanted: _Wanted, check_crcs: bool
+) -> _Opened:
+    view = memoryview(buffer).cast("B")
+    for position, header in iter_headers(view):
+        if wanted.touches(header.base_offset, header.next_offset):
+            batch = view[position : position + header.size_in_bytes]
+            stored = _of_batch(header, batch, schema, max_bytes, check_crcs)
+            yield header.next_offset, header.partition_leader_epoch, stored
+
+
+def _of_frames(
+    buffer: Any, schema: TopicSchema, max_bytes: int, wanted: _Wanted, check_crcs: bool
+) -> _Opened:
+    for frame in iter_frames(buffer):
+        if wanted.touches(frame.base_offset, frame.next_offset):
+            stored = _of_frame(frame, schema, max_bytes, check_crcs)
+            yield frame.next_offset, frame.leader_epoch, stored
+
+
+def _of_frame(
+    frame: TypedFrame, schema: TopicSchema, max_bytes: int, check_crcs: bool
+) -> StoredRows | None:
+    if frame.header is None:
+        return None
+    if frame.kind == PROJECTED:
+        return StoredRows.of_frame(frame, schema, max_bytes=max_bytes)
+    return _of_batch(frame.header, frame.batch, schema, max_bytes, check_crcs)
+
+
+def _of_batch(
+    header: BatchHeader,
+    batch: memoryview,
+    schema: TopicSchema,
+    max_bytes: int,
+    check_crcs: bool,
+) -> StoredRows | None:
+    """Return None for a batch without rows: a control batch, or what compaction left."""
+    if is_typed(header):
+        return StoredRows.of_batch(header, batch, schema, check_crc=check_crcs, max_bytes=max_bytes)
+    if check_crcs and not crc_matches(batch, 0, header.size_in_bytes):
+        raise damaged(header, "its CRC does not match")
+    if not header.is_control and header.records_count:
+        raise damaged(header, "it has plain records, but its topic is typed")
+    return None
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Columns of some rows of one batch, for the piece."""
+
+    offsets: Ints
+    timestamps: Ints
+    arrays: list[Any]
+    """A column of the plan each, then those of the comparisons; None: all null."""
+    tombstones: Any
+    headers: Any
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def part(self, start: int, stop: int) -> "_Rows":
+        def of(array: Any) -> Any:
+            return None if array is None else array.slice(start, stop - start)
+
+        return _Rows(
+            self.offsets[start:stop],
+            self.timestamps[start:stop],
+            [of(array) for array in self.arrays],
+            None if self.tombstones is None else self.tombstones[start:stop],
+            of(self.headers),
+        )
+
+
+class _Piece:
+    """Rows gathered until they are enough for a piece."""
+
+    def __init__(self, plan: TypedReadPlan, wanted: _Wanted) -> None:
+        self._plan = plan
+        self._wanted = wanted
+        self._columns = (*plan.columns, *plan.compared)
+        self._rows: list[_Rows] = []
+        self._count = 0
+        self._bytes = 0
+        cells = PIECE_CELLS // max(1, len(self._columns))
+        self._most_rows = max(LEAST_PIECE_ROWS, min(PIECE_ROWS, cells))
+        self._next_offset = -1
+        self._epoch = -1
+        self.has_progress = False
+
+    def read_to(self, next_offset: int, epoch: int) -> None:
+        """Note that a batch has been read that ends there."""
+        stop = self._wanted.stop
+        self._next_offset = next_offset if stop is None else min(next_offset, stop)
+        self._epoch = epoch
+        self.has_progress = True
+
+    def add(self, stored: StoredRows) -> Iterator[TypedRows]:
+        """Take the rows of a batch; yield pieces that are full before it or with a part of it."""
+        rows = self._loaded(stored)
+        if self._rows and self._bytes + stored.bytes > PIECE_BYTES:
+            yield self.finished()
+        self._bytes += stored.bytes
+        for start in range(0, len(rows), self._most_rows):
+            stop = min(len(rows), start + self._most_rows)
+            is_last = stop == len(rows)
+            self._rows.append(rows if is_last and not start else rows.part(start, stop))
+            self._count += stop - start
+            if self._count >= self._most_rows or self._bytes >= PIECE_BYTES:
+                header = stored.header
+                following = header.next_offset if is_last else int(rows.offsets[stop])
+                self.read_to(following, header.partition_leader_epoch)
+                yield self.finished()
+
+    def finished(self) -> TypedRows:
+        """Return the piece, and begin another."""
+        rows, count, plan = self._rows, self._count, self._plan
+        offsets = _joined_ints([each.offsets for each in rows])
+        timestamps = _joined_ints([each.timestamps for each in rows])
+        arrays = [
+            _joined([(each.arrays[n], len(each)) for each in rows], arrow_type(column.type))
+            for n, column in enumerate(self._columns)
+        ]
+        headers = None
+        if RECORD_HEADERS in plan.metadata:
+            headers = _joined([(each.headers, len(each)) for each in rows], HEADERS_TYPE)
+        gone = _joined_masks([(each.tombstones, len(each)) for each in rows])
+        metadata = {
+            OFFSET: lambda: int_array(offsets),
+            TIMESTAMP: lambda: _microseconds(timestamps),
+            RECORD_HEADERS: lambda: headers,
+            DELETED: lambda: boolean_array(np.zeros(count, np.bool_) if gone is None else gone),
+        }
+        columns = arrays[: len(plan.columns)] + [metadata[name]() for name in plan.metadata]
+        kept = self._kept(offsets, gone, arrays[len(plan.columns) :])
+        batch = _record_batch(columns, plan.arrow_schema, count)
+        if kept is not None and not kept.all():
+            batch = kernel("filter", batch, boolean_array(kept))
+            offsets, timestamps = offsets[kept], timestamps[kept]
+        self._rows, self._count, self._bytes, self.has_progress = [], 0, 0, False
+        return TypedRows(
+            batch=batch,
+            offsets=int_array(offsets),
+            timestamps=int_array(timestamps),
+            next_offset=self._next_offset,
+            leader_epoch=self._epoch,
+        )
+
+    def _loaded(self, stored: StoredRows) -> _Rows:
+        loaded: dict[int, Any] = {}
+        for column in self._columns:
+            if column.column_id not in loaded:
+                loaded[column.column_id] = self._column(stored, column)
+        takes_headers = RECORD_HEADERS in self._plan.metadata
+        return _Rows(
+            offsets=stored.header.base_offset + stored.deltas,
+            timestamps=stored.timestamps,
+            arrays=[loaded[column.column_id] for column in self._columns],
+            tombstones=stored.tombstones,
+            headers=stored.headers if takes_headers else None,
+        )
+
+    def _column(self, stored: StoredRows, column: SchemaColumn) -> Any:
+        """Return the array in the type of the plan; None when all of it is null."""
+        found = stored.column(column.column_id)
+        if found is None:
+            return None
+        stored_as, array = found
+        if stored_as.type == column.type:
+            return array
+        try:
+            return cast(array, arrow_type(column.type))
+        except pa.ArrowException:
+            raise InvalidRecordError(
+                f"the column '{printable(column.name)}' has values at offset"
+                f" {stored.header.base_offset} that don't fit {ddl_of(column.type)}: the topic's"
+                f" version {stored.version.version} has made it {ddl_of(stored_as.type)}; start"
+                " the reader again to read it so"
+            ) from None
+
+    def _kept(self, offsets: Ints, gone: Any, compared: list[Any]) -> Any:
+        """Return a numpy column that is true for the rows to give; None when it is for all."""
+        wanted, plan = self._wanted, self._plan
+        kept = None
+        if len(offsets) and (
+            offsets[0] < wanted.start or (wanted.stop is not None and offsets[-1] >= wanted.stop)
+        ):
+            kept = offsets >= wanted.start
+            if wanted.stop is not None:
+                kept &= offsets < wanted.stop
+        if gone is not None and DELETED not in plan.metadata:
+            kept = ~gone if kept is None else kept & ~gone
+        for comparison, column, array in zip(
+            plan.comparisons, plan.compared, compared, strict=True
+        ):
+            matching = matching_rows(array, column.type, comparison)
+            kept = matching if kept is None else kept & matching
+        return kept
+
+
+def _joined(parts: list[tuple[Any, int]], kind: Any) -> Any:
+    """Return the arrays as one; None stands for so many nulls."""
+    if all(array is None for array, _ in parts):
+        return pa.nulls(sum(count for _, count in parts), kind)
+    arrays = [pa.nulls(count, kind) if array is None else array for array, count in parts]
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _joined_ints(parts: list[Ints]) -> Ints:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def _joined_masks(parts: list[tuple[Any, int]]) -> Any:
+    if all(mask is None for mask, _ in parts):
+        return None
+    return np.concatenate(
+        [np.zeros(count, np.bool_) if mask is None else mask for mask, count in parts]
+    )
+
+
+def _record_batch(columns: list[Any], schema: Any, count: int) -> Any:
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    # Without columns a batch still has its number of rows.
+    struct = pa.Array.from_buffers(pa.struct([]), count, [None])
+    return pa.RecordBatch.from_struct_array(struct)
+
+
+def _microseconds(timestamps: Ints) -> Any:
+    most = _LARGEST_TIMESTAMP_MS
+    column = np.clip(timestamps, -most, most) * _MICROSECONDS
+    return int_array(column).view(METADATA_TYPES[TIMESTAMP])
