@@ -42,7 +42,7 @@ from storage_engine.net.deadline import Deadline
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from storage_engine.client.producer.table_future import TableMetadata
+    from storage_engine.client.producer.tables.table_future import TableMetadata
 
 _SLICE_MS = 100
 """A wait for records is cut into slices of this length: for so long a cancelled wait may delay the

@@ -67,14 +67,13 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
         "--columns",
         type=column_names,
         metavar="A,B",
-        help="of a topic with a schema, only these columns; the others are not sent "
-        "(default: all)",
+        help="of a topic with a schema, only these columns; the others are not sent (default: all)",
     )
     parser.add_argument(
         "--where",
         metavar="CONDITION",
-        help="of a topic with a schema, only rows for which this holds: comparisons of columns with "
-        "values, joined by AND, as in \"fare > 10 AND tag IN ('a', 'b')\"",
+        help="of a topic with a schema, only rows for which this holds: comparisons of columns "
+        "with values, joined by AND, as in \"fare > 10 AND tag IN ('a', 'b')\"",
     )
 
 

@@ -23,7 +23,6 @@ R-CLI2; the errors are in `consumer_errors`.
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from storage_engine.client.closing import Closing
@@ -39,7 +38,7 @@ from storage_engine.client.consumer.consumer_coordinator import (
 )
 from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
-from storage_engine.client.consumer.record_buffer import Piece
+from storage_engine.client.consumer.record_buffer import Piece, PolledTable
 from storage_engine.client.consumer.subscription import Subscription
 from storage_engine.client.fetching.typed_reading import Selection
 from storage_engine.client.groups.committed_offsets import committed_offsets
@@ -64,17 +63,6 @@ _SLICE_MS = 100
 
 _CLOSE_MS = 5_000
 """How long `close` waits for the answers to commits."""
-
-
-@dataclass(frozen=True, slots=True)
-class PolledTable:
-    """A table, and the offset of the first of its rows in each partition that has some."""
-
-    table: "pa.Table"
-    first_offsets: dict[TopicPartition, int]
-
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
 
 
 class Consumer(Closing):
@@ -193,14 +181,12 @@ class Consumer(Closing):
         partition, offset, timestamp, timestampType, key, value, headers. It has no rows when none
         has arrived in time.
 
-        A topic with a schema gives its own columns: all that are not hidden, or the named
-        `columns`, which brokers then send alone; those of metadata are named in `typed_reading`.
-        `where` has comparisons joined by AND ("fare > 10 AND id IN (1, 2)"): other rows are left
-        out, and most of their batches not sent. Rows of earlier versions of the schema have nulls
-        in newer columns; after a change of the schema, tables have the new columns as soon as rows
-        of it come. Topics that are read together need the same columns. ConfigError says what is
-        wrong with `columns` and `where`; who asks for others than in the call before makes the
-        consumer fetch anew what it had fetched ahead.
+        A topic with a schema gives its columns: all that are not hidden, or the named ones, which
+        brokers then send alone; those of metadata are in `typed_reading`. `where` has comparisons
+        joined by AND ("fare > 10 AND id IN (1, 2)"): other rows are left out. Rows of earlier
+        versions of the schema have nulls in newer columns; those come with the first row that has
+        them. Topics that are read together need the same columns. ConfigError says what is wrong
+        with `columns` and `where`; with others than before, what is fetched is fetched anew.
         """
         return self.poll_rows(timeout_ms, columns=columns, where=where).table
 

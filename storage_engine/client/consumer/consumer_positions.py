@@ -164,8 +164,8 @@ class Positions:
         return self._buffer.positions
 
     def find(self) -> None:
-        """Find out where partitions begin and what their topics' schemas are, if that is missing and
-        it is time to."""
+        """Find out where partitions begin, and what their topics' schemas are, if that is missing
+        and it is time to."""
         now_ms = monotonic_ms()
         if not (self._missing or self._waiting) or now_ms < self._find_at_ms:
             return

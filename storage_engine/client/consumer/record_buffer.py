@@ -7,6 +7,7 @@ returned. Partitions take turns, in the order in which they were fetched. Source
 
 from collections import deque
 from collections.abc import Container, Iterator, Sized
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from storage_engine.client.consumer.consumer_record import ConsumerRecord, rows_of
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
     from storage_engine.client.fetching.typed_reading import TypedReading
     from storage_engine.protocol.records.records import DecodedRecords
     from storage_engine.protocol.typed.typed_decoder import TypedRows
+
+
+@dataclass(frozen=True, slots=True)
+class PolledTable:
+    """A table, and the offset of the first of its rows in each partition that has some."""
+
+    table: "pa.Table"
+    first_offsets: dict[TopicPartition, int]
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
 
 
 class TakenBatch(NamedTuple):
@@ -101,9 +113,9 @@ class Piece:
 
         first, self.index = self.index, self.count
         if self._reading is not None:
-            batch = self._reading.batch_of(self.tp, self.decoded)
+            batch = self._reading.batch_of(self.tp, cast("TypedRows", self.decoded))
         else:
-            batch = batch_of(self.tp, self.decoded)
+            batch = batch_of(self.tp, cast("DecodedRecords", self.decoded))
         return TakenBatch(self.tp, self.decoded.offsets[first].as_py(), batch.slice(first))
 
     @property

@@ -218,9 +218,7 @@ class BulkReader(Closing):
                 ):
                     yield batch_of(split.tp, records)
 
-    def _rows(
-        self, split: Split, reading: TypedReading
-    ) -> "Generator[pa.RecordBatch, None, None]":
+    def _rows(self, split: Split, reading: TypedReading) -> "Generator[pa.RecordBatch, None, None]":
         position = split.start_offset
         while position < split.end_offset:
             with closing(self._fetches(split, position, reading.want)) as fetches:

@@ -450,9 +450,7 @@ class BatchFetcher:
                 LogTruncatedError(text, offset=position, truncation_offset=truncation_offset),
             )
             return
-        self.read_from(
-            tp, self._on_truncated(tp, position, truncation_offset), cursor.typed_want
-        )
+        self.read_from(tp, self._on_truncated(tp, position, truncation_offset), cursor.typed_want)
         self.pause(tp, paused=cursor.paused)
 
     def _out_of_range(self, cursor: Cursor) -> KafkaError:

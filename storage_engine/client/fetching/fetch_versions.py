@@ -35,7 +35,7 @@ def named_by_id(
 
 
 def check_wants(connection: BrokerConnection, request: FetchRequest) -> None:
-    """UnsupportedVersionError where columns are asked for and the broker knows none: it would answer
-    with records, which nobody could tell from columns."""
+    """UnsupportedVersionError where columns are asked for and the broker knows none: it would
+    answer with records, which nobody could tell from columns."""
     if any(wanted.want is not None for wanted in request.partitions):
         connection.version_for(DESCRIBE_SCHEMAS)

@@ -6,6 +6,7 @@ batch off, but never a frame.
 """
 
 import struct
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -96,9 +97,8 @@ class WholeBatches(NamedTuple):
 
     @classmethod
     def _of_frames(cls, records: memoryview) -> "WholeBatches | None":
-        last = None
-        for last in _frames(records):
-            pass
-        if last is None:
+        parts = deque(_frames(records), maxlen=1)
+        if not parts:
             return None
+        (last,) = parts
         return cls(records, last.next_offset, last.end - last.start, last.leader_epoch)

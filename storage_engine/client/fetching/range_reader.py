@@ -144,9 +144,7 @@ def _fetch(
         read_ahead=False,
         last_epochs={asking.tp: last_epoch},
         topic_ids=asking.topic_ids,
-        typed_wants=(
-            None if asking.typed_want is None else {asking.tp.topic: asking.typed_want}
-        ),
+        typed_wants=(None if asking.typed_want is None else {asking.tp.topic: asking.typed_want}),
     )
     try:
         while not (found := reader.poll(_POLL_MS)):

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 TOPIC, PARTITION = "_topic", "_partition"
 METADATA_COLUMNS = (TOPIC, PARTITION, "_offset", "_timestamp", "_headers", "_deleted")
 
+
 class Selection(NamedTuple):
     """What a reader wants of typed topics."""
 
@@ -93,9 +94,7 @@ class TypedReading:
         self.known = known
         self.selection = selection
         schema = known.schema
-        comparisons = (
-            () if selection.where is None else parse_where(selection.where, schema.latest)
-        )
+        comparisons = () if selection.where is None else parse_where(selection.where, schema.latest)
         columns = selection.columns
         if columns is None:
             columns = tuple(column.name for column in schema.latest.visible)
@@ -245,8 +244,8 @@ class TypedReadings:
         return self._readings[topic]
 
     def renewed(self, topic: str, fetched: FetchedBatches) -> TypedReading | None:
-        """The reading by what brokers know now. UnknownSchemaVersionError, which is retriable, where
-        it can't read what was fetched either."""
+        """The reading by what brokers know now. UnknownSchemaVersionError, which is retriable,
+        where it can't read what was fetched either."""
         reading = self._reading(topic, self._schemas.refresh(topic))
         if reading is not None and (error := reading.outdated_by(fetched)) is not None:
             raise error

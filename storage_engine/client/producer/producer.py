@@ -52,8 +52,8 @@ from storage_engine.net.deadline import monotonic_ms
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from storage_engine.client.producer.table_future import TableFuture
-    from storage_engine.client.producer.typed_topics import TypedTopic
+    from storage_engine.client.producer.tables.table_future import TableFuture
+    from storage_engine.client.producer.tables.typed_topics import TypedTopic
     from storage_engine.protocol.records.records import EncodedBatch
 
 Encoder = Callable[[Any], bytes | None]
@@ -178,7 +178,7 @@ class Producer(Closing):
         first one's, and other rows may be there. Returns when the last row is encoded and has room
         in `buffer.memory`.
         """
-        from storage_engine.client.producer.table_future import TableProgress
+        from storage_engine.client.producer.tables.table_future import TableProgress
 
         if self._stage is not None:
             self._expect(_Stage.OPEN)
@@ -212,7 +212,10 @@ class Producer(Closing):
     def _opaque_batches(
         self, table: "pa.Table | pa.RecordBatch", partition_count: int
     ) -> "Iterator[tuple[int, EncodedBatch]]":
-        from storage_engine.client.producer.table_batches import TABLE_BATCH_BYTES, table_batches
+        from storage_engine.client.producer.tables.table_batches import (
+            TABLE_BATCH_BYTES,
+            table_batches,
+        )
 
         config = self._config
         wanted_bytes = max(config.batch_size, TABLE_BATCH_BYTES)
@@ -232,12 +235,12 @@ class Producer(Closing):
         typed: "TypedTopic",
         partition_count: int,
     ) -> "Iterator[tuple[int, EncodedBatch]]":
-        from storage_engine.client.producer.typed_batches import (
+        from storage_engine.client.producer.tables.typed_batches import (
             STORED_BATCH_BYTES,
             typed_batches,
             typed_codec,
         )
-        from storage_engine.client.producer.typed_rows import fitted
+        from storage_engine.client.producer.tables.typed_rows import fitted
 
         config = self._config
         codec = typed_codec(config.compression_type, topic)

@@ -27,9 +27,9 @@ from storage_engine.client.producer.producer_errors import (
     TransactionFailedError,
 )
 from storage_engine.client.producer.record_future import RecordFuture
+from storage_engine.client.producer.tables.typed_topics import REQUEST_MS, TypedTopic, TypedTopics
 from storage_engine.client.producer.topic_watch import TopicPartitions, TopicWatch
 from storage_engine.client.producer.transactions import ProducerTransactions
-from storage_engine.client.producer.typed_topics import REQUEST_MS, TypedTopic, TypedTopics
 from storage_engine.core.errors import (
     DeadlineExceededError,
     ErrorCode,
@@ -109,8 +109,8 @@ class ProducerLoop:
             return known
 
     def typed_topic(self, name: str, *, anew: bool = False) -> TypedTopic | None:
-        """None for a topic without a schema. `anew`: ask brokers, even if it is known. HeadraceError
-        when it can't be had within `max.block.ms`."""
+        """None for a topic without a schema. `anew`: ask brokers, even if it is known.
+        HeadraceError when it can't be had within `max.block.ms`."""
         deadline = Deadline.after(self._config.max_block_ms)
         while anew or not self._typed_topics.is_known(name):
             try:

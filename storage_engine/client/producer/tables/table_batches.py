@@ -13,7 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from storage_engine.client.producer.producer_errors import SerializationError
-from storage_engine.client.producer.row_partitions import SLICE_ROWS, picked, rows_by_partition
+from storage_engine.client.producer.tables.row_partitions import (
+    SLICE_ROWS,
+    picked,
+    rows_by_partition,
+)
 from storage_engine.protocol.records.records import EncodedBatch, iter_encoded
 
 TABLE_BATCH_BYTES = 256 << 10

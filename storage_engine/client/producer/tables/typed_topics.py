@@ -7,7 +7,7 @@ and where a table does not fit it: the schema may have changed.
 from typing import NamedTuple
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.topic_limits import max_message_bytes
+from storage_engine.client.producer.tables.topic_limits import max_message_bytes
 from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
 from storage_engine.net.deadline import monotonic_ms
 

@@ -15,14 +15,12 @@ All is checked before the first row is sent, but for nulls inside of nested valu
 
 import difflib
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage_engine.client.producer.column_casts import cast_column
 from storage_engine.client.producer.producer_errors import SerializationError
+from storage_engine.client.producer.tables.column_casts import cast_column
 from storage_engine.core.typed.topic_schema import SchemaVersion, TopicSchema
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 
@@ -101,8 +99,8 @@ def _check_names(table: pa.Table, topic: str, version: SchemaVersion) -> None:
         near = folded or difflib.get_close_matches(name, visible, n=1)
         hint = f"; is '{near[0]}' meant?" if near else ""
         raise SerializationError(
-            f"the schema of topic '{topic}' has no column '{name}'{hint}: rename or drop it, or add "
-            "it to the schema"
+            f"the schema of topic '{topic}' has no column '{name}'{hint}: rename or drop it, or "
+            "add it to the schema"
         )
     if not seen & known:
         raise SerializationError(

@@ -12,8 +12,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from storage_engine.client.producer.producer_errors import SerializationError
-from storage_engine.client.producer.row_partitions import SLICE_ROWS, picked, rows_by_partition
-from storage_engine.client.producer.typed_rows import PARTITION, FittedTable
+from storage_engine.client.producer.tables.row_partitions import (
+    SLICE_ROWS,
+    picked,
+    rows_by_partition,
+)
+from storage_engine.client.producer.tables.typed_rows import PARTITION, FittedTable
 from storage_engine.client.topic_schemas import KnownSchema
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.records.compression import codec_named

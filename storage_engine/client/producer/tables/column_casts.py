@@ -5,8 +5,6 @@ counted in microseconds if every value can be. Whatever would change a value is 
 the column, and where one value is to blame its row.
 """
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
@@ -155,9 +153,7 @@ def _cast_map(array: pa.Array, wanted: MapColumn, name: str) -> pa.Array:
     keys = _cast(array.keys.slice(first, last - first), wanted.key, f"{name}.key", None)
     values = _cast(array.items.slice(first, last - first), wanted.value, f"{name}.value", None)
     starts = pa.array(np.asarray(offsets) - np.int32(first), pa.int32())
-    return pa.MapArray.from_arrays(
-        starts, keys, values, type=arrow_type(wanted), mask=_mask(array)
-    )
+    return pa.MapArray.from_arrays(starts, keys, values, type=arrow_type(wanted), mask=_mask(array))
 
 
 def _offsets(array: pa.Array, name: str) -> pa.Array:

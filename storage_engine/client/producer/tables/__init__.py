@@ -1,0 +1,1 @@
+"""Arrow tables as batches: of topics whose records are opaque, and of topics with a schema."""
