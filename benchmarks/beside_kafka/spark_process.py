@@ -79,5 +79,8 @@ def _session(name: str, args: argparse.Namespace) -> "SparkSession":
 
 
 def _first_line(text: str) -> str:
+    """With the last one, where it only announces an exception of a Python worker."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else "no reason given"
+    if not lines:
+        return "no reason given"
+    return f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") else lines[0]
