@@ -17,7 +17,7 @@ from connector.connections import cluster_for
 from connector.errors import RowError, in_one_line
 from connector.options.sink_options import SinkOptions
 from connector.sink.row_routing import PartitionRows, Route, Router
-from connector.sink.topic_limits import max_message_bytes
+from connector.sink.topic_limits import UNCHECKED_BYTES, max_message_bytes
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.produce_queue import OpenTransaction
@@ -30,10 +30,6 @@ GATHER_ROWS = 50_000
 GATHER_BYTES = 8 * 1024 * 1024
 """Rows are routed together up to either limit. Spark passes 10,000 rows at a time; spread over a
 few partitions they make small record batches, which cost as much time as large ones."""
-
-UNCHECKED_BYTES = 16 * 1024
-"""Up to this size rows are sent without asking for the topic's max.message.bytes, because asking
-costs a short task more than writing. It is the default batch.size of Kafka's own producers."""
 
 
 @dataclass(frozen=True, kw_only=True)

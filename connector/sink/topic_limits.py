@@ -18,6 +18,10 @@ MAX_MESSAGE_BYTES = "max.message.bytes"
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default, taken where the brokers don't answer."""
 
+UNCHECKED_BYTES = 16 * 1024
+"""Up to this size rows are sent without asking for the limit, because asking costs a short task
+more than writing. It is the default batch.size of Kafka's own producers."""
+
 LIMIT_MAX_AGE_S = 60.0
 """How long a changed max.message.bytes may go unseen."""
 

@@ -2,6 +2,7 @@
 could be seen when. It only looks; `exactly_once` judges."""
 
 import time
+from collections.abc import Callable
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -24,8 +25,16 @@ FETCH_WAIT_MS = 100
 class CommittedReader(Background):
     """At work from its first look, which finds the topic empty, to the end of the block."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        partitions: int,
+        value_of: Callable[[bytes], bytes] = bytes,
+    ) -> None:
+        """`value_of`: the value of a row by that of its record."""
         super().__init__()
+        self._value_of = value_of
         self._servers = bootstrap_servers
         self.topic = topic
         self.watched = {partition: Watched() for partition in range(partitions)}
@@ -86,7 +95,8 @@ class CommittedReader(Background):
         error = message.error()
         if error is None:
             assert isinstance(value, bytes) and partition is not None and offset is not None
-            self.watched[partition].note_row(Row(offset, value), time.time())
+            row = Row(offset, self._value_of(value))
+            self.watched[partition].note_row(row, time.time())
         elif error.code() == KafkaError._PARTITION_EOF:
             assert partition is not None
             self.watched[partition].note_end(offset or 0)
@@ -109,11 +119,16 @@ def stable_ends(bootstrap_servers: str, topic: str, partitions: int) -> dict[int
     return {tp.partition: end for tp, end in ends.items()} if ends == stable else None
 
 
-def read_all(bootstrap_servers: str, topic: str, partitions: int) -> dict[int, list[Row]]:
+def read_all(
+    bootstrap_servers: str,
+    topic: str,
+    partitions: int,
+    value_of: Callable[[bytes], bytes] = bytes,
+) -> dict[int, list[Row]]:
     """All committed rows, by a reader that was not there before."""
     rows: dict[int, list[Row]] = {partition: [] for partition in range(partitions)}
     for message in consume(bootstrap_servers, topic):
         partition, offset, value = message.partition(), message.offset(), message.value()
         assert isinstance(value, bytes) and partition is not None and offset is not None
-        rows[partition].append(Row(offset, value))
+        rows[partition].append(Row(offset, value_of(value)))
     return rows

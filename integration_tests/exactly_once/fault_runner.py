@@ -19,6 +19,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from integration_tests.exactly_once import typed_cells
 from integration_tests.exactly_once.committed_reader import CommittedReader, read_all, stable_ends
 from integration_tests.exactly_once.exactly_once import delays_s, judge, prompt
 from integration_tests.exactly_once.query_server import LOCAL, SPECULATING, QueryServer, Run
@@ -137,13 +138,16 @@ class _CaseRun:
         if case.query in TWO_SOURCES:
             self._sources.append(f"{name}-other")
         self._master = SPECULATING if case.fault is Fault.SPECULATION else LOCAL
+        self._value_of = typed_cells.value_of if case.is_typed else bytes
         self._ids = 0
         self._stack = contextlib.ExitStack()
         self._proxies: dict[int, FaultProxy] = {}
 
     def run(self) -> None:
         self._prepare()
-        self._reader = CommittedReader(self._cluster.bootstrap_servers, self._target, PARTITIONS)
+        self._reader = CommittedReader(
+            self._cluster.bootstrap_servers, self._target, PARTITIONS, self._value_of
+        )
         with self._reader:
             try:
                 self._start()
@@ -157,10 +161,12 @@ class _CaseRun:
     # --- before and after ---
 
     def _prepare(self) -> None:
+        is_typed = self._case.is_typed
         for topic in self._sources:
-            create_topic(self._cluster, topic, partitions=self._source_partitions)
+            settings = typed_cells.SOURCE if is_typed else {}
+            create_topic(self._cluster, topic, partitions=self._source_partitions, config=settings)
         # Its first partition's leader is to be the one that writes no markers.
-        settings = {"min.insync.replicas": "2"}
+        settings = {"min.insync.replicas": "2", **(typed_cells.TARGET if is_typed else {})}
         create_topic(self._cluster, self._target, partitions=PARTITIONS, config=settings)
         grows = self._case.fault is Fault.GROWTH
         self._grow(BATCHES * PER_BATCH, closing=not grows)
@@ -175,19 +181,22 @@ class _CaseRun:
             folder=str(self._folder),
             per_batch=PER_BATCH,
             min_partitions=2,
+            is_typed=is_typed,
             client_file=None if file is None else str(file),
         )
 
     def _grow(self, count: int, *, closing: bool) -> None:
-        values = [b"%d" % each for each in range(self._ids, self._ids + count)]
+        ids = [b"%d" % each for each in range(self._ids, self._ids + count)]
         self._ids += count
         partitions = self._source_partitions
+        value_of = typed_cells.as_record if self._case.is_typed else bytes
         records = [
-            {"value": value, "partition": number % partitions}
-            for number, value in enumerate(values)
+            {"value": value_of(each), "partition": number % partitions}
+            for number, each in enumerate(ids)
         ]
         if closing and self._case.query in STATEFUL:
-            records += [{"value": b"%d" % CLOSING, "partition": each} for each in range(partitions)]
+            last = value_of(b"%d" % CLOSING)
+            records += [{"value": last, "partition": each} for each in range(partitions)]
         for topic in self._sources:
             produce(self._cluster.bootstrap_servers, topic, records)
 
@@ -225,7 +234,8 @@ class _CaseRun:
 
     def _judge(self) -> None:
         case, watched = self._case, self._reader.watched
-        found = read_all(self._cluster.bootstrap_servers, self._target, PARTITIONS)
+        servers = self._cluster.bootstrap_servers
+        found = read_all(servers, self._target, PARTITIONS, self._value_of)
         complaints = judge(found, watched, range(self._ids))
         if not case.disturbs_brokers:
             delays = delays_s(watched, self._committed_at())

@@ -61,6 +61,8 @@ class Run:
     endless: bool = False
     broken: str | None = None
     """One of `broken_sinks`."""
+    is_typed: bool = False
+    """Between typed topics."""
     client_file: str | None = None
     """Settings by which to connect, of a secured cluster."""
 
@@ -128,12 +130,13 @@ def _run(spark: "SparkSession", run: Run) -> str:
 
     from integration_tests.exactly_once.sink_moments import BROKEN_OPTION, FOLDER_OPTION, FORMAT
     from integration_tests.exactly_once.sink_queries import QUERIES
+    from integration_tests.exactly_once.typed_cells import ids_of, typed
 
     connecting = {} if run.client_file is None else {"client.config.file": run.client_file}
 
     def source(topic: str) -> "DataFrame":
         reader = spark.readStream.format("headrace")
-        return (
+        records = (
             reader.option("kafka.bootstrap.servers", run.servers)
             .option("subscribe", topic)
             .option("startingOffsets", "earliest")
@@ -142,9 +145,12 @@ def _run(spark: "SparkSession", run: Run) -> str:
             .options(**connecting)
             .load()
         )
+        return ids_of(records) if run.is_typed else records
 
     frames = [source(topic) for topic in run.sources]
     rows = QUERIES[run.query](frames[0], frames[-1])
+    if run.is_typed:
+        rows = typed(rows)
     writer = (
         rows.writeStream.format(FORMAT)
         .option(FOLDER_OPTION, run.folder)

@@ -53,9 +53,12 @@ class Case:
     fault: Fault
     stage: Stage
     query: str
+    is_typed: bool = False
+    """Between typed topics."""
 
     def __str__(self) -> str:
-        return f"{self.fault.value}, {self.stage.value}, {self.query}".replace(" ", "-")
+        kind = ", typed" * self.is_typed
+        return f"{self.fault.value}, {self.stage.value}, {self.query}{kind}".replace(" ", "-")
 
     @property
     def disturbs_brokers(self) -> bool:
@@ -79,6 +82,16 @@ def why_not(case: Case) -> str | None:
     if fault in (Fault.WORKER, Fault.ZOMBIE) and stage is Stage.RETURNED:
         return "what returned is nobody's process any more, and its markers are long written"
     return None
+
+
+KILLS = (Fault.DRIVER, Fault.WORKER, Fault.TASK_FAILS, Fault.OUTPUT_LEADER, Fault.COORDINATOR)
+
+
+def typed_cases() -> list[Case]:
+    """What is killed, and when, between typed topics, for a query with state and one without."""
+    made = itertools.product(KILLS, Stage, ("random", "windows"))
+    cases = [Case(fault, stage, query, is_typed=True) for fault, stage, query in made]
+    return [case for case in cases if why_not(case) is None]
 
 
 def all_cases() -> list[Case]:

@@ -66,14 +66,15 @@ class MomentsSource(HeadraceDataSource):
             from integration_tests.exactly_once.broken_sinks import BROKEN
 
             kind = BROKEN[broken]
-        return kind(super().streamWriter(schema, overwrite)._options, folder)
+        writer = super().streamWriter(schema, overwrite)
+        return kind(writer._options, folder, writer._typed)
 
 
 class MomentsWriter(HeadraceStreamWriter):
     """Stops at the moments that files name."""
 
-    def __init__(self, options: Any, folder: Path) -> None:
-        super().__init__(options)
+    def __init__(self, options: Any, folder: Path, typed: Any = None) -> None:
+        super().__init__(options, typed)
         self._folder = folder
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

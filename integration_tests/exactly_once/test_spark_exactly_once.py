@@ -1,8 +1,8 @@
 """The exactly-once sink with a real Spark: each fault at each stage, for queries with and without
 state and for one that is not deterministic. Source: R-SPARK2; docs/sink-protocol.md.
 
-All of them with HEADRACE_FAULTS=full. Else one, the hardest: brokers and drivers that die under a
-query with state are in the demo's test and in `test_spark_stream.py`, too.
+All of them with HEADRACE_FAULTS=full. Else the hardest, and one between typed topics: brokers and
+drivers that die under a query with state are in the demo's test and in `test_spark_stream.py`, too.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 from integration_tests.exactly_once.fault_runner import Bench, bench
-from integration_tests.exactly_once.sink_faults import Case, Fault, Stage, all_cases
+from integration_tests.exactly_once.sink_faults import (
+    Case,
+    Fault,
+    Stage,
+    all_cases,
+    typed_cases,
+)
 from integration_tests.support.spark_support import needs_limits
 from storage_engine.tests.sampling import ALL_FAULTS
 
@@ -19,11 +25,14 @@ pytestmark = [pytest.mark.slow, needs_limits]
 HARDEST = Case(Fault.PARALLELISM, Stage.BEFORE_COMMIT, "random")
 """The replay has other rows in other tasks, which only the coordinator's record keeps apart."""
 
+TYPED = Case(Fault.OUTPUT_LEADER, Stage.SOME_ROWS, "random", is_typed=True)
+"""Typed batches are sent again to the next leader, which has them as a follower already."""
+
 CASES = (
     # Those that need a Spark of their own come last.
-    sorted(all_cases(), key=lambda case: case.fault is Fault.SPECULATION)
+    sorted([*typed_cases(), *all_cases()], key=lambda case: case.fault is Fault.SPECULATION)
     if ALL_FAULTS
-    else [HARDEST]
+    else [TYPED, HARDEST]
 )
 
 

@@ -70,6 +70,10 @@ def check_matching(
         else:
             raise OptionError("BAD_COLUMN", _not_there(topic, name, version, column))
     names = {name.casefold() for name in given}
+    if not names & columns.keys():
+        raise OptionError(
+            "BAD_COLUMN", f"the rows have no column of the typed topic '{topic}': add one"
+        )
     for column in version.visible:
         if not column.nullable and column.name.casefold() not in names:
             raise OptionError(

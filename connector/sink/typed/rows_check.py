@@ -37,20 +37,50 @@ def check_rows(schema: "StructType", options: SinkOptions) -> "TypedSink | None"
         exists, known = _look_up(options, options.topic)
         if not exists and options.creation is not None:
             known = _create(options, options.topic, options.creation, _columns(schema, origin))
+            exists = True
+    try:
+        return _checked(schema, options, options.topic, known, exists=exists)
+    except OptionError:
+        # What is remembered may be older than the change of the topic that the rows are for.
+        with in_one_line():
+            newer = _look_again(options, options.topic) if exists else known
+        if newer == known:
+            raise
+    return _checked(schema, options, options.topic, newer, exists=exists)
+
+
+def _checked(
+    schema: "StructType",
+    options: SinkOptions,
+    topic: str,
+    known: "KnownSchema | None",
+    *,
+    exists: bool,
+) -> "TypedSink | None":
+    origin = () if options.origin is None else options.origin.columns
     if known is None:
         _check_records(schema, options, origin, exists=exists)
         return None
-    return _typed_sink(options, options.topic, known, _columns(schema, origin), origin)
+    return _typed_sink(options, topic, known, _columns(schema, origin), origin)
 
 
 def _look_up(options: SinkOptions, topic: str) -> "tuple[bool, KnownSchema | None]":
     """Whether the topic exists, and its schema."""
+    if options.creation is not None:
+        # No use in waiting for one that is to be made.
+        found = cluster_for(options.connection).metadata([topic])
+        if found.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False, None
     try:
         return True, known_schema_or_older(options.connection, topic)
     except KafkaError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         return False, None
+
+
+def _look_again(options: SinkOptions, topic: str) -> "KnownSchema | None":
+    return known_schemas(options.connection, [topic], refresh=True)[topic]
 
 
 def _check_records(
@@ -77,7 +107,7 @@ def _check_records(
 def _columns(schema: "StructType", origin: tuple[str, ...]) -> "dict[str, DataType]":
     """The columns that are written, without those of `idempotentKey`."""
     by_lower_name = {field.name.lower(): field for field in schema.fields}
-    if len(by_lower_name) != len(schema.fields):
+    if len({field.name.casefold() for field in schema.fields}) != len(schema.fields):
         raise OptionError(
             "BAD_COLUMN", "two columns to be written have the same name, upper and lower case aside"
         )
@@ -151,4 +181,4 @@ def _create(
     except KafkaError as error:
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise
-    return known_schemas(options.connection, [topic], refresh=True)[topic]
+    return _look_again(options, topic)

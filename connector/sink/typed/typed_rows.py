@@ -13,7 +13,7 @@ import pyarrow as pa
 from connector.errors import ConnectorError, RowError
 from connector.options.sink_options import SinkOptions
 from connector.sink.row_routing import Router, grouped
-from connector.sink.topic_limits import max_message_bytes
+from connector.sink.topic_limits import UNCHECKED_BYTES, max_message_bytes
 from connector.sink.typed.conforming import conformed
 from connector.sink.typed.typed_sink import TypedSink
 from connector.typed_columns import PARTITION, TIMESTAMP
@@ -34,6 +34,10 @@ class TypedRoute:
     rows: pa.RecordBatch
     timestamps: pa.Array | None
 
+    def part(self, start: int, count: int) -> "TypedRoute":
+        times = None if self.timestamps is None else self.timestamps.slice(start, count)
+        return TypedRoute(self.topic_partition, self.rows.slice(start, count), times)
+
 
 class TypedEncoder:
     """See `record_writer.RowEncoder`."""
@@ -49,6 +53,9 @@ class TypedEncoder:
 
     def route(self, rows: pa.RecordBatch) -> list[TypedRoute]:
         """See `RowEncoder`. RowError for a value that the topic's type does not hold."""
+        if not rows.num_rows:
+            # All were dropped by their origin.
+            return []
         partitions = timestamps = None
         names, arrays = [], []
         for field, given in zip(rows.schema, rows.columns, strict=True):
@@ -79,28 +86,43 @@ class TypedEncoder:
 
     def encoded(self, route: TypedRoute) -> Iterator[EncodedBatch]:
         """See `RowEncoder`."""
-        tp = route.topic_partition
-        largest = max_message_bytes(self._cluster, tp.topic)
+        largest = None
+        if route.rows.nbytes > UNCHECKED_BYTES:
+            largest = max_message_bytes(self._cluster, route.topic_partition.topic)
         try:
-            for batch in iter_typed(
-                route.rows,
-                self._sink.schema,
-                self._version,
-                self._sink.topic_id,
-                timestamps=route.timestamps,
-                compression=self._codec,
-                batch_bytes=min(self._options.batch_bytes, largest),
-            ):
-                if len(batch) > largest:
-                    raise RowError(
-                        "MESSAGE_TOO_LARGE",
-                        f"{tp}: {batch.record_count} rows take {len(batch)} bytes, and the topic's "
-                        f"max.message.bytes is {largest}; shorten the values, or raise that "
-                        "setting",
-                    )
-                yield batch
+            yield from self._batches(route, largest)
         except RowsDoNotFitError as error:
-            raise RowError("ROW_DOES_NOT_FIT", f"a row for {tp}: {error}") from None
+            raise RowError(
+                "ROW_DOES_NOT_FIT", f"a row for {route.topic_partition}: {error}"
+            ) from None
+
+    def _batches(self, route: TypedRoute, largest: int | None) -> Iterator[EncodedBatch]:
+        """Sizes are estimated: a batch that is above `largest` all the same is made anew as two."""
+        batch_bytes = self._options.typed_batch_bytes
+        start = 0
+        for batch in iter_typed(
+            route.rows,
+            self._sink.schema,
+            self._version,
+            self._sink.topic_id,
+            timestamps=route.timestamps,
+            compression=self._codec,
+            batch_bytes=batch_bytes if largest is None else min(batch_bytes, largest),
+        ):
+            count = batch.record_count
+            if largest is None or len(batch) <= largest:
+                yield batch
+            elif count == 1:
+                raise RowError(
+                    "MESSAGE_TOO_LARGE",
+                    f"{route.topic_partition}: a row takes {len(batch)} bytes, and the topic's "
+                    f"max.message.bytes is {largest}; shorten the values, or raise that setting",
+                )
+            else:
+                half = count // 2
+                yield from self._batches(route.part(start, half), largest)
+                yield from self._batches(route.part(start + half, count - half), largest)
+            start += count
 
     def _partition_count(self, topic: str) -> int:
         found = self._cluster.metadata(

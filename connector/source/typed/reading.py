@@ -89,7 +89,7 @@ class TopicCheck:
             if name not in self._known or self._is_another(name, found)
         ]
         if new:
-            for name, known in _asked(self._options, new, refresh=True).items():
+            for name, known in _asked(self._options, new).items():
                 self._check_one(name, known)
                 self._known[name] = found.topic_ids.get(name)
         self._checked = dict(found.topic_ids)
@@ -119,8 +119,6 @@ class TopicCheck:
         check_fits(self._typed, name, known.schema.latest, beside=min(beside, default=name))
 
 
-def _asked(
-    options: SourceOptions, topics: Iterable[str], *, refresh: bool = False
-) -> "dict[str, KnownSchema | None]":
+def _asked(options: SourceOptions, topics: Iterable[str]) -> "dict[str, KnownSchema | None]":
     with in_one_line():
-        return known_schemas(options.connection, topics, refresh=refresh)
+        return known_schemas(options.connection, topics, refresh=True)

@@ -65,6 +65,12 @@ def test_what_does_not_fit_is_one_line_that_names_the_column(frame, message):
     assert "\n" not in str(raised.value)
 
 
+def test_rows_without_any_column_of_the_topic_are_not_written():
+    version = new_schema(parse_ddl("id BIGINT"), []).latest
+    with pytest.raises(OptionError, match="the rows have no column of the typed topic 't'"):
+        check_matching("t", version, _columns("_partition INT"))
+
+
 def test_a_hidden_column_is_not_written():
     schema = new_schema(parse_ddl("id BIGINT, fare DOUBLE"), []).evolved(parse_ddl("id BIGINT"))
     with pytest.raises(

@@ -212,11 +212,9 @@ class HostedPartition:
         in_transaction: bool = False,
         is_checked: bool = False,
     ) -> AppendOutcome:
-        """Append a producer's batches, or say why they are not stored.
-
-        `in_transaction`: the coordinator knows that the producer writes to this partition in a
-        transaction. `is_checked`: a preparation has looked into the batches.
-        """
+        """Append a producer's batches, or say why they are not stored. `in_transaction`: the
+        coordinator knows that the producer writes to this partition in a transaction. `is_checked`:
+        a preparation has looked into the batches."""
         try:
             self.check_writable_by_producers(acks)
             return self._append(records, in_transaction, is_checked)

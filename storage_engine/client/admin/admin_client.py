@@ -115,11 +115,12 @@ class Admin(Closing):
             self._open, topics, schemas.schema_from(schema, key), validate_only=validate_only
         )
 
-    def alter_schema(self, topic: str, schema: str) -> TopicSchema:
+    def alter_schema(self, topic: str, schema: str, *, based_on: int | None = None) -> TopicSchema:
         """Give a typed topic these columns, by name: new ones are added, types may be wider, those
-        that are left out are hidden; rows that are there stay readable. Returns when the leaders of
-        the topic work by it; ConfigError says why a change is refused."""
-        return schemas.alter_schema(self._open, topic, schema)
+        that are left out are hidden; rows that are there stay readable. `based_on`: the version
+        from which you made them; where there is a newer one, it is an error. Returns when the
+        leaders of the topic work by it; ConfigError says why a change is refused."""
+        return schemas.alter_schema(self._open, topic, schema, based_on=based_on)
 
     def describe_schemas(self, topics: Iterable[str]) -> dict[str, KnownSchema | None]:
         """The schema of each topic; None for one that is not typed."""

@@ -1,8 +1,7 @@
 """Topics with a schema: creates them, appends versions, shows them.
 
 A schema is given as text: Spark's DDL, an Avro record, a JSON Schema or Spark's JSON. A version is
-appended only to the schema from which it was made: the brokers refuse another, and then it is made
-again from theirs.
+appended only to the schema from which it was made: the brokers refuse another.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,9 +20,6 @@ from storage_engine.core.errors import (
 from storage_engine.core.typed.schema_text import parse_schema
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, TopicSchema, new_schema
 from storage_engine.net.deadline import Deadline, sleep_ms
-
-MAX_TRIES = 10
-"""Attempts at a version that others' versions overtake."""
 
 NEWS_MS = 2_000
 """How long after a refusal a leader may still not know the version that was in the way."""
@@ -74,34 +70,45 @@ def describe_schemas(cluster: Cluster, topics: Iterable[str]) -> dict[str, Known
     return {topic: schemas.get(topic) for topic in topics}
 
 
-def alter_schema(cluster: Cluster, topic: str, schema: str) -> TopicSchema:
+def alter_schema(
+    cluster: Cluster, topic: str, schema: str, *, based_on: int | None = None
+) -> TopicSchema:
     """Give a typed topic the columns of `schema`, by name: new names are added, types may be wider,
-    and what is left out is hidden. Returns the topic's schema when the leaders of all partitions
-    work by it; it has no new version where nothing changes. ConfigError says why a change is
-    refused."""
+    and what is left out is hidden. `based_on`: the version from which they were made, if another is
+    to be left alone. Returns the topic's schema when the leaders of all partitions work by it; it
+    has no new version where nothing changes. ConfigError says why a change is refused; KafkaError
+    when somebody else changes the schema at the same time."""
     columns = parse_schema(schema)
     schemas = TopicSchemas(cluster)
-    for tries_left in reversed(range(MAX_TRIES)):
-        known = schemas.refresh(topic)
-        if known is None:
-            raise KafkaError(
-                f"topic '{topic}' is not typed, and can't become so: create another one",
-                ErrorCode.INVALID_CONFIG,
-            )
-        evolved = known.schema.evolved(columns)
-        if evolved is known.schema:
-            return evolved
-        try:
-            alter_topic_configs(cluster, topic, {SCHEMA_SETTING: evolved.to_json()})
-        except KafkaError as error:
-            if error.code is not ErrorCode.INVALID_CONFIG or not tries_left:
-                raise
-            if not _is_changed(schemas, topic, known):
-                raise
-            continue
-        _wait_for(cluster, schemas, topic, evolved)
-        break
+    known = schemas.refresh(topic)
+    if known is None:
+        raise KafkaError(
+            f"topic '{topic}' is not typed, and can't become so: create another one",
+            ErrorCode.INVALID_CONFIG,
+        )
+    if based_on is not None and known.schema.latest.version != based_on:
+        raise _overtaken(topic)
+    evolved = known.schema.evolved(columns)
+    if evolved is known.schema:
+        return evolved
+    try:
+        alter_topic_configs(cluster, topic, {SCHEMA_SETTING: evolved.to_json()})
+    except KafkaError as error:
+        if error.code is ErrorCode.INVALID_CONFIG and _is_changed(schemas, topic, known):
+            raise _overtaken(topic) from error
+        raise
+    _wait_for(cluster, schemas, topic, evolved)
     return evolved
+
+
+def _overtaken(topic: str) -> KafkaError:
+    # Not tried again: the columns that the other one has added are not among ours, and would be
+    # hidden.
+    return KafkaError(
+        f"somebody else has changed the schema of topic '{topic}' meanwhile: look at it, and alter "
+        "it again",
+        ErrorCode.INVALID_CONFIG,
+    )
 
 
 def _is_changed(schemas: TopicSchemas, topic: str, before: KnownSchema) -> bool:

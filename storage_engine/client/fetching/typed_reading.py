@@ -27,7 +27,7 @@ from storage_engine.client.fetching.fetch import FetchedBatches
 from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
+from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.core.typed.where import parse_where
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, iter_headers
 from storage_engine.protocol.typed.projection import (
@@ -85,15 +85,21 @@ class TypedReading:
 
     def __init__(self, topic: str, known: KnownSchema, selection: Selection) -> None:
         """ConfigError for a column that the topic does not have, or a wrong `where`."""
+        self.topic = topic
+        self.known = known
+        self.selection = selection
+        try:
+            self._choose(known.schema)
+        except ConfigError as error:
+            raise ConfigError(f"topic '{topic}': {error}") from None
+
+    def _choose(self, schema: TopicSchema) -> None:
         # Imported now: they bring Arrow.
         import pyarrow as pa
 
         from storage_engine.protocol.typed.typed_decoder import plan
 
-        self.topic = topic
-        self.known = known
-        self.selection = selection
-        schema = known.schema
+        selection = self.selection
         comparisons = () if selection.where is None else parse_where(selection.where, schema.latest)
         columns = selection.columns
         if columns is None:

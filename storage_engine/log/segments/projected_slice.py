@@ -22,6 +22,10 @@ BATCHES_MAX = 64
 """The most batches that one read looks at, however many of them it skips: some three milliseconds.
 """
 
+HEADS_MAX_BYTES = 256 << 10
+"""The most bytes of headers and directories of one read, or one batch's: directories of many
+columns take longer."""
+
 HEAD_READ_BYTES = 4 << 10
 """Read at once of each batch: header and directory of some sixty columns."""
 
@@ -37,6 +41,8 @@ class _Heads:
         self._wait = wait
         self._head = memoryview(b"")
         self._head_at = 0
+        self.head_bytes = 0
+        """The bytes of all headers and directories."""
         self.ends: dict[int, int] = {}
         """Where the batches end that were gone through, by the offset that follows."""
         self.parts: list[tuple[int, int]] = []
@@ -47,7 +53,7 @@ class _Heads:
         ColdBytesError when that is the first."""
         position, size = 0, len(self._records)
         for number in range(self._batches_max):
-            if position >= size:
+            if position >= size or self.head_bytes >= HEADS_MAX_BYTES:
                 return
             if not self._read_head(position, min(HEADER_BYTES + HEAD_BYTES, size - position)):
                 if number:
@@ -86,8 +92,9 @@ class _Heads:
         if header.size_in_bytes < HEADER_BYTES + HEAD_BYTES:
             return True
         (directory_bytes,) = _DIRECTORY_BYTES.unpack_from(self._head, HEADER_BYTES)
-        needed = HEADER_BYTES + min(directory_bytes, MAX_DIRECTORY_BYTES)
+        needed = HEADER_BYTES + min(max(directory_bytes, 0), MAX_DIRECTORY_BYTES)
         needed = min(needed, header.size_in_bytes)
+        self.head_bytes += needed
         return needed <= len(self._head) or self._read_head(position, needed)
 
     def _read_head(self, position: int, needed: int) -> bool:
@@ -134,7 +141,7 @@ class ProjectedSlice(SlicedRecords):
         self.stored_bytes = stored_bytes
         """The bytes of the slice up to there."""
         self.batches = batches
-        """The number of batches that were looked at."""
+        """The number of batches that were looked at; more, where they have long directories."""
 
     def is_warm(self) -> bool:
         """Return True when all pieces are in the page cache, judged by samples."""
@@ -166,5 +173,5 @@ def project_slice(
         heads.parts,
         end_offset=projected.end_offset,
         stored_bytes=heads.ends.get(projected.end_offset, len(records)),
-        batches=len(heads.ends),
+        batches=max(len(heads.ends), heads.head_bytes * BATCHES_MAX // HEADS_MAX_BYTES),
     )

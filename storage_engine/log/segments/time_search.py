@@ -326,8 +326,6 @@ def _typed_times(
 ) -> RecordTimes:
     from storage_engine.protocol.typed.row_times import row_times
 
-    offsets, timestamps_ms = row_times(
-        header, memoryview(batch), max_bytes=DECOMPRESSED_MAX_BYTES
-    )
+    offsets, timestamps_ms = row_times(header, memoryview(batch), max_bytes=DECOMPRESSED_MAX_BYTES)
     inside = (offsets >= start_offset) & (offsets < end_offset)
     return RecordTimes(offsets[inside], timestamps_ms[inside])

@@ -325,7 +325,7 @@ def _read_errors(reader: Reader) -> tuple[str | None, Sequence[tuple[int, str | 
     if message is None and bad_records:
         place, reason = bad_records[0]
         message = f"record {place}: {reason or 'not accepted'}"
-    return message, bad_records
+    return message, tuple(bad_records)
 
 
 API = ApiSpec(

@@ -353,11 +353,35 @@ def _compressed(codec: Codec, plain: memoryview) -> tuple[memoryview, Codec]:
 def _encode_records(rows: _Rows, start: int, stop: int, within: Ints) -> Any:
     """Encode the records of rows [start, stop), of which row i is number within[i] of its batch;
     before the first of each batch there is room for the batch's header."""
+    timestamp = _timestamp_deltas(rows.timestamps, start, stop, within)
+    rooms = np.where(within == 0, HEADER_BYTES, 0)
+    return _joined_records(rows, start, stop, timestamp, zigzag_column(within), rooms)
+
+
+def encode_in_place(
+    values: Any, keys: Any, headers: Any, timestamp_deltas: Ints, offset_deltas: Ints
+) -> memoryview:
+    """Return all rows, at least one, as the records of one uncompressed batch, with these deltas,
+    and room for the header in front. The columns are as those of encode_batches."""
+    rows = _rows(values, keys, headers, None, 0)
+    rooms = np.zeros(len(rows), np.int64)
+    rooms[0] = HEADER_BYTES
+    timestamp, offset = zigzag_column(timestamp_deltas), zigzag_column(offset_deltas)
+    return writable_bytes(_joined_records(rows, 0, len(rows), timestamp, offset, rooms))[0]
+
+
+def _joined_records(
+    rows: _Rows,
+    start: int,
+    stop: int,
+    timestamp: VarintColumn,
+    offset: VarintColumn,
+    rooms: Ints,
+) -> Any:
+    """Encode the records of rows [start, stop); rooms[i] bytes are left before row i."""
     count = stop - start
     values, keys = rows.values, rows.keys
     value_lengths = values.lengths[start:stop]
-    timestamp = _timestamp_deltas(rows.timestamps, start, stop, within)
-    offset = zigzag_column(within)
     value_length = zigzag_column(value_lengths)
     size: Ints = np.maximum(value_lengths, 0) + _ATTRIBUTES_BYTES
     for column in (timestamp, offset, value_length):
@@ -375,7 +399,6 @@ def _encode_records(rows: _Rows, start: int, stop: int, within: Ints) -> Any:
     else:
         header_sizes, tail = rows.headers.encode(start, stop)
         size += header_sizes
-    rooms = np.where(within == 0, HEADER_BYTES, 0)
     front = (zigzag_column(size), _ATTRIBUTES, timestamp, offset, key_length)
     value_array = values.array(start, stop)
     if keys is None:

@@ -18,6 +18,7 @@ from crc32c import crc32c
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.protocol.records.arrow_kernels import kernel, take
 from storage_engine.protocol.records.record_batch import BytesLike, Codec
+from storage_engine.protocol.typed.arrays.ipc_message import read_message, write_message
 from storage_engine.protocol.typed.directory import (
     CODEC_LZ4,
     CODEC_NONE,
@@ -26,7 +27,6 @@ from storage_engine.protocol.typed.directory import (
     PLAIN,
     ColumnEntry,
 )
-from storage_engine.protocol.typed.ipc_message import read_message, write_message
 
 CODECS = {Codec.NONE: CODEC_NONE, Codec.LZ4: CODEC_LZ4, Codec.ZSTD: CODEC_ZSTD}
 _NAMES = {CODEC_LZ4: "lz4", CODEC_ZSTD: "zstd"}

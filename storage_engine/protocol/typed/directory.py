@@ -98,7 +98,7 @@ MAX_BOUND_BYTES = 32
 
 HEAD = struct.Struct(">4siI16siiHH")
 ENTRY = struct.Struct(">iiiiIiBBBBB")
-_OUTLINE = struct.Struct(">iii15xBB")
+_OUTLINE = struct.Struct(">iii4xI7xBB")
 CRC_AT = 8
 CRC_FROM = 12
 TOPIC_ID_AT = 12
@@ -164,59 +164,103 @@ class Directory(NamedTuple):
         return sum(entry.raw_bytes for entry in self.entries)
 
 
+class Place(NamedTuple):
+    """Where a column lies."""
+
+    place: int
+    """Of its first byte, counted from the end of the directory."""
+    stored_bytes: int
+    crc: int
+    entry_at: int
+    """Where its entry begins in the directory."""
+
+
+class Outline(NamedTuple):
+    """Where a batch's columns lie: as much as a projection needs, in a part of the time that the
+    whole directory takes."""
+
+    topic_id: UUID
+    schema_version: int
+    rows: int
+    data: bytes
+    """The directory."""
+    places: dict[int, Place]
+    """By column id, in the directory's order."""
+
+    @property
+    def size(self) -> int:
+        """Return the size of the directory in bytes: the columns begin there."""
+        return len(self.data)
+
+    def column(self, column_id: int) -> ColumnEntry | None:
+        """Return the column's entry; None when the batch does not have the column.
+        CorruptRecordError when its numbers are impossible."""
+        place = self.places.get(column_id)
+        return None if place is None else self._entry(place[3])
+
+    def directory(self) -> Directory:
+        """Return all that the directory says."""
+        entries = tuple(self._entry(place[3]) for place in self.places.values())
+        return Directory(self.topic_id, self.schema_version, self.rows, entries, self.size)
+
+    def _entry(self, position: int) -> ColumnEntry:
+        data = self.data
+        fields = ENTRY.unpack_from(data, position)
+        _, _, stored, raw, _, nulls, codec, encoding, flags, low, high = fields
+        if not (
+            (raw == stored if codec == CODEC_NONE else raw > 0 and codec in _CODECS)
+            and 0 <= nulls <= self.rows
+            and encoding <= DICTIONARY
+            and flags <= _ALL_FLAGS
+            and low <= MAX_BOUND_BYTES
+            and high <= MAX_BOUND_BYTES
+        ):
+            raise _damaged(f"the entry of column {fields[0]} has impossible numbers: {fields}")
+        at = position + ENTRY_BYTES
+        middle = at + low
+        return tuple.__new__(
+            ColumnEntry, (*fields[:9], data[at:middle], data[middle : middle + high])
+        )
+
+
 def read_directory(section: BytesLike, *, section_bytes: int | None = None) -> Directory:
     """Return the directory at the beginning of a records section; CorruptRecordError when it is
     damaged or contradicts itself.
 
     `section_bytes` is the size of the whole section, when `section` is only its beginning.
     """
-    size, schema_version, rows, columns = _read_head(section)
-    data = bytes(memoryview(section)[:size])
-    whole = len(section) if section_bytes is None else section_bytes
-    entries: list[ColumnEntry] = []
-    position = HEAD_BYTES
-    place = 0
-    ids = set()
-    unpack = ENTRY.unpack_from
-    for _ in range(columns):
-        if size - position < ENTRY_BYTES:
-            raise _damaged(f"entry {len(entries)} of {columns} is cut off")
-        fields = unpack(data, position)
-        column_id, at, stored, raw, _, nulls, codec, encoding, flags, low, high = fields
-        minimum_at = position + ENTRY_BYTES
-        maximum_at = minimum_at + low
-        position = maximum_at + high
-        if not (
-            at == place
-            and 0 < stored <= whole - size - place
-            and (raw == stored if codec == CODEC_NONE else raw > 0 and codec in _CODECS)
-            and 0 <= nulls <= rows
-            and encoding <= DICTIONARY
-            and flags <= _ALL_FLAGS
-            and low <= MAX_BOUND_BYTES
-            and high <= MAX_BOUND_BYTES
-            and position <= size
-        ):
-            raise _damaged(f"the entry of column {column_id} has impossible numbers: {fields}")
-        place += stored
-        ids.add(column_id)
-        entries.append(
-            tuple.__new__(
-                ColumnEntry,
-                (*fields[:9], data[minimum_at:maximum_at], data[maximum_at:position]),
-            )
-        )
-    if position != size or place != whole - size or len(ids) != columns:
+    return read_outline(section, section_bytes=section_bytes).directory()
+
+
+def read_outline(section: BytesLike, *, section_bytes: int | None = None) -> Outline:
+    """Return the outline of a directory, with the same errors, but for those inside an entry."""
+    data, schema_version, rows, count = _read_head(section)
+    size = len(data)
+    room = (len(section) if section_bytes is None else section_bytes) - size
+    places: dict[int, Place] = {}
+    unpack, new = _OUTLINE.unpack_from, tuple.__new__
+    position, place = HEAD_BYTES, 0
+    try:
+        for _ in range(count):
+            column_id, at, stored, crc, low, high = unpack(data, position)
+            if at != place or stored <= 0:
+                raise _damaged(f"the column {column_id} has {stored} bytes from {at} on")
+            places[column_id] = new(Place, (at, stored, crc, position))
+            place += stored
+            position += ENTRY_BYTES + low + high
+    except struct.error:
+        raise _damaged(f"entry {len(places)} of {count} is cut off") from None
+    if position != size or place != room or len(places) != count:
         raise _damaged(
-            f"its {columns} columns end at byte {position} of {size}, and take {place} of the"
-            f" {whole - size} bytes behind it; {len(ids)} ids are different"
+            f"its {count} columns, {len(places)} of them different, end at byte {position} of"
+            f" {size}, and take {place} of the {room} bytes behind it"
         )
     topic_id = UUID(bytes=data[TOPIC_ID_AT : TOPIC_ID_AT + 16])
-    return Directory(topic_id, schema_version, rows, tuple(entries), size)
+    return Outline(topic_id, schema_version, rows, data, places)
 
 
-def _read_head(section: BytesLike) -> tuple[int, int, int, int]:
-    """Return size, schema version, rows and columns of a directory whose CRC is right."""
+def _read_head(section: BytesLike) -> tuple[bytes, int, int, int]:
+    """Return a directory whose CRC is right, its schema version, its rows and columns."""
     available = len(section)
     if available < HEAD_BYTES:
         raise _damaged(f"it needs at least {HEAD_BYTES} bytes, {available} are there")
@@ -225,61 +269,14 @@ def _read_head(section: BytesLike) -> tuple[int, int, int, int]:
         raise _damaged(f"it begins with {bytes(magic)!r}, not with {MAGIC!r}")
     if not HEAD_BYTES <= size <= min(available, MAX_DIRECTORY_BYTES):
         raise _damaged(f"it claims to have {size} bytes, {available} are there")
-    if crc != crc32c(memoryview(section)[CRC_FROM:size]):
+    data = bytes(memoryview(section)[:size])
+    if crc != crc32c(data[CRC_FROM:]):
         raise _damaged("its CRC does not match")
     if not 0 <= rows <= MAX_ROWS or version < 1 or reserved or columns > MAX_ENTRIES:
         raise _damaged(
             f"{rows} rows of schema version {version} in {columns} columns, reserved: {reserved}"
         )
-    return size, version, rows, columns
-
-
-class Outline(NamedTuple):
-    """Where a batch's columns lie: as much as a projection needs, in a fraction of the time."""
-
-    schema_version: int
-    rows: int
-    size: int
-    """Of the directory, in bytes."""
-    columns: list[tuple[int, int, int, int]]
-    """Column id, place, stored bytes; and where its entry lies in the directory."""
-    data: bytes
-    """The directory."""
-
-    def entry(self, column_id: int) -> ColumnEntry | None:
-        """Return the column's entry; None when the batch does not have the column."""
-        for found, _, _, position in self.columns:
-            if found == column_id:
-                fields = ENTRY.unpack_from(self.data, position)
-                at = position + ENTRY_BYTES
-                middle = at + fields[9]
-                bounds = (self.data[at:middle], self.data[middle : middle + fields[10]])
-                return ColumnEntry(*fields[:9], *bounds)
-        return None
-
-
-def read_outline(section: BytesLike, *, section_bytes: int) -> Outline:
-    """Return the outline of the directory at the beginning of a records section of that size;
-    CorruptRecordError when it is damaged, or columns don't lie within the section."""
-    size, schema_version, rows, count = _read_head(section)
-    data = bytes(memoryview(section)[:size])
-    room = section_bytes - size
-    columns: list[tuple[int, int, int, int]] = []
-    add, unpack = columns.append, _OUTLINE.unpack_from
-    position, place = HEAD_BYTES, 0
-    try:
-        for _ in range(count):
-            column_id, at, stored, low, high = unpack(data, position)
-            if at != place or stored <= 0:
-                raise _damaged(f"the column {column_id} has {stored} bytes from {at} on")
-            add((column_id, at, stored, position))
-            place += stored
-            position += ENTRY_BYTES + low + high
-    except struct.error:
-        raise _damaged(f"entry {len(columns)} of {count} is cut off") from None
-    if position != size or place != room:
-        raise _damaged(f"it ends at byte {position} of {size}, its columns at {place} of {room}")
-    return Outline(schema_version, rows, size, columns, data)
+    return data, version, rows, columns
 
 
 def encode_directory(

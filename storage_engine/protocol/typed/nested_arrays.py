@@ -4,11 +4,13 @@ Arrow's arrays may have rows before their first and bytes behind nulls; what com
 neither.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from storage_engine.protocol.records.arrow_binary import binary_array
 from storage_engine.protocol.records.arrow_kernels import kernel
 from storage_engine.protocol.records.varints import Ints
 
@@ -76,3 +78,10 @@ def one_value(kind: Any, data: bytes) -> Any:
     """Return a pa.Scalar of a type of fixed width from its bytes. Not by `pa.scalar`, which imports
     pandas."""
     return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data)])[0]
+
+
+def binary_values(values: Sequence[bytes]) -> Any:
+    """Return a pa.BinaryArray of a few values."""
+    ends = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(value) for value in values], out=ends[1:])
+    return binary_array(ends, pa.py_buffer(b"".join(values)))

@@ -47,13 +47,11 @@ from storage_engine.protocol.records.record_batch import (
 from storage_engine.protocol.typed.crc_join import joined_crc
 from storage_engine.protocol.typed.directory import (
     MAX_ENTRIES,
-    Directory,
     Outline,
-    read_outline,
     statistics_of,
 )
 from storage_engine.protocol.typed.filter_bytes import decode_filter, encode_filter
-from storage_engine.protocol.typed.typed_batch import damaged, directory_of, is_typed
+from storage_engine.protocol.typed.typed_batch import damaged, is_typed, outline_of
 
 PieceT = TypeVar("PieceT", covariant=True)
 
@@ -230,25 +228,14 @@ def _add(
     if not is_typed(header):
         return frames.add_whole(position, header)
     head = frames.stored.head(position, header)
-    outline = _outline_of(head, header)
+    outline = outline_of(header, head, is_head=True)
     if (
         want.comparisons
         and schema is not None
         and not may_have_rows(outline, want.comparisons, schema)
     ):
-        return frames.skip(header, head)
+        return frames.skip(header, head, outline)
     return frames.add_projected(position, header, head, outline)
-
-
-def _outline_of(head: memoryview, header: BatchHeader) -> Outline:
-    section_bytes = header.size_in_bytes - HEADER_BYTES
-    try:
-        outline = read_outline(head[HEADER_BYTES:], section_bytes=section_bytes)
-    except CorruptRecordError as error:
-        raise damaged(header, str(error)) from None
-    if outline.rows != header.records_count:
-        raise damaged(header, f"{header.records_count} rows, but {outline.rows} in its directory")
-    return outline
 
 
 def may_have_rows(outline: Outline, comparisons: Sequence[Comparison], schema: TopicSchema) -> bool:
@@ -256,7 +243,7 @@ def may_have_rows(outline: Outline, comparisons: Sequence[Comparison], schema: T
     version = schema.version(outline.schema_version)
     for comparison in comparisons:
         column_id = comparison.column_id
-        entry = outline.entry(column_id)
+        entry = outline.column(column_id)
         column = version.by_id.get(column_id)
         if column is None:
             # Of another version: the rows of this one have null in it. A column that no version
@@ -284,7 +271,7 @@ class _Frames(Generic[PieceT]):
         ids = want.column_ids
         self._id_list = _COUNT.pack(len(ids)) + struct.pack(f">{len(ids)}i", *ids)
         self._run: tuple[int, int, int, int] | None = None
-        self._run_last: tuple[BatchHeader, memoryview] | None = None
+        self._run_last: tuple[BatchHeader, memoryview, Outline] | None = None
 
     def add_whole(self, position: int, header: BatchHeader) -> bool:
         """Add a frame; return False, and add none, when it would be too much."""
@@ -308,7 +295,7 @@ class _Frames(Generic[PieceT]):
         # Neighbours are one piece, and so are the directory and the first column.
         spans = [[at, columns_at]]
         last = spans[0]
-        for column_id, place, stored, _ in outline.columns:
+        for column_id, (place, stored, _, _) in outline.places.items():
             if column_id in wanted or column_id < 0:
                 start = columns_at + place
                 if last[1] == start:
@@ -330,7 +317,7 @@ class _Frames(Generic[PieceT]):
         self.size += size
         return True
 
-    def skip(self, header: BatchHeader, head: memoryview) -> bool:
+    def skip(self, header: BatchHeader, head: memoryview, outline: Outline) -> bool:
         """Add the batch to the run of skipped ones."""
         run = self._run
         if run is None:
@@ -343,7 +330,7 @@ class _Frames(Generic[PieceT]):
             header.partition_leader_epoch,
             max(run[3], header.max_timestamp),
         )
-        self._run_last = (header, head)
+        self._run_last = (header, head, outline)
         return True
 
     def end_run(self) -> None:
@@ -351,10 +338,8 @@ class _Frames(Generic[PieceT]):
         last of them, so that its header must be what its producer sealed."""
         if self._run is None or self._run_last is None:
             return
-        header, head = self._run_last
-        directory = directory_of(header, head, is_head=True)
-        section = head[HEADER_BYTES : HEADER_BYTES + directory.size]
-        check_seal(header, head[ATTRIBUTES_AT:HEADER_BYTES], section, directory)
+        header, head, outline = self._run_last
+        check_seal(header, head[ATTRIBUTES_AT:HEADER_BYTES], outline)
         fixed = _SKIPPED.pack(*self._run)
         crc = crc32c(fixed, _KIND_CRCS[SKIPPED])
         self.pieces.append(_HEAD.pack(_SKIPPED_BYTES - _SIZE.size, SKIPPED, crc) + fixed)
@@ -368,15 +353,14 @@ class _Frames(Generic[PieceT]):
         return (not self.size and self._run is None) or self.size + size <= self._limit_bytes
 
 
-def check_seal(
-    header: BatchHeader, fields: BytesLike, directory_bytes: BytesLike, directory: Directory
-) -> None:
+def check_seal(header: BatchHeader, fields: BytesLike, outline: Outline) -> None:
     """Check the batch's CRC without its columns, by the CRCs of them that the directory has.
 
     `fields` are the header's bytes from the attributes on.
     """
-    parts = [(crc32c(fields), len(fields)), (crc32c(directory_bytes), len(directory_bytes))]
-    parts += [(entry.crc, entry.stored_bytes) for entry in directory.entries]
+    directory = outline.data
+    parts = [(crc32c(fields), len(fields)), (crc32c(directory), len(directory))]
+    parts += [(crc, stored) for _, stored, crc, _ in outline.places.values()]
     if joined_crc(parts) != header.crc:
         raise damaged(header, "the CRC of its header, directory and columns does not match")
 

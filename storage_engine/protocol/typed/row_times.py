@@ -3,9 +3,9 @@
 from storage_engine.core.typed.topic_schema import SchemaVersion
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, crc_matches
 from storage_engine.protocol.records.varints import Ints
-from storage_engine.protocol.typed.directory import SYSTEM_COLUMNS
+from storage_engine.protocol.typed.directory import OFFSETS, TIMESTAMPS
 from storage_engine.protocol.typed.stored_rows import StoredRows
-from storage_engine.protocol.typed.typed_batch import damaged, directory_of
+from storage_engine.protocol.typed.typed_batch import damaged, outline_of
 
 _NO_COLUMNS = SchemaVersion(version=1, columns=())
 
@@ -15,14 +15,15 @@ def row_times(header: BatchHeader, batch: memoryview, *, max_bytes: int) -> tupl
     CorruptRecordError when it is damaged, or these columns have more than `max_bytes`."""
     if not crc_matches(batch, 0, header.size_in_bytes):
         raise damaged(header, "its CRC does not match")
-    directory = directory_of(header, batch)
-    columns_at = HEADER_BYTES + directory.size
+    outline = outline_of(header, batch)
+    columns_at = HEADER_BYTES + outline.size
     blocks = {}
-    for entry in directory.entries:
-        if entry.column_id in SYSTEM_COLUMNS:
-            start = columns_at + entry.place
-            blocks[entry.column_id] = batch[start : start + entry.stored_bytes]
+    for column_id in (OFFSETS, TIMESTAMPS):
+        found = outline.places.get(column_id)
+        if found is not None:
+            start = columns_at + found.place
+            blocks[column_id] = batch[start : start + found.stored_bytes]
     rows = StoredRows(
-        header, directory, _NO_COLUMNS, blocks, check_columns=False, max_bytes=max_bytes
+        header, outline, _NO_COLUMNS, blocks, check_columns=False, max_bytes=max_bytes
     )
     return header.base_offset + rows.deltas, rows.timestamps

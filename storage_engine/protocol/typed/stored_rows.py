@@ -28,11 +28,12 @@ from storage_engine.protocol.typed.directory import (
     TIMESTAMPS,
     TOMBSTONES,
     Directory,
-    read_directory,
+    Outline,
+    read_outline,
 )
 from storage_engine.protocol.typed.nested_arrays import bits
 from storage_engine.protocol.typed.projection import PROJECTED, TypedFrame, check_seal
-from storage_engine.protocol.typed.typed_batch import damaged, directory_of
+from storage_engine.protocol.typed.typed_batch import check_rows, damaged, outline_of
 
 
 class StoredRows:
@@ -41,7 +42,7 @@ class StoredRows:
     def __init__(
         self,
         header: BatchHeader,
-        directory: Directory,
+        outline: Outline | Directory,
         version: SchemaVersion,
         blocks: dict[int, memoryview],
         *,
@@ -49,10 +50,9 @@ class StoredRows:
         max_bytes: int,
     ) -> None:
         self.header = header
-        self.directory = directory
+        self.outline = outline
         self.version = version
         self._blocks = blocks
-        self._entries = {entry.column_id: entry for entry in directory.entries}
         self._check_columns = check_columns
         self._room = max_bytes
         self.bytes = 0
@@ -74,16 +74,15 @@ class StoredRows:
             raise damaged(header, f"it has magic {header.magic}, only {MAGIC} can be read")
         if check_crc and not crc_matches(batch, 0, header.size_in_bytes):
             raise damaged(header, "its CRC does not match")
-        directory = directory_of(header, batch)
+        outline = outline_of(header, batch)
+        columns_at = HEADER_BYTES + outline.size
         blocks = {}
-        at = HEADER_BYTES + directory.size
-        for entry in directory.entries:
-            blocks[entry.column_id] = batch[at : at + entry.stored_bytes]
-            at += entry.stored_bytes
-        version = schema.version(directory.schema_version)
+        for column_id, (place, stored, _, _) in outline.places.items():
+            blocks[column_id] = batch[columns_at + place : columns_at + place + stored]
+        version = schema.version(outline.schema_version)
         # The batch's CRC has covered the columns.
         return cls(
-            header, directory, version, blocks, check_columns=not check_crc, max_bytes=max_bytes
+            header, outline, version, blocks, check_columns=not check_crc, max_bytes=max_bytes
         )
 
     @classmethod
@@ -101,25 +100,24 @@ class StoredRows:
             raise damaged(header, f"it has magic {header.magic}, only {MAGIC} can be read")
         section_bytes = header.size_in_bytes - HEADER_BYTES
         try:
-            directory = read_directory(frame.batch, section_bytes=section_bytes)
+            outline = read_outline(frame.batch, section_bytes=section_bytes)
         except CorruptRecordError as error:
             raise damaged(header, str(error)) from None
-        check_seal(header, frame.sealed_fields, frame.batch[: directory.size], directory)
-        if directory.rows != header.records_count:
-            raise damaged(header, f"{header.records_count} rows, not {directory.rows}")
+        check_seal(header, frame.sealed_fields, outline)
+        check_rows(header, outline)
         blocks = {}
-        at = directory.size
-        for entry in directory.entries:
-            if entry.column_id < 0 or entry.column_id in frame.column_ids:
-                blocks[entry.column_id] = frame.batch[at : at + entry.stored_bytes]
-                at += entry.stored_bytes
+        at = outline.size
+        for column_id, (_, stored, _, _) in outline.places.items():
+            if column_id < 0 or column_id in frame.column_ids:
+                blocks[column_id] = frame.batch[at : at + stored]
+                at += stored
         if at != len(frame.batch):
             raise damaged(header, f"its columns take {at} of the frame's {len(frame.batch)} bytes")
-        version = schema.version(directory.schema_version)
-        return cls(header, directory, version, blocks, check_columns=True, max_bytes=max_bytes)
+        version = schema.version(outline.schema_version)
+        return cls(header, outline, version, blocks, check_columns=True, max_bytes=max_bytes)
 
     def __len__(self) -> int:
-        return self.directory.rows
+        return self.outline.rows
 
     def column(self, column_id: int) -> tuple[SchemaColumn, Any] | None:
         """Return a column as the batch's version has it, and its array; None when all of its values
@@ -150,8 +148,8 @@ class StoredRows:
                     " but no column of offsets",
                 )
             return np.arange(len(self), dtype=np.int64)
-        deltas = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(self)]
-        deltas = deltas.astype(np.int64)
+        narrow = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(self)]
+        deltas: Ints = narrow.astype(np.int64)
         if (
             array.null_count
             or deltas[0] < 0
@@ -190,7 +188,10 @@ class StoredRows:
         return bits(array)
 
     def _load(self, column_id: int, kind: Any) -> Any:
-        entry = self._entries.get(column_id)
+        try:
+            entry = self.outline.column(column_id)
+        except CorruptRecordError as error:
+            raise damaged(self.header, str(error)) from None
         if entry is None:
             return None
         block = self._blocks.get(column_id)

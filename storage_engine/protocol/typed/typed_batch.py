@@ -31,7 +31,8 @@ from storage_engine.protocol.typed.directory import (
     TIMESTAMPS,
     TOMBSTONES,
     Directory,
-    read_directory,
+    Outline,
+    read_outline,
     seal_directory,
 )
 
@@ -44,24 +45,43 @@ def is_typed(header: BatchHeader) -> bool:
     return header.attributes & (TYPED_BIT | CONTROL_BIT) == TYPED_BIT and header.records_count > 0
 
 
-def directory_of(header: BatchHeader, batch: BytesLike, *, is_head: bool = False) -> Directory:
-    """Return the directory of a whole typed batch that begins at `batch`; CorruptRecordError names
-    the offset. `is_head`: of the batch only header and directory are there, or some more."""
+def claimed_columns(buffer: BytesLike, position: int) -> int:
+    """Return how many columns the batch at `position` says it has, without any check."""
+    at = position + HEADER_BYTES
+    return int(HEAD.unpack_from(buffer, at)[6]) if at + HEAD.size <= len(buffer) else 0
+
+
+def outline_of(header: BatchHeader, batch: BytesLike, *, is_head: bool = False) -> Outline:
+    """Return the outline of the directory of a whole typed batch that begins at `batch`;
+    CorruptRecordError names the offset. `is_head`: of the batch only header and directory are
+    there, or some more."""
     size = header.size_in_bytes
+    section = memoryview(batch)[HEADER_BYTES:size]
     try:
-        directory = read_directory(
-            memoryview(batch)[HEADER_BYTES:size],
-            section_bytes=size - HEADER_BYTES if is_head else None,
-        )
+        outline = read_outline(section, section_bytes=size - HEADER_BYTES if is_head else None)
     except CorruptRecordError as error:
         raise damaged(header, str(error)) from None
-    if directory.rows != header.records_count or header.attributes & CODEC_MASK:
+    check_rows(header, outline)
+    return outline
+
+
+def check_rows(header: BatchHeader, outline: Outline) -> None:
+    """CorruptRecordError when header and directory don't fit each other."""
+    if outline.rows != header.records_count or header.attributes & CODEC_MASK:
         raise damaged(
             header,
             f"its header says {header.records_count} rows of codec"
-            f" {header.attributes & CODEC_MASK}, its directory {directory.rows}",
+            f" {header.attributes & CODEC_MASK}, its directory {outline.rows}",
         )
-    return directory
+
+
+def directory_of(header: BatchHeader, batch: BytesLike) -> Directory:
+    """Return the whole directory, with the same errors."""
+    outline = outline_of(header, batch)
+    try:
+        return outline.directory()
+    except CorruptRecordError as error:
+        raise damaged(header, str(error)) from None
 
 
 def damaged(header: BatchHeader, reason: str) -> CorruptRecordError:
@@ -134,9 +154,9 @@ def readdressed(batch: BytesLike, *, topic_id: UUID, schema_version: int) -> byt
     columns are copied as they are."""
     copy = bytearray(batch)
     header = read_header(copy)
-    directory = directory_of(header, copy)
+    outline = outline_of(header, copy)
     magic, size, _, _, _, *rest = HEAD.unpack_from(copy, HEADER_BYTES)
     HEAD.pack_into(copy, HEADER_BYTES, magic, size, 0, topic_id.bytes, schema_version, *rest)
-    seal_directory(copy, HEADER_BYTES, directory.size)
+    seal_directory(copy, HEADER_BYTES, outline.size)
     seal(copy, 0, header)
     return copy

@@ -27,10 +27,10 @@ from storage_engine.protocol.records.record_batch import (
 from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.arrays.row_filter import matching_rows
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.nested_arrays import boolean_array, int_array
 from storage_engine.protocol.typed.projection import PROJECTED, TypedFrame, iter_frames
-from storage_engine.protocol.typed.row_filter import matching_rows
 from storage_engine.protocol.typed.stored_rows import StoredRows
 from storage_engine.protocol.typed.typed_batch import damaged, is_typed
 
@@ -93,7 +93,7 @@ def plan(
     for name in metadata:
         if name not in METADATA_TYPES:
             raise ConfigError(
-                f"'{printable(name)}' is no metadata column: use some of {', '.join(METADATA_TYPES)}"
+                f"'{printable(name)}' is no metadata column: use {', '.join(METADATA_TYPES)}"
             )
     compared = []
     for comparison in filter:
@@ -310,13 +310,18 @@ class _Piece:
         if RECORD_HEADERS in plan.metadata:
             headers = _joined([(each.headers, len(each)) for each in rows], HEADERS_TYPE)
         gone = _joined_masks([(each.tombstones, len(each)) for each in rows])
-        metadata = {
-            OFFSET: lambda: int_array(offsets),
-            TIMESTAMP: lambda: _microseconds(timestamps),
-            RECORD_HEADERS: lambda: headers,
-            DELETED: lambda: boolean_array(np.zeros(count, np.bool_) if gone is None else gone),
-        }
-        columns = arrays[: len(plan.columns)] + [metadata[name]() for name in plan.metadata]
+        columns = arrays[: len(plan.columns)]
+        for name in plan.metadata:
+            match name:
+                case "_offset":
+                    columns.append(int_array(offsets))
+                case "_timestamp":
+                    columns.append(_microseconds(timestamps))
+                case "_headers":
+                    columns.append(headers)
+                case _:
+                    deleted = np.zeros(count, np.bool_) if gone is None else gone
+                    columns.append(boolean_array(deleted))
         kept = self._kept(offsets, gone, arrays[len(plan.columns) :])
         batch = _record_batch(columns, plan.arrow_schema, count)
         if kept is not None and not kept.all():

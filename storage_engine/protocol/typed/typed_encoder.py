@@ -39,6 +39,11 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_encoder import DEFAULT_BATCH_BYTES, EncodedBatch
 from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.arrays.row_fit import (
+    fitting_columns,
+    fitting_headers,
+    fitting_system_column,
+)
 from storage_engine.protocol.typed.column_bounds import NO_BOUNDS, bounds_of
 from storage_engine.protocol.typed.column_codec import CODECS, StoredColumn, store_column
 from storage_engine.protocol.typed.directory import (
@@ -53,11 +58,6 @@ from storage_engine.protocol.typed.directory import (
     encode_directory,
 )
 from storage_engine.protocol.typed.nested_arrays import bits, int_array, one_value
-from storage_engine.protocol.typed.row_fit import (
-    fitting_columns,
-    fitting_headers,
-    fitting_system_column,
-)
 
 LEAST_DICTIONARY_ROWS = 64
 """Fewer rows are not worth a dictionary's second message."""
@@ -125,7 +125,7 @@ def iter_typed(
         found.append(TypedColumn(HEADERS, fitting_headers(headers, count), None))
     if tombstones is not None and bits(tombstones).any():
         found.append(TypedColumn(TOMBSTONES, tombstones, BooleanColumn()))
-    dictionaries = {each.column_id for each in found if _dictionary_pays(each)}
+    dictionaries = dictionary_columns(found)
     attributes = TYPED_BIT | (TRANSACTIONAL_BIT if transactional else 0)
     sequence = base_sequence
     plan = _Plan(found, count, batch_bytes)
@@ -133,7 +133,7 @@ def iter_typed(
         count = stop - start
         part = [each._replace(array=each.array.slice(start, count)) for each in found]
         part_times = times if isinstance(times, int) else times[start:stop]
-        first, largest, time_column = _batch_times(part_times)
+        first, largest, time_column = batch_times(part_times)
         header = BatchHeader(
             base_offset=0,
             length=0,
@@ -223,6 +223,11 @@ def _store(column: TypedColumn, codec: int, tries_dictionary: bool) -> tuple[Sto
     return stored, stored.entry(column.column_id, null_count, *bounds)
 
 
+def dictionary_columns(columns: list[TypedColumn]) -> set[int]:
+    """Return the ids of the columns for which a dictionary is likely to pay."""
+    return {each.column_id for each in columns if _dictionary_pays(each)}
+
+
 def _dictionary_pays(column: TypedColumn) -> bool:
     """Judge by a sample of the values, from all over the rows."""
     if not isinstance(column.type, StringColumn | BinaryColumn):
@@ -252,7 +257,7 @@ def _times(timestamps: Any, count: int, now_ms: int) -> Ints | int:
     return int64_values(timestamps)
 
 
-def _batch_times(times: Ints | int) -> tuple[int, int, list[TypedColumn]]:
+def batch_times(times: Ints | int) -> tuple[int, int, list[TypedColumn]]:
     """Return the header's base and max timestamp, and the column of timestamps unless they are all
     the same."""
     if isinstance(times, int):

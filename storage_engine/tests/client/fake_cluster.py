@@ -18,11 +18,13 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import topic_id_to_text
 from storage_engine.core.replication.follower import divergence
 from storage_engine.core.replication.leader_epochs import LeaderEpochCache
+from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis import (
     api_versions,
+    describe_schemas,
     fetch,
     init_producer_id,
     list_offsets,
@@ -32,6 +34,7 @@ from storage_engine.protocol.apis import metadata as metadata_api
 from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
 from storage_engine.protocol.framing import encode_response_frame, parse_request_header
 from storage_engine.protocol.records.record_batch import iter_headers, patch, read_header
+from storage_engine.protocol.typed.projection import WANT_FRAMES, project
 
 REMEMBERED_BATCHES = 5
 TOPIC_ID_CHARACTERS = 22
@@ -101,6 +104,30 @@ class FakePartition:
         self.end_offset = read_header(self.batches[number]).base_offset
         del self.batches[number:]
 
+    def read(self, asked: fetch.FetchPartition, schema: TopicSchema | None) -> bytes:
+        """The batches, or frames of them, that a fetch gets."""
+        found = bytearray()
+        framed = asked.want is not None and asked.want.mode == WANT_FRAMES
+        for batch in self.batches:
+            header = read_header(batch)
+            if header.next_offset <= asked.fetch_offset or (
+                header.base_offset >= self.high_watermark
+            ):
+                continue
+            if found and not framed and len(found) + len(batch) > asked.partition_max_bytes:
+                # Kafka cuts the last batch where the limit is.
+                found += batch[: asked.partition_max_bytes - len(found)]
+                break
+            found += batch
+        if not framed:
+            return bytes(found)
+        assert asked.want is not None
+        assert schema is not None
+        projected = project(
+            memoryview(found), asked.want, schema, limit_bytes=asked.partition_max_bytes
+        )
+        return b"".join(projected.pieces)
+
     def append(self, records: bytes, *, idempotent_checks: bool = True) -> tuple[ErrorCode, int]:
         data = bytearray(records)
         header = read_header(data)
@@ -137,10 +164,15 @@ class FakeCluster:
         self.servers: dict[int, Server] = {}
         self.topics: dict[str, dict[int, FakePartition]] = {}
         self.topic_ids: dict[str, UUID] = {}
+        self.schemas: dict[str, TopicSchema] = {}
+        """Of typed topics, as the brokers tell them."""
         self.controller_id = 1
         self.fault: FaultHook = lambda _: None
         self.asked: list[Asked] = []
-        self.api_versions = dict(SERVED_RANGES)
+        self.api_versions = {
+            **SERVED_RANGES,
+            describe_schemas.KEY: describe_schemas.API.versions,
+        }
         self.admin: Callable[[int, str, Any], Any] | None = None
         """Answers the APIs that are not served here: (broker, name, request) -> response."""
         self._counts: dict[str, int] = defaultdict(int)
@@ -261,6 +293,8 @@ class FakeCluster:
                 return self._produce(broker_id, message, forced)
             case "Fetch":
                 return self._fetched(broker_id, message, forced)
+            case "DescribeSchemas":
+                return self._described_schemas(message)
         assert self.admin is not None, f"{api} is not served"
         return self.admin(broker_id, api, message)
 
@@ -295,6 +329,20 @@ class FakeCluster:
                 )
                 for number, partition in partitions.items()
             ],
+        )
+
+    def _described_schemas(
+        self, message: describe_schemas.DescribeSchemasRequest
+    ) -> describe_schemas.DescribeSchemasResponse:
+        return describe_schemas.DescribeSchemasResponse(
+            topics=[
+                describe_schemas.DescribedSchema(
+                    topic=name,
+                    topic_id=self.topic_ids[name],
+                    schema=self.schemas[name].to_json() if name in self.schemas else None,
+                )
+                for name in message.topics
+            ]
         )
 
     def _led(self, broker_id: int, topic: str, number: int) -> FakePartition | ErrorCode:
@@ -411,16 +459,7 @@ class FakeCluster:
                 high_watermark=led.high_watermark,
                 diverging_epoch=parting,
             )
-        found = bytearray()
-        for batch in led.batches:
-            header = read_header(batch)
-            if header.next_offset <= asked.fetch_offset or header.base_offset >= led.high_watermark:
-                continue
-            if found and len(found) + len(batch) > asked.partition_max_bytes:
-                # Kafka cuts the last batch where the limit is.
-                found += batch[: asked.partition_max_bytes - len(found)]
-                break
-            found += batch
+        found = led.read(asked, self.schemas.get(name or ""))
         return fetch.FetchPartitionResponse(
             asked.topic,
             asked.partition,

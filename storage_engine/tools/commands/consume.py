@@ -5,10 +5,16 @@ each record is a line with a JSON document: topic, partition, offset, timestamp 
 1970), key, value and headers. A key or value that is not UTF-8 is null there, and its bytes are in
 base64 under key_base64 or value_base64.
 
+The value of a row of a topic with a schema is a JSON object with its columns. With --columns or
+--where, only these columns of only these rows are sent, and each line is such an object; also
+_topic, _partition, _offset, _timestamp, _headers and _deleted are columns then.
+
 examples:
   headrace consume flights --bootstrap-server 127.0.0.1:9092 --max 10
   headrace consume flights --bootstrap-server 127.0.0.1:9092 --from latest --json
   headrace consume flights --bootstrap-server 127.0.0.1:9092 --partition 0 --from 42 --exit-at-end
+  headrace consume trips --bootstrap-server 127.0.0.1:9092 --columns id,fare,_offset \\
+      --where "fare > 10 AND city = 'Rome'"
 """
 
 import argparse
@@ -23,11 +29,21 @@ import pyarrow.compute as pc
 
 from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
 from storage_engine.client.fetching.fetch import BatchFetcher, FetchedBatches
+from storage_engine.client.fetching.typed_reading import (
+    Selection,
+    TypedReading,
+    TypedReadings,
+    without_columns,
+)
 from storage_engine.core.errors import OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
+from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.records.records import DecodedRecords, iter_decoded
+from storage_engine.protocol.typed.projection import TypedWant
 from storage_engine.tools.arguments import (
     add_bootstrap_server,
+    add_columns,
     natural_number,
     positive_integer,
 )
@@ -35,9 +51,13 @@ from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.line_records import join_lines
 from storage_engine.tools.record_text import documents
+from storage_engine.tools.row_lines import row_lines
 from storage_engine.tools.table import write_bytes
 
 _POLL_MS = 200
+_SCHEMA_WAIT_MS = 5_000
+"""How long brokers may not know a version of the schema that rows have."""
+_PAUSE_S = 0.1
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
 
 Format = Callable[[TopicPartition, DecodedRecords], bytes]
@@ -82,6 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="read_committed leaves out records of open and aborted transactions "
         "(default: read_uncommitted)",
     )
+    add_columns(parser)
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print one JSON document per record")
     shape.add_argument("--key-separator", metavar="S", help="print the key and S before each value")
@@ -106,26 +127,117 @@ def _consume(cluster: Cluster, args: argparse.Namespace) -> None:
         isolation=args.isolation,
         to_end=args.exit_at_end,
     )
-    form = _format(args)
+    lines: _RecordLines | _RowLines
+    if args.columns is None and args.where is None:
+        lines = _RecordLines(args)
+    elif args.json or args.key_separator is not None:
+        raise UsageError(
+            "--columns and --where print rows as JSON: leave out --json and --key-separator"
+        )
+    else:
+        lines = _RowLines(cluster, args)
     left: int | None = args.max
-    reader = BatchFetcher(cluster, ranges, isolation=args.isolation)
-    try:
-        last_s = time.monotonic()
-        while not reader.done:
-            for fetched in reader.poll(_POLL_MS):
-                last_s = time.monotonic()
-                end_offset = ranges[fetched.tp][1]
-                for records in _decoded(fetched, end_offset, args, left):
-                    write_bytes(form(fetched.tp, records))
-                    if left is not None:
-                        left -= len(records)
-                        if left == 0:
-                            return
-            silent_ms = (time.monotonic() - last_s) * 1000
-            if args.timeout_ms is not None and silent_ms >= args.timeout_ms:
-                return
-    finally:
-        reader.close()
+    last_s = time.monotonic()
+    while True:
+        reader = BatchFetcher(
+            cluster, ranges, isolation=args.isolation, typed_wants=lines.typed_wants
+        )
+        try:
+            while not lines.is_outdated():
+                if reader.done:
+                    return
+                for fetched in reader.poll(_POLL_MS):
+                    last_s = time.monotonic()
+                    end_offset = ranges[fetched.tp][1]
+                    for text, count in lines.of(fetched, end_offset, left):
+                        write_bytes(text)
+                        if left is not None:
+                            left -= count
+                            if left == 0:
+                                return
+                    if lines.is_outdated():
+                        break
+                    ranges[fetched.tp] = (fetched.next_offset, end_offset)
+                silent_ms = (time.monotonic() - last_s) * 1000
+                if args.timeout_ms is not None and silent_ms >= args.timeout_ms:
+                    return
+        finally:
+            reader.close()
+        lines.renew()
+
+
+class _RecordLines:
+    """Records as lines."""
+
+    typed_wants = None
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._form = _format(args)
+
+    def of(
+        self, fetched: FetchedBatches, end_offset: int | None, left: int | None
+    ) -> Iterator[tuple[bytes, int]]:
+        for records in _decoded(fetched, end_offset, self._args, left):
+            yield self._form(fetched.tp, records), len(records)
+
+    def is_outdated(self) -> bool:
+        return False
+
+    def renew(self) -> None:
+        """They are never outdated."""
+
+
+class _RowLines:
+    """Columns of a topic with a schema as lines. After a change of the schema it is `is_outdated`
+    until it is renewed: then what came last is to be fetched again."""
+
+    def __init__(self, cluster: Cluster, args: argparse.Namespace) -> None:
+        self._topic: str = args.topic
+        self._readings = TypedReadings(cluster)
+        self._readings.select(Selection.of(args.columns, args.where))
+        self._outdated_by: FetchedBatches | None = None
+        self._reading = self._known(self._readings.of(self._topic))
+
+    def _known(self, reading: TypedReading | None) -> TypedReading:
+        if reading is None:
+            raise without_columns(self._topic)
+        return reading
+
+    @property
+    def typed_wants(self) -> dict[str, TypedWant]:
+        return {self._topic: self._reading.want}
+
+    def is_outdated(self) -> bool:
+        return self._outdated_by is not None
+
+    def of(
+        self, fetched: FetchedBatches, end_offset: int | None, left: int | None
+    ) -> Iterator[tuple[bytes, int]]:
+        if self._reading.outdated_by(fetched) is not None:
+            self._outdated_by = fetched
+            return
+        for rows in self._reading.rows(fetched, end_offset=end_offset):
+            text, count = row_lines(self._reading, fetched.tp, rows, left)
+            yield text, count
+            if left is not None:
+                left -= count
+
+    def renew(self) -> None:
+        """Ask for the schema again. UnknownSchemaVersionError when no broker tells the version that
+        rows have."""
+        assert self._outdated_by is not None
+        deadline = Deadline.after(_SCHEMA_WAIT_MS)
+        while True:
+            try:
+                renewed = self._readings.renewed(self._topic, self._outdated_by)
+            except UnknownSchemaVersionError:
+                if deadline.passed:
+                    raise
+                time.sleep(_PAUSE_S)
+                continue
+            self._reading, self._outdated_by = self._known(renewed), None
+            return
 
 
 def find_ranges(

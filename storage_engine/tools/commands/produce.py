@@ -5,7 +5,8 @@ the same key go to the same partition, in order; the partition is the one that K
 choose. Records without keys are spread over the partitions.
 
 To a topic with a schema each line is a JSON object with its columns. A line that does not fit is
-named, and ends the command; the lines that were sent together with it are not written either.
+named, and ends the command; the lines that were sent together with it are not written either. Where
+the schema has a key, lines without a separator go to the partition of their row's key.
 
 examples:
   echo hello | headrace produce greetings --bootstrap-server 127.0.0.1:9092
@@ -30,6 +31,7 @@ from storage_engine.client.admin.topics import describe_topic_configs
 from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.client.producer.produce import DELIVERY_TIMEOUT_MS, BatchWriter
 from storage_engine.client.producer.producer_errors import RefusedRecordsError
+from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.records import DEFAULT_BATCH_BYTES, encode_batches
@@ -37,6 +39,7 @@ from storage_engine.tools.arguments import add_bootstrap_server, positive_intege
 from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.line_records import LineSplitter, split_keys
+from storage_engine.tools.row_keys import RowKeys, refused_line
 
 CHUNK_BYTES = 1 << 20
 """Lines are gathered up to this while they come without a pause: one batch per partition of it."""
@@ -101,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
                 separator=separator,
                 compression=args.compression,
                 batch_bytes=min(largest, DEFAULT_BATCH_BYTES),
+                row_keys=_row_keys(TopicSchemas(cluster).get(args.topic)),
             )
             report = _progress_reporter()
             try:
@@ -120,6 +124,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _row_keys(known: KnownSchema | None) -> RowKeys | None:
+    return None if known is None or not known.schema.key else RowKeys(known)
+
+
 class LineSender:
     """Turns lines into record batches and hands them to the writer."""
 
@@ -132,8 +140,12 @@ class LineSender:
         separator: bytes | None,
         compression: str,
         batch_bytes: int,
+        row_keys: RowKeys | None = None,
     ) -> None:
+        """`row_keys`: of a topic with a schema that has a key; lines without a separator go to the
+        partitions of their rows' keys."""
         self._writer = writer
+        self._row_keys = row_keys
         self._topic = topic
         self._partition_count = partition_count
         self._separator = separator
@@ -149,11 +161,14 @@ class LineSender:
         that was refused was refused for."""
         self.check()
         first = self.sent + 1
-        if self._separator is None:
+        if self._separator is None and self._row_keys is None:
             # A chunk goes to one partition: large batches, and every partition in turn.
             self._append(next(self._turn), lines, None, range(first, first + len(lines)))
             return
-        keys, values = split_keys(lines, self._separator)
+        if self._row_keys is not None and self._separator is None:
+            keys, values = self._row_keys.of(lines, first), lines
+        else:
+            keys, values = split_keys(lines, self._separator or b"")
         destinations = partitions_for_keys(keys, self._partition_count)
         for partition in np.unique(destinations).tolist():
             places = np.flatnonzero(destinations == partition)
@@ -162,7 +177,7 @@ class LineSender:
         if len(keys) < len(lines):
             raise CommandError(
                 f"line {self.sent + 1} of the input has no key separator "
-                f"'{os.fsdecode(self._separator)}'; the lines before it were sent"
+                f"'{os.fsdecode(self._separator or b'')}'; the lines before it were sent"
             )
 
     def _append(self, partition: int, values: Any, keys: Any, lines: Any) -> None:
@@ -184,8 +199,9 @@ class LineSender:
         if isinstance(error, RefusedRecordsError):
             place, reason = error.records[0]
             line = int(lines[min(place, len(lines) - 1)])
-            beside = f"; the {len(lines) - 1} sent with it are not written" * (len(lines) > 1)
-            error = CommandError(f"line {line} of the input: {reason or 'refused'}{beside}")
+            others = len(lines) - 1
+            beside = f"; {others} others that were sent with it are not written" if others else ""
+            error = CommandError(refused_line(line, place, reason or "refused") + beside)
         self._refused = (line, error)
 
     def check(self) -> None:

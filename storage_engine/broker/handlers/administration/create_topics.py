@@ -123,9 +123,10 @@ class CreateTopicsHandler:
         older = sorted(b for b, info in brokers.items() if TYPED_TOPICS not in info.features)
         if older:
             which = ", ".join(map(str, older[:BROKERS_SHOWN]))
+            more = f" and {len(older) - BROKERS_SHOWN} more" if len(older) > BROKERS_SHOWN else ""
             raise KafkaError(
-                f"typed topics need a newer version of Headrace on every broker, and {len(older)} "
-                f"have an older one: upgrade broker {which} first",
+                "typed topics need a newer version of Headrace on every broker: upgrade first "
+                f"broker {which}{more}",
                 ErrorCode.UNSUPPORTED_VERSION,
             )
 

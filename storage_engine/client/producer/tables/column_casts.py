@@ -158,7 +158,7 @@ def _cast_map(array: pa.Array, wanted: MapColumn, name: str) -> pa.Array:
 
 def _offsets(array: pa.Array, name: str) -> pa.Array:
     """The offsets of a list into what `flatten` gives, which has nothing of null lists."""
-    lengths = np.asarray(array.value_lengths().fill_null(0), np.int64)
+    lengths = np.array(array.value_lengths().fill_null(0), np.int64)
     if array.null_count:
         lengths[np.asarray(array.is_null())] = 0
     ends = np.concatenate(([0], np.cumsum(lengths)))

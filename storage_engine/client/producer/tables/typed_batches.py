@@ -19,12 +19,12 @@ from storage_engine.client.producer.tables.row_partitions import (
 )
 from storage_engine.client.producer.tables.typed_rows import PARTITION, FittedTable
 from storage_engine.client.topic_schemas import KnownSchema
-from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.records.compression import codec_named
 from storage_engine.protocol.records.record_batch import Codec
 from storage_engine.protocol.records.records import EncodedBatch
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 from storage_engine.protocol.typed.typed_encoder import iter_typed
+from storage_engine.protocol.typed.typed_keys import key_bytes
 
 STORED_BATCH_BYTES = 900 << 10
 """The size of stored batches, or of what a topic takes where that is less: the larger a batch, the
@@ -71,7 +71,7 @@ def typed_batches(
     slice_rows = min(max(SLICE_ROWS, _PARTITION_ROWS * partition_count), _MOST_SLICE_ROWS)
     for start in range(0, _rows_of(table), slice_rows):
         part = _Part.of(table, start, slice_rows)
-        keys = _keys(part.rows, schema) if schema.key else None
+        keys = key_bytes(part.rows, schema, schema.latest) if schema.key else None
         chosen, turn = rows_by_partition(
             part.rows.num_rows,
             partition_count,
@@ -150,6 +150,7 @@ class _Encoder:
         count = part.rows.num_rows
         start = 0
         while start < count:
+            raw_bytes = self._raw_bytes
             for batch in self._batches(part.picked(slice(start, count)) if start else part):
                 is_last = start + batch.record_count == count
                 is_too_large = len(batch) > self._stored_bytes and batch.record_count > 1
@@ -159,6 +160,9 @@ class _Encoder:
                     break
                 start += batch.record_count
                 yield batch
+                if self._raw_bytes >= 2 * raw_bytes:
+                    # So much larger batches are worth another look at the rows that are left.
+                    break
 
     def _batches(self, part: _Part) -> Iterator[EncodedBatch]:
         schema = self._known.schema
@@ -189,10 +193,5 @@ def _in_table(error: RowsDoNotFitError, start: int, rows: Any) -> SerializationE
     if error.row < 0:
         return SerializationError(str(error))
     row = rows.start + error.row if isinstance(rows, slice) else rows[error.row].as_py()
-    return SerializationError(f"row {start + row} of the table: {error}")
-
-
-def _keys(rows: pa.RecordBatch, schema: TopicSchema) -> Any:
-    from storage_engine.protocol.typed.typed_keys import key_bytes
-
-    return key_bytes(rows, schema, schema.latest)
+    text = str(error).removeprefix(f"row {error.row} ")
+    return SerializationError(f"row {start + row} of the table {text}")

@@ -1,4 +1,4 @@
-"""Fetches that name columns: frames with some columns of the batches, others skipped by a filter."""
+"""Fetches that name columns: frames with some columns of batches, others skipped by a filter."""
 
 from collections.abc import Iterator
 
@@ -127,7 +127,9 @@ def test_a_fetch_that_waits_for_many_bytes_counts_those_that_are_sent(cluster):
 def test_the_limits_count_what_is_sent_and_one_batch_comes_in_any_case(cluster):
     fill(cluster, 4)
     want = columns(1)
-    first, second, *_ = (len(each.data) for each in iter_frames(fetched(cluster, want=want).records))
+    first, second, *_ = (
+        len(each.data) for each in iter_frames(fetched(cluster, want=want).records)
+    )
     for limit, expected in ((first + second, 2), (first + second - 1, 1)):
         answer = fetched(cluster, want=want, partition_max_bytes=limit)
         assert kinds(answer) == [PROJECTED] * expected
@@ -145,6 +147,14 @@ def test_a_read_looks_at_so_many_batches_and_no_more(cluster, monkeypatch):
     values = tuple(range(300))
     want = columns(1, comparisons=[Comparison(2, Operator.IN, values)])
     assert len(kinds(fetched(cluster, want=want))) == 1
+
+
+def test_long_directories_make_a_read_look_at_fewer_batches(cluster, monkeypatch):
+    fill(cluster, 6, rows=2)
+    monkeypatch.setattr(projected_slice, "HEADS_MAX_BYTES", 500)
+    assert 1 < len(kinds(fetched(cluster, want=columns(1)))) < 6
+    monkeypatch.setattr(projected_slice, "HEADS_MAX_BYTES", 1)
+    assert len(kinds(fetched(cluster, want=columns(1), wait_ms=60_000, min_bytes=1 << 20))) == 1
 
 
 def test_a_filter_of_many_values_makes_a_turn_look_at_fewer_batches():

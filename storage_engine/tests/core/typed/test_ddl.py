@@ -1,7 +1,7 @@
 """Schemas in Spark's DDL: what is read, what is written, and what is refused with its place."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import ConfigError
@@ -23,13 +23,16 @@ from storage_engine.core.typed.column_types import (
 )
 from storage_engine.core.typed.ddl import parse_ddl, parse_type, render_ddl
 from storage_engine.tests.core.typed.schema_strategies import columns, types
+from storage_engine.tests.sampling import examples
 
 
+@settings(max_examples=examples(150), deadline=None)
 @given(columns)
 def test_columns_are_read_as_they_were_written(specs):
     assert parse_ddl(render_ddl(specs, exact=True)) == specs
 
 
+@settings(max_examples=examples(150), deadline=None)
 @given(types)
 def test_sparks_ddl_loses_nothing_but_that_elements_are_never_null(column_type):
     read = parse_type(ddl_of(column_type))
@@ -37,6 +40,7 @@ def test_sparks_ddl_loses_nothing_but_that_elements_are_never_null(column_type):
     assert "NOT NULL>" not in ddl_of(ArrayColumn(IntegerColumn(8), element_nullable=False))
 
 
+@settings(max_examples=examples(150), deadline=None)
 @given(st.text(alphabet="ab <>,:`'()-*/;0129.INTARYMPSUC\n", max_size=40))
 def test_any_text_is_read_or_refused_in_one_line(text):
     try:

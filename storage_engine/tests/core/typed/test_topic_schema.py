@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import ConfigError, KafkaError
@@ -29,6 +29,7 @@ from storage_engine.core.typed.topic_schema import (
 )
 from storage_engine.core.typed.widening import check_widening
 from storage_engine.tests.core.typed.schema_strategies import columns, types
+from storage_engine.tests.sampling import examples
 
 TRIPS = "id BIGINT NOT NULL, at TIMESTAMP, fare FLOAT, n INT NOT NULL, tags ARRAY<INT>"
 
@@ -136,6 +137,7 @@ def test_an_unknown_column_is_told_with_the_nearest_and_an_unknown_version_may_c
 # ---- stored ----
 
 
+@settings(max_examples=examples(150), deadline=None)
 @given(columns, st.lists(st.integers(0, 2**32), max_size=3))
 def test_every_history_is_read_as_it_was_written(specs, seeds):
     schema = new_schema(specs)
@@ -229,7 +231,7 @@ def test_a_stored_text_that_is_no_schema_is_refused_in_one_line(text, reason):
 def test_versions_are_bounded_and_a_schema_with_the_most_is_read():
     columns = '{"version":1,"columns":[' + ONE + "]}"
     more = ",".join(
-        '{"version":%d,"columns":[{"id":%d,"name":"c%d","type":"INT"}]}' % (n, n, n)
+        f'{{"version":{n},"columns":[{{"id":{n},"name":"c{n}","type":"INT"}}]}}'
         for n in range(2, MAX_VERSIONS + 1)
     )
     text = stored(versions=f"[{columns},{more}]")
@@ -247,6 +249,7 @@ def test_versions_are_bounded_and_a_schema_with_the_most_is_read():
 # ---- wider types ----
 
 
+@settings(max_examples=examples(150), deadline=None)
 @given(types, types)
 def test_a_type_is_wider_than_itself_and_not_both_ways(one, other):
     check_widening(one, one, "c")

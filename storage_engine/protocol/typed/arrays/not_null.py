@@ -31,7 +31,7 @@ def first_null_inside(array: Any, column_type: ColumnType) -> int | None:
         case MapColumn(key, value, nullable):
             entries = map_as_list(array)
             parts = entries.flatten()
-            found = (
+            found: tuple[int | None, ...] = (
                 _first(parts.field(0), key, False),
                 _first(parts.field(1), value, nullable),
             )

@@ -10,9 +10,9 @@ from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion, TopicSchema
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
+from storage_engine.protocol.typed.arrays.not_null import first_null_inside
 from storage_engine.protocol.typed.arrow_types import arrow_type, same_layout
 from storage_engine.protocol.typed.nested_arrays import bits, boolean_array, list_lengths, null_mask
-from storage_engine.protocol.typed.not_null import first_null_inside
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 
 

@@ -114,12 +114,13 @@ def _compared_integers(array: Any, column_type: ColumnType, operator: Operator, 
         # NaN is larger than every number.
         return _constant(array, operator, is_larger=not value < 0)
     whole = math.floor(value)
+    compared: Operator | None = operator
     if whole != value:
         # Between two whole numbers: above the lower one, below the other.
-        operator, whole = _between(operator, whole)
+        compared, whole = _between(operator, whole)
     if not _INT64_MIN <= whole <= _INT64_MAX:
-        return _constant(array, operator, is_larger=whole > 0)
-    return _against(array, operator, one_value(pa.int64(), struct.pack("<q", whole)))
+        return _constant(array, compared, is_larger=whole > 0)
+    return _against(array, compared, one_value(pa.int64(), struct.pack("<q", whole)))
 
 
 def _between(operator: Operator, below: int) -> tuple[Operator | None, int]:

@@ -1,0 +1,259 @@
+"""JSON objects as columns, by Arrow's parser; the reverse of `json_text.py`.
+
+Python runs per column and per piece of text, never per record: `JsonReader.columns` gives the
+columns of many objects or says that something is wrong with one, and callers find out which by
+halves.
+"""
+
+import binascii
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from storage_engine.core.typed.column_types import (
+    ArrayColumn,
+    BinaryColumn,
+    ColumnType,
+    DateColumn,
+    FloatColumn,
+    IntervalColumn,
+    MapColumn,
+    StructColumn,
+    StructColumnField,
+    TimestampColumn,
+)
+from storage_engine.core.typed.topic_schema import SchemaColumn
+from storage_engine.protocol.records.arrow_binary import as_column, binary_array
+from storage_engine.protocol.records.arrow_kernels import cast, kernel
+from storage_engine.protocol.typed.arrays.json_source import (
+    NO_NUMBER_TEXTS,
+    JsonShape,
+    UnreadableJsonError,
+    prepared,
+)
+from storage_engine.protocol.typed.arrays.json_text import joined, text
+from storage_engine.protocol.typed.arrow_types import arrow_type
+from storage_engine.protocol.typed.nested_arrays import bits, list_lengths
+
+_FRAME = "record"
+_BLOCK_ROOM = 64
+_PREFIX, _SUFFIX = text(f'{{"{_FRAME}":'), text("}\n")
+
+
+class JsonReader:
+    """Reads objects that may have these columns, and no others."""
+
+    def __init__(self, columns: tuple[SchemaColumn, ...]) -> None:
+        self._columns = columns
+        fields = tuple(StructColumnField(each.name, each.type) for each in columns)
+        record = StructColumn(fields)
+        self._shape = JsonShape.of(StructColumn((StructColumnField(_FRAME, record),)))
+        self._schema = pa.schema([pa.field(_FRAME, _parsed_type(record))])
+        self._leaves = _leaves(record)
+        self._nested_leaves = max(map(_nested_leaves, (each.type for each in columns)), default=0)
+
+    def cells(self, values: Any) -> int:
+        """Return about how many values the columns of these objects can have at most, nulls and
+        nested ones included: few bytes may become many."""
+        column = as_column(values, "the values")
+        braces = bytes(memoryview(column.data)).count(b"{") if column.data.size else 0
+        nested = max(0, braces - len(values))
+        return len(values) * self._leaves + nested * self._nested_leaves
+
+    def columns(self, values: Any) -> list[Any]:
+        """Return an array for each column from a pa.BinaryArray, without nulls, with one JSON
+        object each. UnreadableJsonError, without a record's number, when one is not."""
+        try:
+            texts = joined(_PREFIX, cast(values, pa.string()), _SUFFIX)
+            source = _source(texts, self._shape)
+            parsed = self._parsed(source)
+            if parsed.num_rows != len(values):
+                raise UnreadableJsonError("a record must be one JSON object")
+            record = parsed.column(0).combine_chunks()
+            if isinstance(record, pa.ChunkedArray):
+                record = pa.concat_arrays(record.chunks)
+            if record.null_count:
+                raise UnreadableJsonError("a record must be one JSON object, not null")
+            parts = [record.field(n) for n in range(len(self._columns))]
+            return [_as(part, each.type) for part, each in zip(parts, self._columns, strict=True)]
+        except (pa.ArrowException, OSError, binascii.Error) as error:
+            raise UnreadableJsonError(" ".join(str(error).split())) from None
+
+    def _parsed(self, source: Any) -> Any:
+        from pyarrow import json
+
+        return json.read_json(
+            pa.BufferReader(source),
+            read_options=json.ReadOptions(use_threads=False, block_size=source.size + _BLOCK_ROOM),
+            parse_options=json.ParseOptions(
+                explicit_schema=self._schema, unexpected_field_behavior="error"
+            ),
+        )
+
+
+def _source(texts: Any, shape: JsonShape) -> Any:
+    """Return a pa.Buffer for the parser."""
+    _, offsets, data = texts.buffers()
+    size = int(np.frombuffer(offsets, np.int32)[len(texts)])
+    source = data.slice(0, size)
+    if not shape.has_maps:
+        found = bytes(source)
+        if not shape.has_floats or not any(word in found for word in NO_NUMBER_TEXTS):
+            return source
+    return pa.py_buffer(prepared(np.frombuffer(bytearray(source), np.uint8), shape))
+
+
+def _parsed_type(column_type: ColumnType) -> Any:
+    """Return the type as which Arrow reads the JSON of a type."""
+    match column_type:
+        case BinaryColumn() | DateColumn() | TimestampColumn():
+            return pa.string()
+        case IntervalColumn():
+            return pa.int64()
+        case FloatColumn():
+            return pa.float64()
+        case ArrayColumn(element, _):
+            return pa.list_(pa.field("element", _parsed_type(element)))
+        case MapColumn(key, value, _):
+            fields = [("key", _parsed_type(key)), ("value", _parsed_type(value))]
+            return pa.list_(pa.struct(fields))
+        case StructColumn(fields):
+            return pa.struct([pa.field(each.name, _parsed_type(each.type)) for each in fields])
+        case _:
+            return arrow_type(column_type)
+
+
+def _as(array: Any, column_type: ColumnType) -> Any:
+    """Make an array of `arrow_type` of one of `_parsed_type`."""
+    match column_type:
+        case BinaryColumn():
+            return _bytes_of_base64(array)
+        case IntervalColumn():
+            return array.view(pa.duration("us"))
+        case FloatColumn(bits_count):
+            return _floats(array, bits_count)
+        case ArrayColumn(element, _):
+            return _lists(array, arrow_type(column_type), _as(array.flatten(), element))
+        case MapColumn():
+            return _maps(array, column_type)
+        case StructColumn(fields):
+            parts = [
+                _as(part, each.type) for part, each in zip(array.flatten(), fields, strict=True)
+            ]
+            kind = arrow_type(column_type)
+            mask = kernel("is_null", array) if array.null_count else None
+            return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+        case _:
+            return cast(array, arrow_type(column_type))
+
+
+def _floats(array: Any, bits_count: int) -> Any:
+    if bits_count == 64:
+        return array
+    narrow = cast(array, pa.float32())
+    infinite = kernel("is_inf", narrow)
+    if _any(infinite) and _any(kernel("and", infinite, kernel("is_finite", array))):
+        raise UnreadableJsonError("a number is too large for FLOAT")
+    return narrow
+
+
+def _lists(array: Any, kind: Any, elements: Any) -> Any:
+    """Return lists of other elements that are as long as those of `array`."""
+    ends = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(list_lengths(array), out=ends[1:])
+    validity = None
+    if array.null_count:
+        valid = bits(kernel("is_valid", array))
+        validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(
+        kind, len(array), [validity, pa.py_buffer(ends)], children=[elements]
+    )
+
+
+def _maps(array: Any, column_type: MapColumn) -> Any:
+    entries = array.flatten()
+    if entries.null_count:
+        raise UnreadableJsonError("an entry of a MAP is null")
+    keys = _as(entries.field(0), column_type.key)
+    values = _as(entries.field(1), column_type.value)
+    if keys.null_count:
+        raise UnreadableJsonError("a key of a MAP is null or missing")
+    _check_distinct(keys, list_lengths(array), column_type.key)
+    kind = arrow_type(column_type)
+    pairs = pa.StructArray.from_arrays([keys, values], fields=[kind.key_field, kind.item_field])
+    return _lists(array, kind, pairs)
+
+
+def _check_distinct(keys: Any, lengths: Any, key_type: ColumnType) -> None:
+    if not len(keys) or lengths.max() < 2 or isinstance(key_type, ArrayColumn | StructColumn):
+        return
+    encoded = kernel("dictionary_encode", keys)
+    places = np.frombuffer(encoded.indices.buffers()[1], np.int32)[: len(keys)].astype(np.int64)
+    places += np.repeat(np.arange(len(lengths)), lengths) * len(encoded.dictionary)
+    if len(np.unique(places)) != len(places):
+        raise UnreadableJsonError("a key stands twice in a MAP")
+
+
+def _bytes_of_base64(array: Any) -> Any:
+    """Decode each text; all of them at once, since padding is only at the end of each."""
+    column = as_column(array, "the texts")
+    lengths = np.maximum(column.lengths, 0)
+    if (lengths % 4).any():
+        raise UnreadableJsonError("a BINARY is no base64 text with padding")
+    first, last = (int(column.offsets[0]), int(column.offsets[-1])) if len(array) else (0, 0)
+    characters = np.frombuffer(column.data, np.uint8)[first:last].copy()
+    ends = np.cumsum(lengths)
+    padding = np.zeros(len(lengths), np.int64)
+    filled = np.flatnonzero(lengths)
+    for count in (1, 2):
+        places = ends[filled] - count
+        is_padding = (characters[places] == ord("=")) & (padding[filled] == count - 1)
+        padding[filled[is_padding]] = count
+        characters[places[is_padding]] = ord("A")
+    if (characters == ord("=")).any():
+        raise UnreadableJsonError("a BINARY has padding inside its base64 text")
+    decoded = binascii.a2b_base64(characters.tobytes(), strict_mode=True)
+    groups = lengths // 4 * 3
+    stops = np.cumsum(groups)
+    raw = np.frombuffer(decoded, np.uint8)
+    kept = np.ones(len(raw), np.bool_)
+    for count in (1, 2):
+        dropped = stops[padding >= count] - count
+        if raw[dropped].any():
+            raise UnreadableJsonError("a BINARY has bits behind the end of its base64 text")
+        kept[dropped] = False
+    result_ends = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(groups - padding, out=result_ends[1:])
+    result = binary_array(result_ends, pa.py_buffer(raw[kept]))
+    if array.null_count:
+        return kernel(
+            "if_else", kernel("is_valid", array), result, pa.nulls(len(array), pa.binary())
+        )
+    return result
+
+
+def _any(array: Any) -> bool:
+    return bool(kernel("any", array).as_py())
+
+
+def _leaves(column_type: ColumnType) -> int:
+    """Return how many values one value of the type has at least, with all that is inside of
+    structs."""
+    if isinstance(column_type, StructColumn):
+        return 1 + sum(_leaves(each.type) for each in column_type.fields)
+    return 1
+
+
+def _nested_leaves(column_type: ColumnType) -> int:
+    """Return the most values that a struct inside of the type has."""
+    match column_type:
+        case ArrayColumn(element, _):
+            return _nested_leaves(element)
+        case MapColumn(key, value, _):
+            return max(2, _nested_leaves(key), _nested_leaves(value))
+        case StructColumn(fields):
+            inside = max((_nested_leaves(each.type) for each in fields), default=0)
+            return max(_leaves(column_type), inside)
+        case _:
+            return 1

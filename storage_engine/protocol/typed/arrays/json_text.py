@@ -1,0 +1,256 @@
+"""Columns as JSON text, by Arrow's kernels: an array of values becomes an array of their texts.
+
+    column                  JSON
+    BOOLEAN                 true, false
+    integers, DECIMAL       number
+    FLOAT, DOUBLE           number; "NaN", "Infinity", "-Infinity"
+    STRING                  string
+    BINARY                  string, base64
+    DATE                    "2026-01-31"
+    TIMESTAMP               "2026-01-31T12:00:00.000001Z"; TIMESTAMP_NTZ without the Z
+    INTERVAL                number of microseconds
+    ARRAY                   array
+    STRUCT                  object
+    MAP<STRING, ...>        object
+    other MAP               array of {"key": ..., "value": ...}
+    null                    null
+
+Years have four digits from 0001 to 9999; others have a sign and six digits, as in ISO 8601.
+"""
+
+import binascii
+import json
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from storage_engine.core.typed.column_types import (
+    ArrayColumn,
+    BinaryColumn,
+    BooleanColumn,
+    ColumnType,
+    DateColumn,
+    DecimalColumn,
+    FloatColumn,
+    IntegerColumn,
+    IntervalColumn,
+    MapColumn,
+    StringColumn,
+    StructColumn,
+    TimestampColumn,
+)
+from storage_engine.protocol.records.arrow_binary import as_column, binary_array, binary_scalar
+from storage_engine.protocol.records.arrow_kernels import cast, kernel
+from storage_engine.protocol.typed.arrays.kernel_options import (
+    MatchSubstringOptions,
+    ReplaceSliceOptions,
+    ReplaceSubstringOptions,
+)
+from storage_engine.protocol.typed.nested_arrays import list_lengths, map_as_list, one_value
+
+_QUOTED_ESCAPES = (("\\", "\\\\"), ('"', '\\"'))
+_CONTROL_ESCAPES = tuple((chr(code), json.dumps(chr(code))[1:-1]) for code in range(0x20))
+_NEEDS_ESCAPE = MatchSubstringOptions('[\\x00-\\x1f"\\\\]')
+_IS_CONTROL = MatchSubstringOptions("[\\x00-\\x1f]")
+_TIME_SEPARATOR = ReplaceSliceOptions(10, 11, "T")
+
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""0001-01-01 and 9999-12-31."""
+_DAY_US = 86_400_000_000
+_NO_NUMBERS = (("nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"'))
+
+
+def text(value: str) -> Any:
+    """Return a pa.StringScalar."""
+    return cast(binary_scalar(value.encode()), pa.string())
+
+
+_NULL = text("null")
+_EMPTY = text("")
+_QUOTE = text('"')
+_COMMA = text(",")
+
+
+def joined(*parts: Any) -> Any:
+    """Join texts, row by row: arrays without nulls, and scalars."""
+    return kernel("binary_join_element_wise", *parts, _EMPTY)
+
+
+def json_texts(array: Any, column_type: ColumnType) -> Any:
+    """Return a pa.StringArray with the JSON of each value. No text is null."""
+    match column_type:
+        case ArrayColumn(element, _):
+            texts = _lists(array, json_texts(array.flatten(), element), "[", "]")
+        case MapColumn():
+            texts = _maps(array, column_type)
+        case StructColumn(fields):
+            parts = [array.field(n) for n in range(len(fields))]
+            names = [field.name for field in fields]
+            texts = json_objects(
+                names, [json_texts(p, f.type) for p, f in zip(parts, fields, strict=True)]
+            )
+        case StringColumn():
+            texts = joined(_QUOTE, _with_text(_escaped(array)), _QUOTE)
+        case BooleanColumn() | IntegerColumn() | DecimalColumn() | IntervalColumn():
+            return _with_text(plain_texts(array, column_type), "null")
+        case FloatColumn():
+            return _with_text(_floats(array), "null")
+        case _:
+            texts = joined(_QUOTE, _with_text(plain_texts(array, column_type)), _QUOTE)
+    return _with_nulls(texts, array)
+
+
+def json_objects(names: Sequence[str], columns: Sequence[Any]) -> Any:
+    """Return a JSON object of these fields for each row, from the JSON texts of the columns, of
+    which there is at least one."""
+    parts: list[Any] = []
+    for n, (name, column) in enumerate(zip(names, columns, strict=True)):
+        lead = "{" if n == 0 else ","
+        parts += (text(f"{lead}{json.dumps(name, ensure_ascii=False)}:"), column)
+    return joined(*parts, text("}"))
+
+
+def plain_texts(array: Any, column_type: ColumnType) -> Any:
+    """Return the texts of values that are not nested, without quotes and escapes; null for a
+    null."""
+    match column_type:
+        case StringColumn():
+            return array
+        case BinaryColumn():
+            return _base64(array)
+        case IntervalColumn():
+            return cast(array.view(pa.int64()), pa.string())
+        case DateColumn():
+            days = array.view(pa.int32())
+            return _times(cast(array, pa.string()), cast(days, pa.int64()), "D", 1)
+        case TimestampColumn(with_zone):
+            times = array.view(pa.int64())
+            texts = cast(times.view(pa.timestamp("us")), pa.string())
+            texts = kernel("binary_replace_slice", texts, options=_TIME_SEPARATOR)
+            texts = _times(texts, times, "us", _DAY_US)
+            return joined(texts, text("Z")) if with_zone else texts
+        case _:
+            return cast(array, pa.string())
+
+
+def _with_text(array: Any, instead: str = "") -> Any:
+    return kernel("coalesce", array, text(instead)) if array.null_count else array
+
+
+def _with_nulls(texts: Any, array: Any) -> Any:
+    """Return "null" where the array has a null."""
+    if not array.null_count:
+        return texts
+    return kernel("if_else", kernel("is_valid", array), texts, _NULL)
+
+
+def _escaped(array: Any) -> Any:
+    """Escape what JSON does not allow within a string."""
+    if not _any(kernel("match_substring_regex", array, options=_NEEDS_ESCAPE)):
+        return array
+    escapes: tuple[tuple[str, str], ...] = _QUOTED_ESCAPES
+    if _any(kernel("match_substring_regex", array, options=_IS_CONTROL)):
+        escapes += _CONTROL_ESCAPES
+    for character, escape in escapes:
+        options = ReplaceSubstringOptions(character, escape)
+        array = kernel("replace_substring", array, options=options)
+    return array
+
+
+def _any(array: Any) -> bool:
+    return bool(kernel("any", array).as_py())
+
+
+def _floats(array: Any) -> Any:
+    texts = cast(array, pa.string())
+    if _any(kernel("invert", kernel("is_finite", array))):
+        for found, written in _NO_NUMBERS:
+            texts = kernel("if_else", kernel("equal", texts, text(found)), text(written), texts)
+    return texts
+
+
+def _lists(array: Any, elements: Any, opening: str, closing: str) -> Any:
+    """Join the texts of the elements of each list of `array`."""
+    ends = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(list_lengths(array), out=ends[1:])
+    lists = pa.Array.from_buffers(
+        pa.list_(pa.string()), len(array), [None, pa.py_buffer(ends)], children=[elements]
+    )
+    return joined(text(opening), kernel("binary_join", lists, _COMMA), text(closing))
+
+
+def _maps(array: Any, column_type: MapColumn) -> Any:
+    entries = map_as_list(array)
+    parts = entries.flatten()
+    keys, values = parts.field(0), json_texts(parts.field(1), column_type.value)
+    names = json_texts(keys, column_type.key)
+    if isinstance(column_type.key, StringColumn):
+        return _lists(entries, joined(names, text(":"), values), "{", "}")
+    return _lists(entries, json_objects(("key", "value"), (names, values)), "[", "]")
+
+
+def _times(texts: Any, numbers: Any, unit: str, day: int) -> Any:
+    """Replace the texts of years that don't have four digits. They are rare, so that it may cost
+    more."""
+    least = one_value(pa.int64(), struct.pack("<q", _FIRST_DAY * day))
+    end = one_value(pa.int64(), struct.pack("<q", (_LAST_DAY + 1) * day))
+    outside = kernel("or", kernel("less", numbers, least), kernel("greater_equal", numbers, end))
+    if not _any(outside):
+        return texts
+    rows = kernel("filter", numbers, outside)
+    found = np.frombuffer(rows.buffers()[1], np.int64)[rows.offset :][: len(rows)]
+    days, within = np.divmod(found, day)
+    dates = days.view("datetime64[D]")
+    years = dates.astype("datetime64[Y]").astype(np.int64) + 1970
+    month_days = np.datetime_as_string(
+        (dates - dates.astype("datetime64[Y]")).astype(np.int64).view("timedelta64[D]")
+        + np.where(_is_leap(years), np.datetime64("2000", "D"), np.datetime64("2001", "D"))
+    )
+    written = np.char.add(
+        np.char.add(np.where(years < 0, "-", "+"), np.char.zfill(np.abs(years).astype(str), 6)),
+        np.array([each[4:] for each in month_days]),
+    )
+    if unit == "us":
+        clock = np.datetime_as_string(within.view("datetime64[us]"))
+        written = np.char.add(written, np.array([each[10:] for each in clock]))
+    joined_bytes = "".join(written.tolist()).encode()
+    ends = np.zeros(len(written) + 1, np.int32)
+    np.cumsum(np.char.str_len(written), out=ends[1:])
+    replacement = cast(binary_array(ends, pa.py_buffer(joined_bytes)), pa.string())
+    return kernel("replace_with_mask", texts, kernel("coalesce", outside, _FALSE), replacement)
+
+
+def _is_leap(years: Any) -> Any:
+    return (years % 4 == 0) & ((years % 100 != 0) | (years % 400 == 0))
+
+
+_FALSE = one_value(pa.bool_(), b"\x00")
+
+
+def _base64(array: Any) -> Any:
+    """Encode each value: all of them at once, each filled up with zeros to a multiple of three
+    bytes, whose characters then become the padding."""
+    column = as_column(array, "the column")
+    lengths = np.maximum(column.lengths, 0)
+    groups = (lengths + 2) // 3
+    ends = np.cumsum(groups * 3)
+    filled = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
+    first, last = (int(column.offsets[0]), int(column.offsets[-1])) if len(ends) else (0, 0)
+    source = np.frombuffer(column.data, np.uint8)[first:last]
+    shifts = np.repeat(ends - groups * 3 - (np.cumsum(lengths) - lengths), lengths)
+    filled[np.arange(len(source)) + shifts] = source
+    encoded = np.frombuffer(bytearray(binascii.b2a_base64(filled.data, newline=False)), np.uint8)
+    padding = groups * 3 - lengths
+    text_ends = np.zeros(len(groups) + 1, np.int32)
+    np.cumsum(groups * 4, out=text_ends[1:])
+    encoded[text_ends[1:][padding >= 1] - 1] = ord("=")
+    encoded[text_ends[1:][padding == 2] - 2] = ord("=")
+    texts = cast(binary_array(text_ends, pa.py_buffer(encoded)), pa.string())
+    if array.null_count:
+        return kernel(
+            "if_else", kernel("is_valid", array), texts, pa.nulls(len(array), pa.string())
+        )
+    return texts

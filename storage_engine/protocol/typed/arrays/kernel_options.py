@@ -1,0 +1,23 @@
+"""The options of Arrow's kernels, without `pyarrow.compute`: see `records/arrow_kernels.py`."""
+
+try:
+    from pyarrow._compute import (
+        MatchSubstringOptions,
+        ReplaceSliceOptions,
+        ReplaceSubstringOptions,
+        SetLookupOptions,
+    )
+except ImportError:
+    from pyarrow.compute import (
+        MatchSubstringOptions,
+        ReplaceSliceOptions,
+        ReplaceSubstringOptions,
+        SetLookupOptions,
+    )
+
+__all__ = [
+    "MatchSubstringOptions",
+    "ReplaceSliceOptions",
+    "ReplaceSubstringOptions",
+    "SetLookupOptions",
+]

@@ -1,0 +1,193 @@
+"""What is wrong with one JSON record: for the message about the first that does not fit.
+
+Only this one record is read by Python; whether a record fits is decided by Arrow.
+"""
+
+import base64
+import binascii
+import json
+import math
+import re
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from storage_engine.core.printable import printable
+from storage_engine.core.typed.column_types import (
+    ArrayColumn,
+    BinaryColumn,
+    BooleanColumn,
+    ColumnType,
+    DateColumn,
+    DecimalColumn,
+    FloatColumn,
+    IntegerColumn,
+    IntervalColumn,
+    MapColumn,
+    StringColumn,
+    StructColumn,
+    StructColumnField,
+    TimestampColumn,
+    ddl_of,
+)
+from storage_engine.core.typed.topic_schema import SchemaColumn
+from storage_engine.protocol.typed.row_errors import shown
+
+_NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
+_FLOAT_MAX = 3.4028235677973366e38
+_ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
+
+
+class _Number(str):
+    """A number as it is written."""
+
+
+class _FaultError(Exception):
+    """What is wrong, and the path to it."""
+
+
+def fault_of(value: bytes, columns: Sequence[SchemaColumn]) -> tuple[str, str]:
+    """Return the column that is wrong, if one is, and a sentence's end that says so; an empty one
+    when nothing was found."""
+    try:
+        content = json.loads(
+            value.decode(),
+            object_pairs_hook=_Members,
+            parse_int=_Number,
+            parse_float=_Number,
+            parse_constant=_Number,
+        )
+    except (ValueError, RecursionError) as error:
+        what = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        return "", f"its value is no JSON object: {shown(what)}"
+    if not isinstance(content, _Members):
+        return "", f"its value must be a JSON object, and is {shown(_written(content))}"
+    known = {column.name: column for column in columns}
+    try:
+        content.check(known)
+        for name, each in content:
+            column = known[name]
+            if each is not None:
+                _check(each, column.type, name)
+    except _FaultError as error:
+        path, reason = error.args
+        return path.split(".")[0], f"the column '{printable(path)}' {reason}"
+    return "", ""
+
+
+class _Members(list[tuple[str, Any]]):
+    """An object as the list of its members."""
+
+    def check(self, known: Any, path: str = "") -> None:
+        """No member stands twice, or is not known."""
+        seen = set()
+        for name, _ in self:
+            if name in seen:
+                raise _FaultError(f"{path}{name}", "stands twice in it: send it once")
+            if known is not None and name not in known:
+                raise _FaultError(f"{path}{name}", "is not in the topic's schema: drop or add it")
+            seen.add(name)
+
+
+def _check(value: Any, column_type: ColumnType, path: str) -> None:
+    """_FaultError when the value is not one of the type."""
+    match column_type:
+        case ArrayColumn(element, _):
+            _check_kind(
+                value,
+                isinstance(value, list) and not isinstance(value, _Members),
+                path,
+                column_type,
+            )
+            for each in value:
+                if each is not None:
+                    _check(each, element, f"{path}.element")
+        case MapColumn(StringColumn(), inner, _):
+            _check_kind(value, isinstance(value, _Members), path, column_type)
+            value.check(None, f"{path}.")
+            for name, each in value:
+                if each is not None:
+                    _check(each, inner, f"{path}.{name}")
+        case MapColumn(key, inner, _):
+            entry = StructColumn((StructColumnField("key", key), StructColumnField("value", inner)))
+            _check(value, ArrayColumn(entry), path)
+        case StructColumn(fields):
+            _check_kind(value, isinstance(value, _Members), path, column_type)
+            known = {field.name: field for field in fields}
+            value.check(known, f"{path}.")
+            for name, each in value:
+                if each is not None:
+                    _check(each, known[name].type, f"{path}.{name}")
+        case _:
+            if not _is_valid(value, column_type):
+                _check_kind(value, False, path, column_type)
+
+
+def _check_kind(value: Any, is_right: bool, path: str, column_type: ColumnType) -> None:
+    if not is_right:
+        raise _FaultError(
+            path, f"of type {ddl_of(column_type)} can't hold {shown(_written(value))}"
+        )
+
+
+def _is_valid(value: Any, column_type: ColumnType) -> bool:
+    is_text = isinstance(value, str) and not isinstance(value, _Number)
+    match column_type:
+        case BooleanColumn():
+            return isinstance(value, bool)
+        case IntegerColumn() | IntervalColumn():
+            bits = column_type.bits if isinstance(column_type, IntegerColumn) else 64
+            if not isinstance(value, _Number) or not re.fullmatch(r"-?\d{1,40}", value):
+                return False
+            return -(1 << (bits - 1)) <= int(value) < 1 << (bits - 1)
+        case FloatColumn(bits):
+            if is_text:
+                return value in _NO_NUMBERS
+            if not isinstance(value, _Number):
+                return False
+            number = float(value)
+            return (bits == 64 and math.isfinite(number)) or abs(number) < _FLOAT_MAX
+        case DecimalColumn():
+            return isinstance(value, str) and _fits_decimal(value, column_type)
+        case StringColumn():
+            return is_text
+        case _:
+            return is_text and _fits_text(value, column_type)
+
+
+def _fits_decimal(value: str, column_type: DecimalColumn) -> bool:
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        return False
+    if not number.is_finite():
+        return False
+    _, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    whole = len(digits) + exponent
+    return -exponent <= column_type.scale and whole <= column_type.precision - column_type.scale
+
+
+def _fits_text(value: str, column_type: ColumnType) -> bool:
+    try:
+        match column_type:
+            case BinaryColumn():
+                base64.b64decode(value, validate=True)
+            case DateColumn():
+                date.fromisoformat(value)
+            case TimestampColumn(with_zone):
+                datetime.fromisoformat(value)
+                return bool(_ZONE.search(value)) == with_zone
+    except (ValueError, binascii.Error):
+        return False
+    return True
+
+
+def _written(value: Any) -> str:
+    """Return a value about as it stands in the record."""
+    if isinstance(value, _Number) or value is None or isinstance(value, bool):
+        return str(value) if isinstance(value, _Number) else json.dumps(value)
+    if isinstance(value, _Members):
+        return "an object"
+    return "an array" if isinstance(value, list) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,203 @@
+"""Tables become rows of a topic's schema without a value changing, or it is said why not."""
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage_engine.client.producer.producer_errors import SerializationError
+from storage_engine.client.producer.tables.typed_rows import fitted
+from storage_engine.core.typed.ddl import parse_ddl
+from storage_engine.core.typed.topic_schema import new_schema
+
+SCHEMA = new_schema(
+    parse_ddl("id BIGINT NOT NULL, tag STRING, fare DOUBLE, at TIMESTAMP, local TIMESTAMP_NTZ"),
+    ["id"],
+)
+KEYLESS = new_schema(parse_ddl("id BIGINT NOT NULL, tag STRING"), [])
+
+
+def column_of(ddl: str, array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column as a topic with this type gets it."""
+    return fitted(pa.table({"c": array}), "t", new_schema(parse_ddl(f"c {ddl}"), [])).rows["c"]
+
+
+def utc(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "array"),
+    [
+        ("BIGINT", pa.array([1, None, -5], pa.int8())),
+        ("INT", pa.array([65_535, None], pa.uint16())),
+        ("DOUBLE", pa.array([0.5, None], pa.float32())),
+        ("FLOAT", pa.array(np.array([0.5, 2], np.float16))),
+        ("STRING", pa.array(["é", None], pa.large_string())),
+        ("STRING", pa.array(["é", None], pa.string_view())),
+        ("STRING", pa.array(["a", None, "a"]).dictionary_encode()),
+        ("STRING", pa.nulls(3)),
+        ("BINARY", pa.array([b"ab", None], pa.binary(2))),
+        ("BINARY", pa.array([b"", None], pa.large_binary())),
+        ("DECIMAL(10,3)", pa.array([Decimal("1.25"), None], pa.decimal128(5, 2))),
+        ("DATE", pa.array([datetime.date(2026, 1, 31), None], pa.date64())),
+        ("INTERVAL DAY TO SECOND", pa.array([1000, None], pa.duration("s"))),
+        ("ARRAY<BIGINT>", pa.array([[1, None], None, []], pa.large_list(pa.int16()))),
+        ("ARRAY<STRING>", pa.array([["a", "b"], None], pa.list_(pa.string(), 2))),
+        ("ARRAY<ARRAY<DOUBLE>>", pa.array([[[1.5], None], []], pa.list_(pa.list_(pa.float32())))),
+        (
+            "MAP<STRING, BIGINT>",
+            pa.array([[("a", 1)], None], pa.map_(pa.large_string(), pa.int8())),
+        ),
+        (
+            "STRUCT<a: BIGINT, b: STRING>",
+            pa.array([{"b": "x", "a": 1}, None], pa.struct([("b", pa.string()), ("a", pa.int8())])),
+        ),
+    ],
+)
+def test_wider_types_and_other_layouts_take_all_values(ddl, array):
+    padded = pa.concat_arrays([array, array]).slice(1)
+    whole = pa.chunked_array([array, padded, array.slice(0, 0)])
+    cast = column_of(ddl, whole)
+    cast.validate(full=True)
+    assert cast.to_pylist() == whole.to_pylist()
+
+
+def test_a_field_that_is_missing_is_null():
+    array = pa.array([{"a": 1}, None], pa.struct([("a", pa.int64())]))
+    cast = column_of("STRUCT<a: BIGINT, b: ARRAY<STRING>>", array)
+    assert cast.to_pylist() == [{"a": 1, "b": None}, None]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_are_counted_in_microseconds(unit):
+    times = [utc("2026-01-31T12:00:00"), None]
+    cast = column_of("TIMESTAMP", pa.array(times, pa.timestamp(unit, "Europe/Berlin")))
+    assert (cast.type, cast.to_pylist()) == (pa.timestamp("us", "UTC"), times)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "array", "complaint"),
+    [
+        ("INT", pa.array([1], pa.int64()), r"'c' is int64, the topic's is INT \(int32\): cast it"),
+        ("INT", pa.array([1], pa.uint32()), "is uint32"),
+        ("BIGINT", pa.array(["1"]), "is string, the topic's is BIGINT"),
+        ("BIGINT", pa.array([1.0]), "is double"),
+        ("DOUBLE", pa.array([1]), "is int64"),
+        ("FLOAT", pa.array([1.0]), "is double"),
+        ("STRING", pa.array([b"a"]), "is binary"),
+        ("BINARY", pa.array(["a"]), "is string"),
+        ("DECIMAL(5,2)", pa.array([Decimal("1.125")], pa.decimal128(5, 3)), "is decimal128"),
+        ("DECIMAL(5,2)", pa.array([Decimal(1)], pa.decimal128(6, 2)), "is decimal128"),
+        ("TIMESTAMP", pa.array([1], pa.timestamp("us")), r"is timestamp\[us\]"),
+        ("TIMESTAMP_NTZ", pa.array([1], pa.timestamp("us", "UTC")), "tz=UTC"),
+        ("DATE", pa.array([1], pa.timestamp("s")), r"is timestamp\[s\]"),
+        ("ARRAY<INT>", pa.array([[1]]), "'c.element' is int64"),
+        ("MAP<STRING, INT>", pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "'c.value'"),
+        ("STRUCT<a: INT>", pa.array([{"a": 1}]), "'c.a' is int64"),
+        ("STRUCT<a: BIGINT>", pa.array([{"a": 1, "b": 2}]), "'c' has a field 'b'"),
+        ("STRUCT<a: INT NOT NULL, b: BIGINT>", pa.array([{"b": 2}]), "no field 'a', which is NOT"),
+        ("STRUCT<a: INT>", pa.array([1]), "is int64, the topic's is STRUCT"),
+        (
+            "TIMESTAMP_NTZ",
+            pa.array([1000, None, 2001, 1], pa.timestamp("ns")),
+            r"'c' in row 2: timestamp\[ns\] 2001 can't be TIMESTAMP_NTZ exactly",
+        ),
+        ("TIMESTAMP_NTZ", pa.array([1 << 60], pa.timestamp("s")), "'c' in row 0: .* exactly"),
+        ("DATE", pa.array([86_400_000, 1], pa.date64()), "'c' in row 1"),
+    ],
+)
+def test_what_can_not_be_said_exactly_is_an_error_of_the_column(ddl, array, complaint):
+    with pytest.raises(SerializationError, match=complaint) as caught:
+        column_of(ddl, array)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_row_that_does_not_fit_is_counted_over_all_pieces_of_a_column():
+    column = pa.chunked_array(
+        [pa.array([1000] * 3, pa.timestamp("ns")), pa.array([1000, 7], pa.timestamp("ns"))]
+    )
+    with pytest.raises(SerializationError, match="'c' in row 4"):
+        column_of("TIMESTAMP_NTZ", column)
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(-(1 << 62), 1 << 62)), max_size=20))
+def test_nanoseconds_become_microseconds_or_the_first_inexact_row_is_named(values):
+    array = pa.array(values, pa.timestamp("ns"))
+    wrong = [row for row, value in enumerate(values) if value is not None and value % 1000]
+    if wrong:
+        with pytest.raises(SerializationError, match=f"in row {wrong[0]}:"):
+            column_of("TIMESTAMP_NTZ", array)
+    else:
+        cast = column_of("TIMESTAMP_NTZ", array)
+        assert cast.cast(pa.int64()).to_pylist() == [
+            None if value is None else value // 1000 for value in values
+        ]
+
+
+@pytest.mark.parametrize(
+    ("table", "complaint"),
+    [
+        ({"ids": [1]}, "has no column 'ids'; is 'id' meant\\?: rename or drop it, or add it"),
+        ({"ID": [1]}, "has no column 'ID'; is 'id' meant"),
+        ({"tag": ["a"]}, "has no column 'id', which is NOT NULL in topic 't': add it"),
+        ({"id": [1, None]}, "'id' is null in row 1, and NOT NULL in topic 't': give it a value"),
+        ({"id": [1], "_offset": [1]}, "'_offset' can't be sent"),
+        ({"_partition": [1]}, "none of the columns of topic 't': id, tag"),
+        ({"id": [1], "_partition": ["a"]}, "'_partition' is string, no integer"),
+        ({"id": [1], "_timestamp": ["a"]}, "'_timestamp' is string; it must be a timestamp"),
+        ({"id": [1], "_timestamp": [-5]}, "'_timestamp' has -5 ms; times are not before 1970"),
+        ({"id": [1], "_headers": [5]}, "'_headers' is int64; it must be list"),
+        ({"id": [1], "_deleted": [1]}, "'_deleted' is int64, not a boolean"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_told_by_its_column(table, complaint):
+    with pytest.raises(SerializationError, match=complaint) as caught:
+        fitted(pa.table(table), "t", KEYLESS)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_columns_of_one_name_are_told():
+    table = pa.table([pa.array([1]), pa.array([2])], names=["id", "id"])
+    with pytest.raises(SerializationError, match="has two columns 'id'"):
+        fitted(table, "t", KEYLESS)
+
+
+def test_a_hidden_column_is_not_written():
+    schema = SCHEMA.evolved(parse_ddl("id BIGINT NOT NULL, tag STRING, fare DOUBLE"))
+    with pytest.raises(SerializationError, match="'local' is hidden in the schema of topic 't'"):
+        fitted(pa.table({"id": [1], "local": pa.nulls(1)}), "t", schema)
+
+
+def test_rows_are_deleted_only_by_a_key():
+    table = pa.table({"id": [1, 2], "_deleted": [False, True]})
+    with pytest.raises(SerializationError, match="true in row 1, and topic 't' has no key"):
+        fitted(table, "t", KEYLESS)
+    assert fitted(table, "t", SCHEMA).tombstones.to_pylist() == [False, True]
+    assert fitted(table.slice(0, 1), "t", KEYLESS).tombstones is None
+
+
+def test_a_deleted_row_needs_its_key_and_nothing_else():
+    schema = new_schema(parse_ddl("id BIGINT, tag STRING NOT NULL"), ["id"])
+    rows = {"id": [1, 2], "tag": ["a", None], "_deleted": [None, True]}
+    assert fitted(pa.table(rows), "t", schema).tombstones.to_pylist() == [False, True]
+    with pytest.raises(SerializationError, match="'tag' is null in row 1"):
+        fitted(pa.table(rows | {"_deleted": [True, False]}), "t", schema)
+    with pytest.raises(SerializationError, match="'id' is null in row 0"):
+        fitted(pa.table(rows | {"id": [None, 1], "_deleted": [True, True]}), "t", schema)
+
+
+def test_times_of_records_are_milliseconds():
+    at = utc("2026-01-31T12:00:00.123456")
+    for column in (
+        pa.array([at, None]),
+        pa.array([int(at.timestamp() * 1000), None]),
+        pa.array([at.replace(tzinfo=None), None], pa.timestamp("ns")),
+    ):
+        table = pa.table({"id": [1, 2], "_timestamp": column})
+        times = fitted(table, "t", KEYLESS).timestamps.to_pylist()
+        assert times == [int(at.timestamp() * 1000), None]
