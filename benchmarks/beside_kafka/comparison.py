@@ -4,15 +4,14 @@ Rule: both sides are up all the time, so that each runs beside the same idle oth
 """
 
 import contextlib
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.beside_kafka.clusters import our_brokers, spark_of, their_brokers
 from benchmarks.beside_kafka.environment import make_environment
 from benchmarks.beside_kafka.jars import CONNECTOR, KAFKA, fetch_jars
-from benchmarks.beside_kafka.kafka_cluster import running_kafka
 from benchmarks.beside_kafka.processor_time import check_proc
 from benchmarks.beside_kafka.rows import (
     JOBS,
@@ -31,27 +30,13 @@ from benchmarks.beside_kafka.rows import (
     Row,
     result_of,
 )
-from benchmarks.beside_kafka.sides import Brokers, Side, Spark
-from storage_engine.tools.local.cluster_plan import UpRequest
-from storage_engine.tools.local.local_cluster import LocalCluster
+from benchmarks.beside_kafka.sides import Side
 from storage_engine.tools.table import report_line
 from storage_engine.zookeeper.java import find_java
 
-BROKERS = 3
+_WORKER = "benchmarks.beside_kafka.spark_worker"
 SMALL_BATCHES = 24
 """Micro-batches of the small topics, those that warm up included."""
-
-_BROKER_SETTINGS = (
-    ("default.replication.factor", "3"),
-    ("min.insync.replicas", "2"),
-    ("offsets.topic.replication.factor", "3"),
-    ("transaction.state.log.replication.factor", "3"),
-    ("transaction.state.log.min.isr", "2"),
-    ("auto.create.topics.enable", "false"),
-    # Deleted topics leave their bytes to the next round.
-    ("log.segment.delete.delay.ms", "1000"),
-)
-"""Of both clusters; all else is as each ships it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,24 +87,14 @@ def _both_up(plan: Plan) -> Iterator[tuple[Side, Side]]:
         )
         folder = Path(name)
         report_line("starting both clusters")
-        request = UpRequest(brokers=BROKERS, port=0, settings=_BROKER_SETTINGS)
-        cluster = stack.enter_context(LocalCluster.running(folder / OURS, request))
-        pids = [entry.pid for entry in cluster.state.brokers if entry.pid is not None]
-        ours = Brokers(cluster.bootstrap_servers, pids)
-        other = stack.enter_context(
-            running_kafka(folder / THEIRS, kafka, _BROKER_SETTINGS, BROKERS)
-        )
-        theirs = Brokers(other.bootstrap_servers, other.broker_pids)
+        ours = stack.enter_context(our_brokers(folder))
+        theirs = stack.enter_context(their_brokers(folder, kafka))
         sides = []
         for name, brokers, jars in ((OURS, ours, []), (THEIRS, theirs, connector)):
-            report_line(f"starting the Spark of {name}")
-            arguments = ["--format", name, "--servers", brokers.bootstrap_servers]
-            arguments += ["--cores", str(plan.cores), "--jars", ",".join(map(str, jars))]
-            arguments += ["--conf", json.dumps(dict(plan.conf))]
-            # Sockets have short paths only: not below --dir, which may be a long one.
-            files = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
-            spark = stack.enter_context(Spark.running(python, Path(files), arguments))
-            sides.append(Side(name, brokers, spark, plan.sizes))
+            running = spark_of(
+                name, brokers, python, _WORKER, cores=plan.cores, conf=plan.conf, jars=jars
+            )
+            sides.append(Side(name, brokers, stack.enter_context(running), plan.sizes))
         yield sides[0], sides[1]
 
 

@@ -8,6 +8,7 @@ import configparser
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.beside_kafka.jars import SPARK_VERSION
@@ -21,17 +22,23 @@ _TIMEOUT_S = 1_800
 
 def make_environment(cache: Path) -> Path:
     """The path of its Python, made unless the cache has it already."""
-    wanted = requirements(ROOT / "setup.cfg")
-    folder = cache / f"pyspark-{SPARK_VERSION}-python{sys.version_info[0]}.{sys.version_info[1]}"
+    name = f"pyspark-{SPARK_VERSION}"
+    return environment_with(cache, name, requirements(ROOT / "setup.cfg"), "about 450 MB")
+
+
+def environment_with(cache: Path, name: str, wanted: Sequence[str], size: str) -> Path:
+    """The path of a Python that has these packages, made unless the cache has it already; it is
+    called `name`, for what it is there for."""
+    folder = cache / f"{name}-python{sys.version_info[0]}.{sys.version_info[1]}"
     python = folder / "bin" / "python"
     installed = folder / "installed.txt"
     if python.exists() and installed.exists() and installed.read_text() == "\n".join(wanted):
         return python
-    report_line(f"installing PySpark {SPARK_VERSION} (about 450 MB) into {folder}")
+    report_line(f"installing {name} ({size}) into {folder}")
     installed.unlink(missing_ok=True)
     _run([sys.executable, "-m", "venv", "--clear", str(folder)], "make an environment")
     install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
-    _run([str(python), *install], f"install PySpark {SPARK_VERSION} from PyPI")
+    _run([str(python), *install], f"install {name} from PyPI")
     installed.write_text("\n".join(wanted))
     return python
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.beside_kafka.processor_time import CpuTimes
-from benchmarks.support.rounds import Goal, rounded
+from benchmarks.support.rounds import Goal, rounded, short, spread, spread_text
 
 OURS = "headrace"
 THEIRS = "kafka"
@@ -225,11 +225,11 @@ def result_of(row: Row, rounds: Sequence[Round]) -> Result:
         name=row.name,
         what=row.what,
         headrace=rounded(statistics.median(ours)),
-        headrace_spread=_spread(ours),
+        headrace_spread=spread(ours),
         kafka=rounded(statistics.median(theirs)),
-        kafka_spread=_spread(theirs),
+        kafka_spread=spread(theirs),
         ratio=ratio,
-        ratio_spread=_spread(ratios),
+        ratio_spread=spread(ratios),
         goal=str(row.goal),
         met=row.goal.is_met_by(ratio),
         cpu_ratio=rounded(statistics.median(cpu)),
@@ -249,12 +249,12 @@ def cells(result: Result) -> list[object]:
     """Of a line of the table."""
     return [
         result.what,
-        _number(result.headrace),
-        _range(result.headrace_spread),
-        _number(result.kafka),
-        _range(result.kafka_spread),
+        short(result.headrace),
+        spread_text(result.headrace_spread),
+        short(result.kafka),
+        spread_text(result.kafka_spread),
         result.ratio,
-        _range(result.ratio_spread),
+        spread_text(result.ratio_spread),
         result.goal,
         result.met,
         result.cpu_ratio,
@@ -263,18 +263,3 @@ def cells(result: Result) -> list[object]:
 
 def _seconds(cpu: CpuTimes) -> dict[str, float]:
     return {name: rounded(seconds) for name, seconds in cpu._asdict().items()}
-
-
-def _spread(figures: Sequence[float]) -> tuple[float, float]:
-    return rounded(min(figures)), rounded(max(figures))
-
-
-def _range(spread: tuple[float, float]) -> str:
-    return "-".join(map(_number, spread))
-
-
-def _number(value: float) -> str:
-    """Rates in thousands and millions: a table is read by people."""
-    if value >= 1_000_000:
-        return f"{value / 1_000_000:.2f}M"
-    return f"{value / 1000:.0f}k" if value >= 10_000 else f"{value:g}"

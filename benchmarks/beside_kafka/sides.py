@@ -36,9 +36,12 @@ class Spark:
 
     @classmethod
     @contextlib.contextmanager
-    def running(cls, python: Path, folder: Path, arguments: Sequence[str]) -> Iterator["Spark"]:
-        """A Spark that is ready within the block and gone after it."""
-        command = [str(python), "-m", "benchmarks.beside_kafka.spark_worker", *arguments]
+    def running(
+        cls, python: Path, folder: Path, worker: str, arguments: Sequence[str]
+    ) -> Iterator["Spark"]:
+        """A Spark that is ready within the block and gone after it; its jobs are those of the
+        module `worker`."""
+        command = [str(python), "-m", worker, *arguments]
         unset = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
         environment = {name: text for name, text in os.environ.items() if name not in unset}
         log = folder / "spark.log"

@@ -1,19 +1,14 @@
-"""A Spark of one side, which does the jobs that it reads from stdin, a line of JSON each, and
-answers each with another line.
+"""The jobs of the comparison with Apache Kafka, on the Spark of either side.
 
-Runs in the environment with the PySpark of both sides; knows no broker but by Spark's options. Both
-sides have the same settings and the same queries: only the name of the format differs, and the jars
-of Spark's Kafka connector. Ours writes exactly once, its default; theirs has no such thing.
+Rule: both sides run the same queries: only the name of the format differs, and the jars of Spark's
+Kafka connector. Ours writes exactly once, its default; theirs has no such thing.
 """
 
 import argparse
-import json
-import os
-import sys
 import tempfile
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from benchmarks.beside_kafka.spark_process import serve, timed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,45 +16,12 @@ if TYPE_CHECKING:
 
 WRITTEN_TASKS = 4
 
-_SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "4g",
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.streaming.numRecentProgressUpdates": "1000",
-}
-
-
-def main() -> None:
-    """Answer jobs until stdin ends."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--format", required=True)
-    parser.add_argument("--servers", required=True)
-    parser.add_argument("--cores", required=True)
-    parser.add_argument("--jars", default="")
-    parser.add_argument("--conf", type=json.loads, default={})
-    args = parser.parse_args()
-    # Answers alone go to stdout, whatever else writes there.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    worker = _Worker(args)
-    print(json.dumps({"ready": True}), file=answers, flush=True)
-    for line in sys.stdin:
-        try:
-            answer = worker.do(json.loads(line))
-        except Exception as error:  # noqa: BLE001 - told to who asked, in one line
-            answer = {"error": _first_line(str(error))}
-        print(json.dumps(answer), file=answers, flush=True)
-
 
 class _Worker:
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, spark: "SparkSession") -> None:
         self._format: str = args.format
         self._options = {"kafka.bootstrap.servers": args.servers}
-        self._spark = _session(args)
+        self._spark = spark
         self._written: DataFrame | None = None
 
     def do(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -69,12 +31,12 @@ class _Worker:
         if job["kind"] == "write":
             writer = self._in_memory(job["rows"]).write.format(self._format)
             writer = writer.options(**self._options).option("topic", job["out"])
-            return _timed(job["rows"], writer.mode("append").save)
+            return timed(job["rows"], writer.mode("append").save)
         rows = self._spark.read.format(self._format).options(**self._options)
         frame = rows.options(subscribe=job["topic"], startingOffsets="earliest").load()
         if job["kind"] == "count":
             return {"rows": frame.count()}
-        return _timed(job["rows"], frame.write.format("noop").mode("overwrite").save)
+        return timed(job["rows"], frame.write.format("noop").mode("overwrite").save)
 
     def _in_memory(self, rows: int) -> "DataFrame":
         """Rows that Spark has in its memory, so that making them weighs nothing."""
@@ -106,13 +68,6 @@ class _Worker:
                 query.stop()
 
 
-def _timed(rows: int, work: Callable[[], None]) -> dict[str, Any]:
-    started = time.perf_counter()
-    work()
-    time_ms = (time.perf_counter() - started) * 1000
-    return {"batches": [{"rows": rows, "time_ms": time_ms}]}
-
-
 def _until_read(query: "StreamingQuery", rows: int) -> list[dict[str, float]]:
     """The micro-batches that read so many rows. Spark waits for them in its JVM: asking it for its
     progress time and again would weigh on what is measured."""
@@ -128,26 +83,5 @@ def _until_read(query: "StreamingQuery", rows: int) -> list[dict[str, float]]:
     return batches
 
 
-def _session(args: argparse.Namespace) -> "SparkSession":
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Nothing is left in the temporary folder when this ends, which may be by force.
-    files = f"-Djava.io.tmpdir={tempfile.gettempdir()} -XX:-UsePerfData"
-    builder = SparkSession.builder.master(f"local[{args.cores}]").appName("beside-kafka")
-    for name, value in (*_SETTINGS.items(), ("spark.driver.extraJavaOptions", files)):
-        builder = builder.config(name, value)
-    for name, value in args.conf.items():
-        builder = builder.config(name, value)
-    if args.jars:
-        builder = builder.config("spark.jars", args.jars)
-    return builder.getOrCreate()
-
-
-def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else "no reason given"
-
-
 if __name__ == "__main__":
-    main()
+    serve("beside-kafka", lambda args, spark: _Worker(args, spark).do)

@@ -6,7 +6,7 @@ round, so that other load on the machine weighs on both. The result is the media
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 Step = Callable[[], float]
@@ -102,3 +102,19 @@ def rounded(value: float) -> float:
     if value >= 100:
         return round(value)
     return float(f"{value:.3g}")
+
+
+def spread(figures: Sequence[float]) -> tuple[float, float]:
+    """The least and the most of them."""
+    return rounded(min(figures)), rounded(max(figures))
+
+
+def spread_text(figures: tuple[float, float]) -> str:
+    return "-".join(map(short, figures))
+
+
+def short(value: float) -> str:
+    """Rates in thousands and millions: a table is read by people."""
+    if value >= 1_000_000:
+        return f"{value / 1_000_000:.2f}M"
+    return f"{value / 1000:.0f}k" if value >= 10_000 else f"{value:g}"

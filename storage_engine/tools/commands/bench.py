@@ -16,6 +16,7 @@ benchmarks:
   spark-phases  where the time of a small micro-batch goes, phase by phase
   spark-read    batch and streaming reads through Spark, with a broker
   spark-write   batch and streaming writes through Spark, exactly once and at least once
+  typed         typed topics beside JSON on Apache Kafka, and beside Apache Fluss (downloads 830 MB)
   wire          produce and fetch over TCP, with a broker
 
 examples:
@@ -44,6 +45,7 @@ NAMES = (
     "spark-phases",
     "spark-read",
     "spark-write",
+    "typed",
     "wire",
 )
 

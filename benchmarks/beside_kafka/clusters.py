@@ -1,0 +1,71 @@
+"""The clusters and the Sparks that are compared: as many brokers, with the same settings.
+
+Rule: all of it is up within a block and gone after it, however it ends.
+"""
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.beside_kafka.kafka_cluster import running_kafka
+from benchmarks.beside_kafka.rows import OURS, THEIRS
+from benchmarks.beside_kafka.sides import Brokers, Spark
+from storage_engine.tools.local.cluster_plan import UpRequest
+from storage_engine.tools.local.local_cluster import LocalCluster
+from storage_engine.tools.table import report_line
+
+BROKERS = 3
+
+SETTINGS = (
+    ("default.replication.factor", "3"),
+    ("min.insync.replicas", "2"),
+    ("offsets.topic.replication.factor", "3"),
+    ("transaction.state.log.replication.factor", "3"),
+    ("transaction.state.log.min.isr", "2"),
+    ("auto.create.topics.enable", "false"),
+    # Deleted topics leave their bytes to the next round.
+    ("log.segment.delete.delay.ms", "1000"),
+)
+"""Of both clusters; all else is as each ships it."""
+
+
+@contextlib.contextmanager
+def our_brokers(folder: Path) -> Iterator[Brokers]:
+    """Headrace, in a folder below this one."""
+    request = UpRequest(brokers=BROKERS, port=0, settings=SETTINGS)
+    with LocalCluster.running(folder / OURS, request) as cluster:
+        pids = [entry.pid for entry in cluster.state.brokers if entry.pid is not None]
+        yield Brokers(cluster.bootstrap_servers, pids)
+
+
+@contextlib.contextmanager
+def their_brokers(folder: Path, jars: Sequence[Path]) -> Iterator[Brokers]:
+    """Apache Kafka, in a folder below this one."""
+    with running_kafka(folder / THEIRS, jars, SETTINGS, BROKERS) as cluster:
+        yield Brokers(cluster.bootstrap_servers, cluster.broker_pids)
+
+
+@contextlib.contextmanager
+def spark_of(
+    name: str,
+    brokers: Brokers,
+    python: Path,
+    worker: str,
+    *,
+    cores: int,
+    conf: Mapping[str, str],
+    jars: Sequence[Path] = (),
+) -> Iterator[Spark]:
+    """The Spark of one side, whose jobs are those of the module `worker`."""
+    report_line(f"starting the Spark of {name}")
+    arguments = ["--format", name, "--servers", brokers.bootstrap_servers]
+    arguments += ["--cores", str(cores), "--jars", ",".join(map(str, jars))]
+    arguments += ["--conf", json.dumps(dict(conf))]
+    # Sockets have short paths only: not below --dir, which may be a long one.
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-bench-") as files,
+        Spark.running(python, Path(files), worker, arguments) as spark,
+    ):
+        yield spark

@@ -1,0 +1,108 @@
+"""Typed topics beside JSON on Apache Kafka with Spark's own connector, beside opaque topics, and
+beside Apache Fluss.
+
+Rows of 20 mixed columns, 483 bytes each as JSON, four partitions, three brokers and three replicas
+everywhere, acks=all. Spark reads and writes them with the format headrace and a typed topic, and
+with Spark's Kafka connector, from_json and to_json; the client for Python reads two columns, all,
+and those that a filter lets through, directly and through a link of limited speed. Both sides have
+what they have by default: no compression, where Apache Fluss has Zstandard.
+
+Those who are compared take turns, each first in every other round, after one round to warm up.
+Printed are medians over the rounds, their range, the ratio, and the ratio of the processor times.
+Downloads what `bench beside-kafka` does (600 MB, once, into --folder), and for Apache Fluss 230 MB.
+Needs Linux, Java 17, 12 GB of memory and 8 GB of disk.
+
+  small batches  --small-batches alone: what typed batches of 1, 10, 100 and 1,000 rows cost
+
+examples:
+  headrace bench typed
+  headrace bench typed --only spark-two --only spark-all --rounds 5
+  headrace bench typed --without-fluss --json
+"""
+
+import argparse
+from pathlib import Path
+
+from benchmarks.beside_kafka import default_folder
+from benchmarks.typed.rows import COLUMNS, FLUSS, ROWS, cells
+from storage_engine.tools.arguments import add_conf, add_json, pairs, positive_integer
+from storage_engine.tools.errors import UsageError
+
+LEAST_ROWS = 100_000
+_MEGABIT = 1_000_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench typed`."""
+    names = [row.name for row in ROWS]
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=names,
+        metavar="ROW",
+        help=f"measure this row alone; may be given several times: {', '.join(names)}",
+    )
+    for name, default, meaning in (
+        ("--rounds", 3, "of each row, after one to warm up"),
+        ("--rows", 2_000_000, "that are read; a quarter is written"),
+        ("--cores", 2, "of each Spark"),
+        ("--link", 200, "megabits a second of the link"),
+    ):
+        parser.add_argument(
+            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+        )
+    parser.add_argument("--without-fluss", action="store_true", help="leave Apache Fluss out")
+    parser.add_argument(
+        "--small-batches",
+        action="store_true",
+        help="measure what small typed batches cost, and nothing else; downloads nothing",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        metavar="FOLDER",
+        default=default_folder(),
+        help="where the downloads are kept (default: ~/.cache/headrace/beside-kafka)",
+    )
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="where the data go (default: the temporary folder)"
+    )
+    add_conf(parser, "a setting of both Sparks")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench typed`; 0 also when a goal is missed, as this only measures."""
+    if args.rows < LEAST_ROWS:
+        raise UsageError(f"--rows is {args.rows}; give {LEAST_ROWS} or more")
+    if args.dir is not None and not args.dir.is_dir():
+        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
+    from storage_engine.tools.table import print_results, print_table
+
+    if args.small_batches:
+        from benchmarks.typed import small_batches
+
+        costs = small_batches.measure(args.dir, args.rounds)
+        print_results(small_batches.COLUMNS, costs, as_json=args.json)
+        return 0
+    from benchmarks.typed.comparison import Plan, compare
+
+    chosen = [row for row in ROWS if not args.only or row.name in args.only]
+    if args.without_fluss:
+        chosen = [row for row in chosen if row.group != FLUSS]
+    plan = Plan(
+        rows=chosen,
+        rounds=args.rounds,
+        row_count=args.rows,
+        cores=args.cores,
+        bits_per_second=args.link * _MEGABIT,
+        cache=args.folder,
+        directory=args.dir,
+        conf=pairs(args.conf),
+    )
+    results = compare(plan)
+    if args.json:
+        print_results(COLUMNS, results, as_json=True)
+    else:
+        print_table(COLUMNS, [cells(result) for result in results])
+    return 0

@@ -1,0 +1,162 @@
+"""Apache Fluss with its ZooKeeper, three tablet servers and its own Python client, as child
+processes in a folder.
+
+Rule: Fluss as it is shipped: the settings of its own but for ports, folders and replication. Its
+client runs in an environment of its own, and is told what to do line by line.
+"""
+
+import contextlib
+import json
+import select
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.beside_kafka.clusters import BROKERS
+from benchmarks.beside_kafka.environment import ROOT, environment_with
+from benchmarks.beside_kafka.jars import JarSet, fetch_jars
+from benchmarks.beside_kafka.processor_time import seconds_of
+from benchmarks.beside_kafka.tethered import check_runs, tethered
+from benchmarks.typed.link import HOST
+from benchmarks.typed.rows import Measured
+from storage_engine.tools.errors import CommandError
+from storage_engine.tools.local.free_ports import find_free_port
+from storage_engine.tools.table import report_line
+from storage_engine.zookeeper.embedded import start_embedded
+from storage_engine.zookeeper.java import find_java
+
+if TYPE_CHECKING:
+    import subprocess
+
+FLUSS_VERSION = "0.9.1-incubating"
+CLIENT_VERSION = "1.0.0"
+
+FLUSS = JarSet(
+    name=f"Apache Fluss {FLUSS_VERSION}",
+    folder=f"fluss-{FLUSS_VERSION}",
+    pinned=Path(__file__).parent / "fluss_jars.sha256",
+    dependencies=(("org.apache.fluss", "fluss-server", FLUSS_VERSION),),
+)
+
+_COORDINATOR = "org.apache.fluss.server.coordinator.CoordinatorServer"
+_TABLET = "org.apache.fluss.server.tablet.TabletServer"
+_JVM = ("-Xmx1G", "-Xms1G", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-XX:-UsePerfData")
+"""The heap of Kafka's brokers; Arrow asks for the second."""
+_WORKER = "benchmarks.typed.fluss_worker"
+_START_S = 60.0
+_POLL_S = 0.2
+_ANSWER_S = 300
+_READ_S = 120
+
+
+class FlussClient:
+    """Its Python client, in a process of its own."""
+
+    def __init__(self, process: "subprocess.Popen[str]", log: Path, pids: Sequence[int]) -> None:
+        self._server_pids = pids
+        self._process = process
+        self._log = log
+
+    def fill(self, table: str, buckets: int, rows: int) -> None:
+        """A new table with the rows that the others have."""
+        self._do({"kind": "fill", "table": table, "buckets": buckets, "rows": rows})
+
+    def read(self, table: str, buckets: int, rows: int, columns: Sequence[str]) -> Measured:
+        """All rows, with these columns."""
+        job = {"kind": "read", "table": table, "buckets": buckets, "rows": rows}
+        servers, own = seconds_of(self._server_pids), seconds_of([self._process.pid])
+        answer = self._do({**job, "columns": list(columns), "timeout_s": _READ_S})
+        return Measured(
+            rows=answer["rows"],
+            time_s=answer["time_s"],
+            brokers_s=seconds_of(self._server_pids) - servers,
+            reader_s=seconds_of([self._process.pid]) - own,
+        )
+
+    def _do(self, job: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(job), file=self._process.stdin, flush=True)
+        return self.answer(_ANSWER_S)
+
+    def answer(self, timeout_s: float) -> dict[str, Any]:
+        """The next line of the process; CommandError when it is none, or an error."""
+        stream = self._process.stdout
+        assert stream is not None
+        if not select.select([stream], [], [], timeout_s)[0]:
+            raise CommandError(f"the client of Apache Fluss does not answer for {timeout_s:.0f} s")
+        line = stream.readline()
+        if not line:
+            self._process.wait()
+            check_runs(self._process, "the client of Apache Fluss", self._log)
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise CommandError(f"Apache Fluss: {answer['error']}")
+        return answer
+
+
+@contextlib.contextmanager
+def running_fluss(folder: Path, cache: Path) -> Iterator[FlussClient]:
+    """A cluster and a client that are up within the block and gone after it."""
+    jars = fetch_jars(cache, FLUSS)
+    wanted = [f"pyfluss=={CLIENT_VERSION}", "pyarrow", "numpy"]
+    python = environment_with(cache, f"pyfluss-{CLIENT_VERSION}", wanted, "about 150 MB")
+    report_line("starting Apache Fluss")
+    home = folder / "fluss"
+    home.mkdir()
+    ports: list[int] = []
+    for _ in range(1 + BROKERS):
+        ports.append(find_free_port(HOST, avoid=ports))
+    zookeeper = start_embedded(home / "zookeeper")
+    with contextlib.ExitStack() as stack:
+        stack.callback(zookeeper.stop)
+        java = [str(find_java()), *_JVM, f"-Djava.io.tmpdir={home}"]
+        java += ["-cp", ":".join(map(str, jars))]
+        started = []
+        for number, port in enumerate(ports):
+            own = _written_settings(home, number, port, zookeeper.connect)
+            command = [*java, _TABLET if number else _COORDINATOR, "--configDir", str(own)]
+            log = own / "server.log"
+            started.append((stack.enter_context(tethered(command, log=log, folder=own)), log))
+        log = home / "client.log"
+        command = [str(python), "-m", _WORKER, "--servers", f"{HOST}:{ports[0]}"]
+        environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+        pids = [process.pid for process, _ in started]
+        deadline = time.monotonic() + _START_S
+        while True:
+            for process, own_log in started:
+                check_runs(process, "a server of Apache Fluss", own_log)
+            try:
+                client = FlussClient(
+                    stack.enter_context(
+                        tethered(command, log=log, folder=home, environment=environment, talks=True)
+                    ),
+                    log,
+                    pids,
+                )
+                client.answer(deadline - time.monotonic())
+                break
+            except CommandError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL_S)
+        yield client
+
+
+def _written_settings(home: Path, number: int, port: int, zookeeper: str) -> Path:
+    """The folder of a server, with its settings. Number 0 is the coordinator."""
+    own = home / f"server-{number}"
+    own.mkdir()
+    settings = {
+        "zookeeper.address": zookeeper,
+        "bind.listeners": f"FLUSS://{HOST}:{port}",
+        "remote.data.dir": str(home / "remote"),
+        "default.replication.factor": str(BROKERS),
+        "log.replica.min-in-sync-replicas-number": "2",
+    }
+    if number:
+        settings |= {"tablet-server.id": str(number), "data.dir": str(own / "data")}
+    lines = "".join(f"{name}: {text}\n" for name, text in settings.items())
+    (own / "server.yaml").write_text(lines)
+    return own

@@ -1,0 +1,87 @@
+"""Spark sources without a broker: one makes the rows that topics are filled with, the other yields
+record batches which it already has, with the columns that are read: the ceiling for any source in
+Python.
+
+Rule: the second has no work per batch. Each process makes a few batches once and yields them over
+and over.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from benchmarks.typed.columns import PIECE_ROWS, ddl, made_of, make_rows
+
+MADE, IN_MEMORY = "headrace_bench_rows", "headrace_bench_typed"
+"""The names of the formats."""
+
+_DISTINCT_BATCHES = 4
+"""More than the processor's caches hold, so that a batch is not read from there every time."""
+
+
+class RowsFormat(DataSource):
+    """The rows from id 0 on, a stretch of them in each task. Options: `rows`, `tasks`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return MADE
+
+    def schema(self) -> str:
+        """All columns."""
+        return ddl()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """`spark.read`."""
+        return _Maker(self.options)
+
+
+class _Maker(DataSourceReader):
+    def __init__(self, options: Any) -> None:
+        self._rows, self._tasks = int(options["rows"]), int(options["tasks"])
+
+    def partitions(self) -> Sequence[InputPartition]:
+        bounds = [self._rows * number // self._tasks for number in range(self._tasks + 1)]
+        return [InputPartition((first, end - first)) for first, end in pairwise(bounds)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return made_of(*partition.value)
+
+
+class TypedInMemoryFormat(DataSource):
+    """Options: `rows` of all tasks together, `tasks`. The schema is given to the reader."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return IN_MEMORY
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """`spark.read`."""
+        return _Reader(self.options, schema.names)
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, options: Any, names: Sequence[str]) -> None:
+        self._rows, self._tasks = int(options["rows"]), int(options["tasks"])
+        self._names = tuple(names)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(self._rows // self._tasks) for _ in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        batches = _batches(self._names)
+        for place in range(0, partition.value, PIECE_ROWS):
+            batch = batches[(place // PIECE_ROWS) % len(batches)]
+            yield batch.slice(0, min(PIECE_ROWS, partition.value - place))
+
+
+@lru_cache(maxsize=2)
+def _batches(names: tuple[str, ...]) -> list[pa.RecordBatch]:
+    firsts = (number * PIECE_ROWS for number in range(_DISTINCT_BATCHES))
+    return [make_rows(first, PIECE_ROWS, names) for first in firsts]

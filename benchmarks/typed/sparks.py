@@ -1,0 +1,87 @@
+"""What the Spark of a side does in its turn, and what that took."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchmarks.beside_kafka.processor_time import cpu_times
+from benchmarks.beside_kafka.rows import OURS
+from benchmarks.beside_kafka.sides import Brokers, Spark
+from benchmarks.beside_kafka.topics import check_rows
+from benchmarks.typed.columns import ALL
+from benchmarks.typed.rows import Measured
+from benchmarks.typed.topics import PARTITIONS, target
+from storage_engine.client.admin.topics import create_topic
+from storage_engine.client.cluster import Cluster
+from storage_engine.tools.errors import CommandError
+
+_TOPICS_REPLICAS = 3
+
+
+class SparkSide:
+    """The Spark of one side, with its brokers."""
+
+    def __init__(self, name: str, brokers: Brokers, spark: Spark) -> None:
+        self._name = name
+        self._brokers = brokers
+        self._spark = spark
+        self._targets = 0
+
+    def fill(self, topic: str, rows: int) -> None:
+        """A new topic with JSON, as this side writes it."""
+        servers = self._brokers.bootstrap_servers
+        with Cluster(servers) as cluster:
+            create_topic(cluster, topic, PARTITIONS, _TOPICS_REPLICAS)
+        self._spark.do({"kind": "fill", "topic": topic, "rows": rows})
+        check_rows(servers, topic, PARTITIONS, rows)
+
+    def digest_of_made(self, rows: int) -> dict[str, Any]:
+        """Of the rows that a topic shall have."""
+        return self._spark.do({"kind": "made", "rows": rows})
+
+    def check_digest(self, topic: str, expected: dict[str, Any]) -> None:
+        """CommandError unless the topic has these rows."""
+        found = self._spark.do({"kind": "digest", **_read(topic, expected["rows"], ALL, None)})
+        if found != expected:
+            raise CommandError(
+                f"topic '{topic}' of {self._name} has not the rows that were written: "
+                f"{found} instead of {expected}"
+            )
+
+    def read(
+        self, topic: str, rows: int, columns: Sequence[str], where: str | None = None
+    ) -> Measured:
+        """These columns of all rows."""
+        return self._timed({"kind": "read", **_read(topic, rows, columns, where)})
+
+    def read_memory(self, rows: int, columns: Sequence[str]) -> Measured:
+        """The same from the source that has its rows in memory."""
+        return self._timed({"kind": "memory", "rows": rows, "columns": list(columns)})
+
+    def writer(self, rows: int) -> Callable[[], Measured]:
+        """Writes rows that Spark has in its memory into a new topic, and counts them there."""
+        servers = self._brokers.bootstrap_servers
+
+        def write() -> Measured:
+            self._targets += 1
+            name = f"out-{self._targets}"
+            with target(servers, name, is_typed=self._name == OURS) as out:
+                measured = self._timed({"kind": "write", "topic": out, "rows": rows})
+                check_rows(servers, out, PARTITIONS, rows)
+            return measured
+
+        return write
+
+    def _timed(self, job: dict[str, Any]) -> Measured:
+        before = cpu_times(self._brokers.pids, self._spark.pid)
+        (batch,) = self._spark.do(job)["batches"]
+        took = cpu_times(self._brokers.pids, self._spark.pid).since(before)
+        return Measured(
+            rows=batch["rows"],
+            time_s=batch["time_ms"] / 1000,
+            brokers_s=took.brokers,
+            reader_s=took.jvm + took.python,
+        )
+
+
+def _read(topic: str, rows: int, columns: Sequence[str], where: str | None) -> dict[str, Any]:
+    return {"topic": topic, "rows": rows, "columns": list(columns), "where": where}
