@@ -19,6 +19,9 @@ from storage_engine.core.settings.config_source import ConfigSource
 
 log = logging.getLogger(__name__)
 
+SHOWN_MAX = 400
+"""As many characters of a setting are logged: a topic's schema may be long."""
+
 
 class SettingsApplier:
     """Applies settings as they are read from ZooKeeper."""
@@ -71,7 +74,8 @@ class SettingsApplier:
 
     def _take_topic(self, topic: str, settings: Mapping[str, str]) -> None:
         if self._topics.update(topic, settings):
-            log.info("settings taken of=topics/%s settings=%s", topic, dict(settings))
+            shown = {name: value[:SHOWN_MAX] for name, value in settings.items()}
+            log.info("settings taken of=topics/%s settings=%s", topic, shown)
             self._replicas.apply_topic_config(topic, self._topics.of(topic))
         self._controller.settings_changed([topic])
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         TriesExhaustedError,
     )
     from storage_engine.client.producer.record_future import RecordMetadata
+    from storage_engine.client.topic_schemas import KnownSchema
     from storage_engine.client.zookeeper_consumer.assignment import TopicFilter
     from storage_engine.client.zookeeper_consumer.connector import ConsumerConnector
     from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
@@ -96,6 +97,7 @@ __all__ = [
     "GroupPartition",
     "HeadraceError",
     "KafkaError",
+    "KnownSchema",
     "ListedGroup",
     "ListedTransaction",
     "LogDir",
@@ -150,6 +152,7 @@ _MODULES = {
     "GroupPartition": "client.admin.groups",
     "HeadraceError": "core.errors",
     "KafkaError": "core.errors",
+    "KnownSchema": "client.topic_schemas",
     "LATEST": "client.cluster",
     "ListedGroup": "client.admin.groups",
     "ListedTransaction": "client.admin.transaction_states",

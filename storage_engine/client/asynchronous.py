@@ -132,6 +132,8 @@ class AsyncAdmin(InThread[Admin]):
         super().__init__(Admin(config))
 
     create_topics = _awaited(Admin.create_topics)
+    alter_schema = _awaited(Admin.alter_schema)
+    describe_schemas = _awaited(Admin.describe_schemas)
     delete_topics = _awaited(Admin.delete_topics)
     create_partitions = _awaited(Admin.create_partitions)
     list_topics = _awaited(Admin.list_topics)

@@ -57,8 +57,9 @@ class LogConfig:
     @property
     def compacts(self) -> bool:
         """Return True when only the newest record of each key is kept, and every record must have a
-        key."""
-        return "compact" in self._policies
+        key. Rows of a typed topic without a key are kept, whatever the broker's policy is."""
+        has_keys = self.schema is None or bool(self.schema.key)
+        return has_keys and "compact" in self._policies
 
     @property
     def _policies(self) -> list[str]:

@@ -4,11 +4,16 @@ The same argument has the same name, meaning and check everywhere.
 """
 
 import argparse
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from storage_engine.core.typed.bounded_json import MAX_SCHEMA_BYTES
 from storage_engine.tools.errors import UsageError
+
+_FILE_NAME = re.compile(r"[^\s{\[]\S*(/\S*|\.(avsc|avro|json|ddl|sql|txt))|/\S*")
+"""What can only be meant as a file: no column is defined without a space."""
 
 BOOTSTRAP_HELP = (
     "brokers to connect to first, as HOST:PORT[,HOST:PORT…]; the command fails when none of them "
@@ -54,6 +59,41 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print the result as JSON instead of a table"
     )
+
+
+def add_schema(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """`--schema TEXT|FILE`, which `schema_text` reads."""
+    parser.add_argument(
+        "--schema",
+        metavar="TEXT|FILE",
+        help=f"{meaning}; as Spark's DDL ('id BIGINT NOT NULL, fare DOUBLE'), an Avro record, a "
+        "JSON Schema or the JSON of a Spark schema, or a file with one of these",
+    )
+
+
+def schema_text(given: str) -> str:
+    """The text of `--schema`, read from the file where one has that name."""
+    path = Path(given)
+    try:
+        is_file = path.is_file()
+    except (OSError, ValueError):
+        # Too long for a name.
+        is_file = False
+    if not is_file:
+        if _FILE_NAME.fullmatch(given):
+            raise UsageError(f"--schema {given}: there is no such file")
+        return given
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_SCHEMA_BYTES + 1)
+        return data.decode()
+    except OSError as error:
+        raise UsageError(f"--schema {given}: can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        # Also of a character that the limit cuts.
+        raise UsageError(
+            f"--schema {given}: is no text in UTF-8 of at most {MAX_SCHEMA_BYTES // 1024} KiB"
+        ) from None
 
 
 def add_conf(parser: argparse.ArgumentParser, meaning: str) -> None:

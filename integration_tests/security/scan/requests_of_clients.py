@@ -21,6 +21,7 @@ from storage_engine.core.ids import topic_id_to_text
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
 from storage_engine.protocol.apis.commit_batch import CommitBatchRequest
+from storage_engine.protocol.apis.describe_schemas import DescribeSchemasRequest
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest
@@ -272,6 +273,7 @@ _TRANSACTIONS = [
         lambda _: AbortMembersRequest(sink="s", query="q", members=frozenset()),
         transaction(O.WRITE, "s"),
     ),
+    scanned(20_004, lambda _: DescribeSchemasRequest(topics=["t"]), _DESCRIBE_T),
 ]
 
 REQUESTS = [*_RECORDS, *_GROUPS, *_TRANSACTIONS]

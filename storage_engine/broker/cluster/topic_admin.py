@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.settings.schema_rules import check_new_topic
 from storage_engine.broker.settings.topic_config import (
     BrokerValues,
     TopicConfig,
@@ -99,6 +100,7 @@ class TopicAdmin:
             raise KafkaError(f"topic '{new.topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
         try:
             config = validate_topic_config(new.config)
+            check_new_topic(self._config, config)
         except ConfigError as failure:
             raise KafkaError(str(failure), ErrorCode.INVALID_CONFIG) from None
         assignment = self._given(new) if new.assignment else self._assigned(new)

@@ -58,6 +58,7 @@ _TOPICS: dict[int, GuardRow] = {
     20: GuardRow("Delete on each topic", topics.delete_topics),
     37: GuardRow("Alter on each topic", topics.create_partitions),
     60: GuardRow("nothing; shows what may be done to the cluster", topics.describe_cluster),
+    20_004: GuardRow("Describe on each topic", topics.describe_schemas),
 }
 
 _GROUPS: dict[int, GuardRow] = {

@@ -18,6 +18,10 @@ from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, R
 from storage_engine.protocol.apis.create_partitions import CreatePartitionsResponse
 from storage_engine.protocol.apis.create_topics import CreateTopicsResponse
 from storage_engine.protocol.apis.delete_topics import DeleteTopicsResponse
+from storage_engine.protocol.apis.describe_schemas import (
+    DescribedSchema,
+    DescribeSchemasResponse,
+)
 from storage_engine.protocol.apis.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -196,6 +200,20 @@ create_partitions = ByItem(
         )
     ),
     answer_class=CreatePartitionsResponse,
+)
+
+describe_schemas = ByItem(
+    operation=AclOperation.DESCRIBE,
+    kind=_TOPIC,
+    items="topics",
+    name=None,
+    rows="topics",
+    row=row_of(
+        lambda topic, code: DescribedSchema(
+            topic=topic, error_code=code, error_message=ErrorCode.of(code).meaning
+        )
+    ),
+    answer_class=DescribeSchemasResponse,
 )
 
 FIRST_DELETE_WITH_IDS = 6

@@ -8,8 +8,13 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from storage_engine.broker.settings import schema_rules
 from storage_engine.broker.settings.dynamic_config import DynamicConfig, live_setting
-from storage_engine.broker.settings.topic_config import check_together, topic_setting
+from storage_engine.broker.settings.topic_config import (
+    check_together,
+    topic_setting,
+    value_underneath,
+)
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.settings.setting import Setting, SettingType, SettingValue
@@ -47,6 +52,10 @@ class Rules(Protocol):
         """ConfigError when settings of the entity contradict each other."""
         ...
 
+    def check_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """ConfigError when what is set now forbids the change."""
+        ...
+
 
 class TopicRules:
     """The rules for settings of a topic."""
@@ -58,10 +67,13 @@ class TopicRules:
         return topic_setting(name)
 
     def underneath(self, setting: Setting) -> SettingValue:
-        return self._broker.get(setting.broker_key)
+        return value_underneath(self._broker, setting)
 
     def check_together(self, values: Mapping[str, str]) -> None:
         check_together(values)
+
+    def check_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        schema_rules.check_change(self._broker, before, after)
 
 
 class BrokerRules:
@@ -87,23 +99,36 @@ class BrokerRules:
         if self._is_own:
             self._broker.check_layer(self._source, values)
 
+    def check_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """Brokers' settings may become what they were not."""
+
 
 def altered(current: Mapping[str, str], changes: Sequence[Change], rules: Rules) -> dict[str, str]:
     """The settings after an IncrementalAlterConfigs. Raises KafkaError."""
+    return _changed(current, dict(current), changes, rules)
+
+
+def replaced(
+    current: Mapping[str, str], values: Sequence[tuple[str, str | None]], rules: Rules
+) -> dict[str, str]:
+    """The settings after an AlterConfigs, which names all there shall be. Raises KafkaError."""
+    changes = [Change(name, Operation.SET, value) for name, value in values]
+    return _changed(current, {}, changes, rules)
+
+
+def _changed(
+    current: Mapping[str, str], result: dict[str, str], changes: Sequence[Change], rules: Rules
+) -> dict[str, str]:
+    """`result` with the changes made to it, in place of `current`."""
     _refuse_repeated(change.name for change in changes)
-    result = dict(current)
     try:
         for change in changes:
             _apply(result, change, rules)
         _check_together(result, changes, rules)
+        rules.check_change(current, result)
     except ConfigError as failure:
         raise KafkaError(str(failure), ErrorCode.INVALID_CONFIG) from None
     return result
-
-
-def replaced(values: Sequence[tuple[str, str | None]], rules: Rules) -> dict[str, str]:
-    """The settings after an AlterConfigs, which names all there shall be. Raises KafkaError."""
-    return altered({}, [Change(name, Operation.SET, value) for name, value in values], rules)
 
 
 def _apply(result: dict[str, str], change: Change, rules: Rules) -> None:

@@ -19,10 +19,12 @@ class EffectiveSetting(NamedTuple):
 
 
 def effective_settings(config: DynamicConfig, own: Mapping[str, str]) -> Iterator[EffectiveSetting]:
-    """All settings of a topic that has these of its own, and the broker's otherwise."""
+    """All settings of a topic that has these of its own, and the broker's otherwise. What only
+    topics have is left out where this one does not: clients would compare it with other brokers'.
+    """
     for name, setting in BY_TOPIC_KEY.items():
         if name in own:
             yield EffectiveSetting(setting, name, own[name], ConfigSource.TOPIC)
-        else:
+        elif setting.for_brokers:
             value, source = config.chain(setting.broker_key)[0]
             yield EffectiveSetting(setting, name, setting.format(value), source)

@@ -17,6 +17,7 @@ from storage_engine.core.settings.topic_settings import (
     FOLLOWER_THROTTLED_REPLICAS,
     LEADER_THROTTLED_REPLICAS,
 )
+from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, schema_of
 from storage_engine.log.log_config import LogConfig
 
 
@@ -57,9 +58,14 @@ def topic_values(broker: BrokerValues, overrides: Mapping[str, str]) -> dict[str
     """Every topic setting by the topic's name for it."""
     given = parse_topic_overrides(overrides)
     return {
-        name: given[name] if name in given else broker.get(setting.broker_key)
+        name: given[name] if name in given else value_underneath(broker, setting)
         for name, setting in BY_TOPIC_KEY.items()
     }
+
+
+def value_underneath(broker: BrokerValues, setting: Setting) -> SettingValue:
+    """The value for topics that set nothing."""
+    return broker.get(setting.broker_key) if setting.for_brokers else setting.default
 
 
 def validate_topic_config(overrides: Mapping[str, str]) -> dict[str, str]:
@@ -124,4 +130,5 @@ def _log_config(broker: BrokerValues, values: Mapping[str, Any]) -> LogConfig:
         flush_messages=values["flush.messages"],
         flush_ms=values["flush.ms"],
         producer_id_expiration_ms=broker.integer("producer.id.expiration.ms"),
+        schema=None if values[SCHEMA_SETTING] is None else schema_of(values[SCHEMA_SETTING]),
     )

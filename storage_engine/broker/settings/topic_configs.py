@@ -32,6 +32,10 @@ class TopicConfigs:
         """Topics whose overrides are kept here."""
         return tuple(self._overrides)
 
+    def overrides(self, topic: str) -> Mapping[str, str] | None:
+        """What a topic sets itself; None for a topic without a replica here."""
+        return self._overrides.get(topic)
+
     def of(self, topic: str) -> TopicConfig:
         """Settings of a topic that `ensure` has read. An impossible override counts as absent."""
         return TopicConfig.of(self._broker, self._overrides.get(topic, {}))

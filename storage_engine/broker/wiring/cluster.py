@@ -13,7 +13,7 @@ from storage_engine.broker.controller.acting_controller import ControllerSetting
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.wiring.ports import BrokerPorts
-from storage_engine.core.control.cluster_state import ONLY_LISTENER
+from storage_engine.core.control.cluster_state import FEATURES, ONLY_LISTENER
 from storage_engine.core.security.security_protocol import SecurityProtocol
 from storage_engine.zookeeper.znodes import NO_PORT, BrokerIdZNode
 
@@ -68,6 +68,7 @@ def _registration(ports: BrokerPorts) -> Registration:
             if is_only_plain
             else {listener.name: listener.protocol.name for listener in advertised},
             tail_lost_epoch=ports.logs.dirs.tail_lost_epoch,
+            features=FEATURES,
         ),
         metadata_store=ports.metadata_store,
         scheduler=ports.scheduler,

@@ -18,6 +18,7 @@ from storage_engine.broker.handlers.administration.create_partitions import Crea
 from storage_engine.broker.handlers.administration.create_topics import CreateTopicsHandler
 from storage_engine.broker.handlers.administration.delete_topics import DeleteTopicsHandler
 from storage_engine.broker.handlers.administration.describe_configs import DescribeConfigsHandler
+from storage_engine.broker.handlers.administration.describe_schemas import DescribeSchemasHandler
 from storage_engine.broker.handlers.administration.metadata import MetadataHandler
 from storage_engine.broker.handlers.administration.user_scram_credentials import (
     ScramCredentialHandlers,
@@ -92,6 +93,7 @@ from storage_engine.protocol.apis.describe_configs import API as DESCRIBE_CONFIG
 from storage_engine.protocol.apis.describe_groups import API as DESCRIBE_GROUPS
 from storage_engine.protocol.apis.describe_log_dirs import API as DESCRIBE_LOG_DIRS
 from storage_engine.protocol.apis.describe_producers import API as DESCRIBE_PRODUCERS
+from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMAS
 from storage_engine.protocol.apis.describe_transactions import API as DESCRIBE_TRANSACTIONS
 from storage_engine.protocol.apis.describe_user_scram_credentials import (
     API as DESCRIBE_USER_SCRAM_CREDENTIALS,
@@ -279,6 +281,12 @@ def add_administration_apis(
         config_store=settings.store,
         metadata=cluster.metadata,
     )
+    describe_schemas = DescribeSchemasHandler(
+        topics=settings.topics,
+        config_store=settings.store,
+        metadata=cluster.metadata,
+        scheduler=ports.scheduler,
+    )
     alter_configs = AlterConfigsHandlers(
         broker_id=ports.broker_id,
         config=settings.config,
@@ -298,6 +306,7 @@ def add_administration_apis(
     table.add(METADATA, metadata.handle)
     table.add(DESCRIBE_CLUSTER, partial(describe_cluster.handle, for_clients))
     table.add(DESCRIBE_CONFIGS, describe_configs.handle)
+    table.add(DESCRIBE_SCHEMAS, describe_schemas.handle)
     table.add(ALTER_CONFIGS, alter_configs.handle)
     table.add(INCREMENTAL_ALTER_CONFIGS, alter_configs.handle_incremental)
     table.add(DESCRIBE_CLIENT_QUOTAS, client_quotas.describe)

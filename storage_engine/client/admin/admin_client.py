@@ -36,6 +36,7 @@ from storage_engine.client.admin import (
     offset_resets,
     reassignment,
     record_deletion,
+    schemas,
     transaction_states,
 )
 from storage_engine.client.admin import topics as admin
@@ -60,9 +61,11 @@ from storage_engine.client.settings import (
     cluster_of,
     parse_settings,
 )
+from storage_engine.client.topic_schemas import KnownSchema
 from storage_engine.core.errors import ConfigError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.quotas.quota_entity import QuotaEntity
+from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.apis.metadata import MetadataBroker
 
 SETTINGS = by_key(BOOTSTRAP_SERVERS, CLIENT_ID, REQUEST_TIMEOUT_MS, DEFAULT_API_TIMEOUT_MS)
@@ -92,9 +95,36 @@ class Admin(Closing):
 
     # --- topics ---
 
-    def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-        """Returns when every partition has a leader that serves it."""
-        admin.create_topics(self._open, topics, validate_only=validate_only)
+    def create_topics(
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        schema: str | TopicSchema | None = None,
+        key: Sequence[str] = (),
+    ) -> None:
+        """Returns when every partition has a leader that serves it. `schema`: they are typed, with
+        these columns, given as Spark's DDL, an Avro record, a JSON Schema or Spark's JSON; `key`
+        names the columns by which rows are partitioned and compacted, which become NOT NULL."""
+        if schema is None and not key:
+            admin.create_topics(self._open, topics, validate_only=validate_only)
+            return
+        if schema is None:
+            raise ConfigError("a key is given without a schema: give the schema, too")
+        schemas.create_typed_topics(
+            self._open, topics, schemas.schema_from(schema, key), validate_only=validate_only
+        )
+
+    def alter_schema(self, topic: str, schema: str, *, based_on: int | None = None) -> TopicSchema:
+        """Give a typed topic these columns, by name: new ones are added, types may be wider, those
+        that are left out are hidden; rows that are there stay readable. `based_on`: the version
+        from which you made them; where there is a newer one, it is an error. Returns when the
+        leaders of the topic work by it; ConfigError says why a change is refused."""
+        return schemas.alter_schema(self._open, topic, schema, based_on=based_on)
+
+    def describe_schemas(self, topics: Iterable[str]) -> dict[str, KnownSchema | None]:
+        """The schema of each topic; None for one that is not typed."""
+        return schemas.describe_schemas(self._open, _names(topics))
 
     def delete_topics(self, topics: Iterable[str]) -> None:
         """Deletes topics and their records; returns when no broker lists them any more."""

@@ -6,7 +6,7 @@ A value that is not allowed never gets in; the error names key, value and what i
 import difflib
 import enum
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from storage_engine.core.errors import ConfigError
@@ -79,6 +79,9 @@ class Setting:
     """The form of a string, or of each item of a list, in words."""
     may_be_empty: bool = True
     """Whether a string may be empty."""
+    read: Callable[[str], str] | None = None
+    """For a string with a grammar of its own: returns it in its usual form; ConfigError says what
+    is wrong with it."""
     unit: str = ""
     required: bool = False
     """True when the setting has no default."""
@@ -138,6 +141,11 @@ class Setting:
 
     def parse(self, text: str, *, key: str = "") -> SettingValue:
         """Return the value of `text`; `key` is the name for the error."""
+        if self.read is not None:
+            try:
+                return self.read(text)
+            except ConfigError as error:
+                raise ConfigError(f"{key or self.name}: {error}") from None
         value = self.value_of(text)
         if value is None:
             shown = HIDDEN if self.type is SettingType.PASSWORD else text
@@ -146,6 +154,11 @@ class Setting:
 
     def value_of(self, text: str) -> SettingValue:
         """Return the value of `text`; None where it is not allowed."""
+        if self.read is not None:
+            try:
+                return self.read(text)
+            except ConfigError:
+                return None
         value = self._parsed(text.strip())
         return value if value is not None and self._in_range(value) else None
 

@@ -12,6 +12,7 @@ from storage_engine.core.settings.setting import (
     Setting,
     SettingType,
 )
+from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, usual_form
 
 _SECOND_MS = 1000
 _MINUTE_MS = 60 * _SECOND_MS
@@ -283,5 +284,14 @@ TOPIC_SETTINGS: tuple[Setting, ...] = (
         doc="Records are acknowledged once every in-sync replica has flushed them, against "
         "power failures.",
     ),
+    # ---- columns ----
+    Setting(
+        name=SCHEMA_SETTING,  # ours
+        type=SettingType.STRING,
+        scope=Scope.TOPIC,
+        form="a schema as JSON",
+        read=usual_form,
+        doc="The columns of a typed topic, in all versions; a topic without it has none.",
+    ),
 )
-"""Every row has the scope BOTH: topics without a value of their own have the broker's."""
+"""Topics without a value of their own have the broker's, where the scope is BOTH."""

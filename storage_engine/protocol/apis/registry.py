@@ -89,6 +89,7 @@ _OWN: dict[int, ApiEntry] = {
     20_001: _entry("CommitBatch", "commit_batch", 0, 1, 0),
     20_002: _entry("BatchHeartbeat", "batch_heartbeat", 0, 0, 0),
     20_003: _entry("AbortMembers", "abort_members", 0, 0, 0),
+    20_004: _entry("DescribeSchemas", "describe_schemas", 0, 0, 0),
 }
 
 APIS: Mapping[int, ApiEntry] = MappingProxyType({**_SERVED, **_INTERNAL, **_OWN})
@@ -107,7 +108,8 @@ INTERNAL_RANGES: Mapping[int, VersionRange] = MappingProxyType(
 OWN_RANGES: Mapping[int, VersionRange] = MappingProxyType(
     {key: entry.versions for key, entry in _OWN.items()}
 )
-"""Headrace's own, for the exactly-once sink; their keys are far above those of Kafka."""
+"""Headrace's own, for the exactly-once sink and typed topics; their keys are far above those of
+Kafka."""
 
 _specs: dict[int, AnyApi] = {}
 

@@ -4,12 +4,14 @@ actions:
   create NAME          create a topic
   list                 print the names of all topics
   describe [NAME]      print partitions, leaders, replicas and settings of one topic, or of all
-  alter NAME           add partitions to a topic, or change its settings
+  alter NAME           add partitions to a topic, or change its settings or columns
   delete-records NAME  delete the records below an offset
   delete NAME          delete a topic and its records
 
 examples:
   headrace topics create flights --bootstrap-server 127.0.0.1:9092 --partitions 3
+  headrace topics create trips --bootstrap-server 127.0.0.1:9092 --key id \\
+      --schema 'id BIGINT NOT NULL, at TIMESTAMP, fare DOUBLE'
   headrace topics describe flights --bootstrap-server 127.0.0.1:9092
   headrace topics alter flights --bootstrap-server 127.0.0.1:9092 --config retention.ms=3600000
   headrace topics delete flights --bootstrap-server 127.0.0.1:9092
@@ -19,9 +21,15 @@ import argparse
 from typing import Any
 
 from storage_engine.client.admin.record_deletion import ALL, delete_records
+from storage_engine.client.admin.schemas import (
+    alter_schema,
+    create_typed_topics,
+    schema_from,
+)
 from storage_engine.client.admin.topics import (
     BROKER_DEFAULT,
     ConfigEntry,
+    NewTopic,
     alter_topic_configs,
     create_partitions,
     create_topic,
@@ -33,11 +41,15 @@ from storage_engine.client.metadata import TopicMetadata
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.settings.config_source import ConfigSource
+from storage_engine.core.typed.column_types import ddl_of
+from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, TopicSchema, schema_of
 from storage_engine.tools.arguments import (
     add_bootstrap_server,
     add_json,
+    add_schema,
     natural_number,
     positive_integer,
+    schema_text,
 )
 from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError, UsageError
@@ -135,6 +147,13 @@ def _add_create(actions: Any) -> None:
         help="number of replicas of each partition (default: the brokers' "
         "default.replication.factor)",
     )
+    add_schema(parser, "make it a typed topic with these columns")
+    parser.add_argument(
+        "--key",
+        metavar="COLUMNS",
+        help="columns, separated by commas, by which rows are partitioned and compacted; they "
+        "become NOT NULL",
+    )
     _add_config(parser, "setting of the topic, such as retention.ms=3600000")
     parser.add_argument(
         "--if-not-exists", action="store_true", help="do nothing when the topic already exists"
@@ -143,8 +162,18 @@ def _add_create(actions: Any) -> None:
 
 def _create(cluster: Cluster, args: argparse.Namespace) -> None:
     configs = parse_configs(args.config)
+    schema = _given_schema(args)
     try:
-        create_topic(cluster, args.name, args.partitions, args.replication_factor, configs)
+        if schema is None:
+            create_topic(cluster, args.name, args.partitions, args.replication_factor, configs)
+        else:
+            new = NewTopic(
+                name=args.name,
+                partitions=args.partitions,
+                replication_factor=args.replication_factor,
+                configs=configs,
+            )
+            create_typed_topics(cluster, [new], schema)
     except KafkaError as error:
         if not (args.if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS):
             raise
@@ -155,6 +184,15 @@ def _create(cluster: Cluster, args: argparse.Namespace) -> None:
         f"topic '{args.name}' created: {_count(len(partitions), 'partition')}, "
         f"{_count(_replication_factor(cluster.topic(args.name)), 'replica')} each"
     )
+
+
+def _given_schema(args: argparse.Namespace) -> TopicSchema | None:
+    if args.schema is None:
+        if args.key is not None:
+            raise UsageError("--key names columns of a schema; give --schema, too")
+        return None
+    key = [] if args.key is None else [name.strip() for name in args.key.split(",")]
+    return schema_from(schema_text(args.schema), key)
 
 
 def _add_list(actions: Any) -> None:
@@ -225,6 +263,36 @@ def describe_topic(topic: TopicMetadata, settings: dict[str, ConfigEntry]) -> di
             name: {"value": setting.value, "source": _SOURCES[setting.source]}
             for name, setting in sorted(settings.items())
         },
+        "schema": _schema_document(settings),
+    }
+
+
+def _schema_document(settings: dict[str, ConfigEntry]) -> dict[str, Any] | None:
+    """The columns of a typed topic, hidden ones too; None for another."""
+    setting = settings.get(SCHEMA_SETTING)
+    if setting is None or setting.value is None:
+        return None
+    schema = schema_of(setting.value)
+    since: dict[int, int] = {}
+    for version in schema.versions:
+        for column in version.columns:
+            since.setdefault(column.column_id, version.version)
+    latest = schema.latest
+    return {
+        "version": latest.version,
+        "key": [column.name for column in schema.key_columns(latest)],
+        "columns": [
+            {
+                "id": column.column_id,
+                "name": column.name,
+                "type": ddl_of(column.type, exact=True),
+                "nullable": column.nullable,
+                "key": column.column_id in schema.key,
+                "hidden": column.hidden,
+                "since_version": since[column.column_id],
+            }
+            for column in latest.columns
+        ],
     }
 
 
@@ -238,9 +306,11 @@ def _print_description(description: dict[str, Any]) -> None:
     own = [
         f"{name}={config['value']}"
         for name, config in description["configs"].items()
-        if config["source"] == "topic"
+        if config["source"] == "topic" and name != SCHEMA_SETTING
     ]
     write_line("settings of its own: " + (", ".join(own) or "none"))
+    if description["schema"] is not None:
+        _print_schema(description["schema"])
     print_table(
         ("partition", "leader", "epoch", "replicas", "in sync"),
         [
@@ -251,12 +321,30 @@ def _print_description(description: dict[str, Any]) -> None:
     write_line("")
 
 
+def _print_schema(schema: dict[str, Any]) -> None:
+    key = f", key {', '.join(schema['key'])}" if schema["key"] else ", no key"
+    write_line(f"schema: version {schema['version']}{key}")
+    print_table(
+        ("id", "column", "type", "nullable", "key", "hidden", "since version"),
+        [
+            (
+                column["id"],
+                column["name"],
+                column["type"],
+                *("yes" if column[flag] else "no" for flag in ("nullable", "key", "hidden")),
+                column["since_version"],
+            )
+            for column in schema["columns"]
+        ],
+    )
+
+
 def _add_alter(actions: Any) -> None:
     parser = _add(
         actions,
         "alter",
         _alter,
-        "add partitions to a topic, or change its settings",
+        "add partitions to a topic, or change its settings or columns",
         "alter flights --bootstrap-server 127.0.0.1:9092 --partitions 6",
     )
     parser.add_argument("name", metavar="NAME", help="an existing topic")
@@ -266,6 +354,11 @@ def _add_alter(actions: Any) -> None:
         metavar="N",
         help="increase the number of partitions to N; records of a key then go to another "
         "partition than before",
+    )
+    add_schema(
+        parser,
+        "all columns that a typed topic is to have: new ones are added, types may be wider, those "
+        "left out are hidden",
     )
     _add_config(parser, "new value of a setting of the topic")
     parser.add_argument(
@@ -280,12 +373,16 @@ def _add_alter(actions: Any) -> None:
 
 def _alter(cluster: Cluster, args: argparse.Namespace) -> None:
     configs = parse_configs(args.config)
-    if args.partitions is None and not configs and not args.remove_config:
+    is_changed = args.partitions is not None or args.schema is not None
+    if not is_changed and not configs and not args.remove_config:
         raise UsageError(
-            "there is nothing to alter; give --partitions N, --config KEY=VALUE or --remove-config "
-            "KEY"
+            "there is nothing to alter; give --partitions N, --schema TEXT, --config KEY=VALUE or "
+            "--remove-config KEY"
         )
     cluster.topic(args.name)
+    if args.schema is not None:
+        schema = alter_schema(cluster, args.name, schema_text(args.schema))
+        write_line(f"topic '{args.name}' has version {schema.latest.version} of its schema")
     if args.partitions is not None:
         create_partitions(cluster, {args.name: args.partitions})
         write_line(f"topic '{args.name}' has {_count(args.partitions, 'partition')}")

@@ -72,7 +72,7 @@ class AlterConfigsHandlers:
     def handle(self, call: ApiCall[AlterConfigsResponse], request: AlterConfigsRequest) -> Steps:
         def compute(resource: Any, rules: Rules) -> Compute:
             values = [(c.name, c.value) for c in resource.configs]
-            return lambda _current: replaced(values, rules)
+            return lambda current: replaced(current, values, rules)
 
         def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> Steps:
             row = AlterConfigsResponse.AlterConfigsResourceResponse

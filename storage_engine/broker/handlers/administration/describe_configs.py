@@ -32,6 +32,11 @@ from storage_engine.protocol.apis.describe_configs import (
     DescribeConfigsResponse,
 )
 
+FIRST_FLEXIBLE = 4
+LONGEST_STRING = 0x7FFF
+"""What the length before a string can say in earlier versions. The schema of a topic may be longer;
+they get the setting without its value."""
+
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
 
@@ -79,7 +84,8 @@ class DescribeConfigsHandler:
                 continue
             named.add(key)
             if resource.resource_type == TOPIC_RESOURCE:
-                self._describe_topic(request, resource, partial(settle, index))
+                longest = None if call.version >= FIRST_FLEXIBLE else LONGEST_STRING
+                self._describe_topic(request, resource, partial(settle, index), longest)
             elif resource.resource_type == BROKER_RESOURCE:
                 settle(index, self._describe_broker(request, resource))
             else:
@@ -87,8 +93,13 @@ class DescribeConfigsHandler:
                 settle(index, _error(resource, ErrorCode.INVALID_REQUEST, text))
 
     def _describe_topic(
-        self, request: DescribeConfigsRequest, resource: Any, done: Callable[[Any], None]
+        self,
+        request: DescribeConfigsRequest,
+        resource: Any,
+        done: Callable[[Any], None],
+        longest: int | None,
     ) -> None:
+        """`longest`: how many bytes the value of a setting may have in this version."""
         topic = resource.resource_name
         if topic not in self.metadata:
             text = f"topic '{topic}' does not exist"
@@ -102,9 +113,14 @@ class DescribeConfigsHandler:
             own = possible_overrides(topic, overrides)
             entries = []
             for name, setting in BY_TOPIC_KEY.items():
-                chain = self._broker_chain(setting)
+                chain = self._broker_chain(setting) if setting.for_brokers else []
                 if name in own:
-                    chain.insert(0, _Synonym(name, own[name], ConfigSource.TOPIC))
+                    is_told = longest is None or len(own[name].encode()) <= longest
+                    value = own[name] if is_told else None
+                    chain.insert(0, _Synonym(name, value, ConfigSource.TOPIC))
+                if not chain:
+                    # As without typed topics: clients compare what topics have.
+                    continue
                 entries.append(_entry(request, name, setting, chain, read_only=False))
             done(_described(resource, entries))
 

@@ -9,6 +9,8 @@ from storage_engine.broker.settings.listener import Listener
 from storage_engine.broker.settings.topic_config import TopicConfig, validate_topic_config
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.settings import BY_BROKER_KEY, BY_TOPIC_KEY
+from storage_engine.core.typed.ddl import parse_ddl
+from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.log.log_config import LogConfig
 
 NEEDED = {"broker.id": "7", "log.dirs": "/data", "zookeeper.connect": "zk:2181"}
@@ -190,6 +192,7 @@ def test_every_topic_setting_reaches_its_user() -> None:
         "flush.before.ack": "true",
         "leader.replication.throttled.replicas": "0:1",
         "follower.replication.throttled.replicas": "*",
+        "headrace.schema": new_schema(parse_ddl("id INT")).to_json(),
     }
     only_one_value = {"compression.type"}
     assert set(changed) | only_one_value == set(BY_TOPIC_KEY)

@@ -1,4 +1,4 @@
-"""The messages of the exactly-once sink: round trips, their bytes, and bytes that are none."""
+"""The messages of our own APIs: round trips, their bytes, and bytes that are none."""
 
 import struct
 from uuid import UUID
@@ -12,12 +12,17 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
 from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
+from storage_engine.protocol.apis.describe_schemas import (
+    DescribedSchema,
+    DescribeSchemasRequest,
+    DescribeSchemasResponse,
+)
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
 from storage_engine.protocol.apis.micro_batch_fields import BatchResponse, CommittedBy
 from storage_engine.protocol.apis.registry import OWN_RANGES, spec_for
 from storage_engine.tests.protocol.apis.buffers import joined
 
-JOIN, COMMIT, HEARTBEAT, ABORT = sorted(OWN_RANGES)
+JOIN, COMMIT, HEARTBEAT, ABORT, SCHEMAS = sorted(OWN_RANGES)
 
 names = st.text(max_size=6)
 ids = st.integers(-(2**63), 2**63 - 1)
@@ -39,6 +44,9 @@ timed = {"timeout_ms": st.integers(0, 2**31 - 1), "nonce": st.uuids()}
 given_out = {"producer_id": ids, "producer_epoch": epochs, "origins": origins}
 tasks = {"members": members, "drained": st.integers(0, 2**31 - 1), "origins": origins}
 counts = {"rows": ids, "dropped": ids}
+schemas = st.builds(
+    DescribedSchema, topic=names, **codes, topic_id=st.uuids(), schema=st.none() | names
+)
 
 MESSAGES = {
     (JOIN, 0, "request"): st.builds(JoinBatchRequest, **batch, **timed),
@@ -53,6 +61,10 @@ MESSAGES = {
     (HEARTBEAT, 0, "response"): outcomes,
     (ABORT, 0, "request"): st.builds(AbortMembersRequest, sink=names, query=names, members=members),
     (ABORT, 0, "response"): outcomes,
+    (SCHEMAS, 0, "request"): st.builds(DescribeSchemasRequest, topics=st.lists(names, max_size=3)),
+    (SCHEMAS, 0, "response"): st.builds(
+        DescribeSchemasResponse, topics=st.lists(schemas, max_size=3)
+    ),
 }
 
 

@@ -1,0 +1,1 @@
+"""Topics with a schema, by brokers and clients as processes."""
