@@ -245,6 +245,8 @@ class _Edits:
             field = np.where(known, fields[np.maximum(colon, 0)], -1)
             return np.where(is_struct[owner], field, inner[owner])
 
+        # A name is no value.
+        words = words[~np.isin(words, names.starts)]
         if len(words):
             found = resolved(words)
             floats = words[(found >= 0) & (self._kinds[np.maximum(found, 0)] == _FLOAT)]
