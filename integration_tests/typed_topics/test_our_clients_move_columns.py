@@ -195,7 +195,7 @@ def test_reader_and_writer_go_on_when_columns_are_added_hidden_and_widened(serve
 
 def polled(consumer, count, **selection) -> pa.Table:
     """So many rows, as one table."""
-    tables = []
+    tables: list[pa.Table] = []
     while sum(table.num_rows for table in tables) < count:
         table = consumer.poll_table(**selection)
         if table.num_rows:
