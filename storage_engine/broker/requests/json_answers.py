@@ -251,11 +251,9 @@ class _AnswerInMaking:
         self._stored_left = STORED_MAX_BYTES
         self.needs: list[_Need] = []
         self.damaged: list[tuple[HostedPartition, int, CorruptRecordError]] = []
-        self.is_empty = not any(
-            answer.records is not None and not isinstance(answer.records, UnconvertedSlice)
-            for answer in read.partitions
-        )
-        """Whether no partition has records."""
+        self.is_empty = True
+        """Whether no partition up to here has records. Those behind it don't count: a batch that is
+        larger than the limit would never come beside a topic that always has some."""
         self.read = read
         for place, wanted in enumerate(fetch.request.partitions):
             answer = read.partitions[place]
@@ -266,6 +264,8 @@ class _AnswerInMaking:
                 read.partitions[place] = made
                 if made.error_code:
                     read.failed = True
+            elif answer.records is not None:
+                self.is_empty = False
 
     def _made_of(
         self,

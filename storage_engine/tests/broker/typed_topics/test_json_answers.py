@@ -365,3 +365,22 @@ def test_cold_batches_are_loaded_and_then_converted(cluster):
     disk.cold = {cluster[1].logs.logs[TRIPS].directory}
     assert rows_of(fetched(cluster)) == [row(n) for n in range(2 * ROWS)]
     assert disk.loads
+
+
+def test_a_batch_larger_than_the_limit_comes_also_beside_a_topic_that_always_has_records(cluster):
+    """As in Kafka, the first partition of a request that has records gives at least one batch."""
+    fill(cluster, 2)
+    plain = TopicPartition("plain", 0)
+    assert cluster.create_topic("plain").error_code == 0
+    cluster.produced_when_there(plain, b"x")
+
+    def asked(*names: str):
+        wanted = [FetchPartition(name, 0, 0, 100) for name in names]
+        request = FetchRequest(0, 1, 1 << 20, wanted)
+        return cluster.answer(cluster.ask(1, BY_NAME, 12, request)).partitions
+
+    trips, other = asked("trips", "plain")
+    assert rows_of(trips) == [row(n) for n in range(ROWS)]
+    assert other.records
+    other, trips = asked("plain", "trips")
+    assert other.records and not trips.records
