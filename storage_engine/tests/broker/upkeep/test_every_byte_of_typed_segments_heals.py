@@ -47,7 +47,7 @@ EXPECTED = [
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     cluster = SimulatedCluster(tmp_path_factory.mktemp("healed"), 2, **SETTINGS)
-    create_typed(cluster, segment_bytes="350")
+    create_typed(cluster, segment_bytes="700")
     leader = cluster.state(TRIPS).leader
     topic_id = topic_id_of(cluster)
     for number in range(BATCHES):
