@@ -148,8 +148,7 @@ def project(
     make them larger than `limit_bytes`.
 
     CorruptRecordError when a directory is damaged, and when a header is by which batches would be
-    skipped. UnknownSchemaVersionError when a filter meets a batch of a version that `schema` does
-    not have.
+    skipped.
     """
     frames = _Frames(view, want)
     comparisons = want.comparisons
@@ -173,7 +172,10 @@ def project(
 
 
 def may_have_rows(outline: Outline, comparisons: Sequence[Comparison], schema: TopicSchema) -> bool:
-    """Return False when no row of the batch can meet all comparisons."""
+    """Return False when no row of the batch can meet all comparisons. Of a version that `schema`
+    does not have yet nothing is known."""
+    if outline.schema_version > schema.latest.version:
+        return True
     version = schema.version(outline.schema_version)
     for comparison in comparisons:
         column_id = comparison.column_id
