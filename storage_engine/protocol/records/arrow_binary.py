@@ -72,7 +72,8 @@ def int64_values(array: Any) -> Ints:
     """A pa.Int64Array without nulls, not copied. Not by `to_numpy`, which imports pandas too."""
     if not len(array):
         return np.empty(0, np.int64)
-    return numbers_in(array.buffers()[1], np.int64, array.offset, len(array))
+    values: Ints = numbers_in(array.buffers()[1], np.int64, array.offset, len(array))
+    return values
 
 
 def numbers_in(buffer: Any, kind: Any, start: int, count: int) -> Any:
