@@ -117,8 +117,7 @@ def iter_typed(
     `tombstones` booleans. A tombstone keeps only its key columns. RowsDoNotFitError names what does
     not fit.
     """
-    codec = codec_number(compression)
-    count = rows.num_rows
+    codec, count = codec_number(compression), rows.num_rows
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     times = _times(timestamps, count, now)
     found = _columns(rows, schema, version, headers, tombstones)
@@ -131,9 +130,8 @@ def iter_typed(
     plan = _Plan(found, count, batch_bytes)
     for start, stop in plan:
         part = [each._replace(array=each.array.slice(start, stop - start)) for each in found]
-        first, largest, time_column = batch_times(
-            times if isinstance(times, int) else times[start:stop]
-        )
+        part_times = times if isinstance(times, int) else times[start:stop]
+        first, largest, time_column = batch_times(part_times)
         data = encode_typed(
             blank._replace(
                 last_offset_delta=stop - start - 1,
