@@ -26,6 +26,20 @@ class LogSlice(Protocol):
         ...
 
 
+class SlicedRecords:
+    """Records of an answer in several pieces, which are sent one after the other. `len` is the size
+    of all of them in bytes."""
+
+    __slots__ = ("_size", "pieces")
+
+    def __init__(self, pieces: Sequence["bytes | bytearray | memoryview | LogSlice"]) -> None:
+        self.pieces = pieces
+        self._size = sum(map(len, pieces))
+
+    def __len__(self) -> int:
+        return self._size
+
+
 class Clock(Protocol):
     """The wall clock and the monotonic clock."""
 

@@ -6,6 +6,7 @@ examined. Source: R-LOG1, R-LOG12, R-REP8, KIP-98.
 """
 
 from contextlib import suppress
+from uuid import UUID
 
 from storage_engine.core.errors import CorruptRecordError, KafkaError, RecordListTooLargeError
 from storage_engine.core.retained.producer_state import (
@@ -15,11 +16,12 @@ from storage_engine.core.retained.producer_state import (
 )
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.log.appending.append_check import check_producers
-from storage_engine.log.appending.append_preparation import Requirement
+from storage_engine.log.appending.append_preparation import Requirement, check_typed
 from storage_engine.log.appending.append_result import AppendResult
 from storage_engine.log.batch_writes import write_batches
 from storage_engine.log.log_state import LogState
 from storage_engine.log.segments.placing import place
+from storage_engine.protocol.apis.wire import NO_TOPIC_ID
 from storage_engine.protocol.records.batch_columns import BatchColumns
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import (
@@ -51,14 +53,16 @@ class LeaderAppends:
         leader_epoch: int,
         now_ms: int,
         allow_transactional: bool = True,
-        keys_checked: bool = False,
+        is_checked: bool = False,
+        topic_id: UUID = NO_TOPIC_ID,
     ) -> AppendResult:
         """Checks a producer's batches, gives them offsets (in `records` itself if it is writable),
         and stores them.
 
         `allow_transactional` False: none of them may belong to a transaction, since nobody would
-        end it. Control batches are always refused: see `append_marker`. `keys_checked`: a
-        preparation has checked that every record has a key, so that a compacted log need not.
+        end it. Control batches are always refused: see `append_marker`. `is_checked`: a preparation
+        has looked into the batches as the topic's settings demand, so that this need not: every
+        record of a compacted log has a key, and a typed batch is of `topic_id` and fits its schema.
         Raises the producer's error; the log is unchanged then.
         """
         log = self._log
@@ -66,8 +70,12 @@ class LeaderAppends:
         first_time = check_producers(log.producer_state, batches)
         if first_time is not None:
             return self._duplicate(*first_time)
-        if not keys_checked and log.append_rules.compacts:
-            check_keys(records, batches)
+        if not is_checked:
+            requirement = log.append_rules.requirement
+            if requirement is not None and requirement.schema is not None:
+                check_typed(records, batches, schema=requirement.schema, topic_id=topic_id)
+            elif log.append_rules.compacts:
+                check_keys(records, batches)
         if records.readonly:
             records = memoryview(bytearray(records))
         return self._store(records, batches, leader_epoch, now_ms)
@@ -173,6 +181,7 @@ class LeaderAppends:
             records,
             max_message_bytes=rules.max_message_bytes,
             allow_transactional=allow_transactional,
+            allow_typed=rules.requirement is not None and rules.requirement.schema is not None,
         )
         if rules.time_limits.are_set and not rules.stamps_append_time:
             for _, header in batches:

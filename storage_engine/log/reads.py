@@ -7,11 +7,18 @@ from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.replication.leader_epochs import EpochEnd
 from storage_engine.core.transactions.partition_transactions import AbortedTransaction
 from storage_engine.log.files.storage_errors import storage_error, storage_errors
+from storage_engine.log.log_config import MAX_SEGMENT_BYTES
 from storage_engine.log.log_state import LogState
 from storage_engine.log.segments.log_reader import find_slice
+from storage_engine.log.segments.projected_slice import (
+    BATCHES_MAX,
+    ProjectedSlice,
+    project_slice,
+)
 from storage_engine.log.segments.segment_slice import SegmentSlice
 from storage_engine.log.segments.time_search import Search, TimeSearch, TimestampedOffset, run
 from storage_engine.log.state.aborted_transactions import find_aborted
+from storage_engine.protocol.typed.projection import TypedWant
 
 
 class LogReads:
@@ -64,6 +71,34 @@ class LogReads:
             )
         except OSError as error:
             raise storage_error("read", log.directory, error) from error
+
+    def read_projected(
+        self,
+        offset: int,
+        want: TypedWant,
+        *,
+        max_bytes: int,
+        max_offset: int | None = None,
+        at_least_one: bool = True,
+        batches_max: int = BATCHES_MAX,
+        wait: bool = True,
+    ) -> ProjectedSlice | None:
+        """Read as `read` does, but frames with what `want` names. They are made of at most
+        `batches_max` batches, and `max_bytes` counts what is sent."""
+        log = self._log
+        stored = self.read(
+            offset, max_bytes=MAX_SEGMENT_BYTES, max_offset=max_offset, at_least_one=True, wait=wait
+        )
+        if stored is None:
+            return None
+        schema = log.segments.folder.config.schema
+        projected = project_slice(
+            stored, want, schema, limit_bytes=max_bytes, batches_max=batches_max, wait=wait
+        )
+        if len(projected) > max_bytes and not at_least_one:
+            return None
+        stored.note_end(log.read_positions, projected.end_offset, projected.stored_bytes)
+        return projected
 
     def offset_for_timestamp(
         self, timestamp_ms: int, max_offset: int | None = None

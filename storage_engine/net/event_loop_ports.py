@@ -16,10 +16,10 @@ from storage_engine.net.suspended_time import monotonic_with_sleep_ms
 
 Result = TypeVar("Result")
 
-BACKGROUND_THREADS = 6
-"""Background threads do fsync, deletions of files, cold reads and preparations of appends. Kinds of
-work that may take long have limits of their own, which leave a thread for the flushes that
-acknowledgements wait for."""
+BACKGROUND_THREADS = 8
+"""Background threads do fsync, deletions of files, cold reads, preparations of appends and
+conversions for fetches. Kinds of work that may take long have limits of their own, which leave a
+thread for the flushes that acknowledgements wait for."""
 
 BACKGROUND_NICE = 10
 """The nice value of background threads relative to the loop. Four threads that decompressed on two

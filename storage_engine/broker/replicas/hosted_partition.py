@@ -210,16 +210,14 @@ class HostedPartition:
         *,
         acks: int,
         in_transaction: bool = False,
-        keys_checked: bool = False,
+        is_checked: bool = False,
     ) -> AppendOutcome:
-        """Append a producer's batches, or say why they are not stored.
-
-        `in_transaction`: the coordinator knows that the producer writes to this partition in a
-        transaction. `keys_checked`: every record is known to have a key.
-        """
+        """Append a producer's batches, or say why they are not stored. `in_transaction`: the
+        coordinator knows that the producer writes to this partition in a transaction. `is_checked`:
+        a preparation has looked into the batches."""
         try:
             self.check_writable_by_producers(acks)
-            return self._append(records, in_transaction, keys_checked)
+            return self._append(records, in_transaction, is_checked)
         except KafkaError as failure:
             self.note_refused(records, failure)
             return failure.as_outcome()
@@ -299,7 +297,7 @@ class HostedPartition:
             self.log.leader_appends.note_refused(records)
 
     def _append(
-        self, records: memoryview, in_transaction: bool, keys_checked: bool = False
+        self, records: memoryview, in_transaction: bool, is_checked: bool = False
     ) -> AppendResult:
         """Raises KafkaError."""
         try:
@@ -308,7 +306,8 @@ class HostedPartition:
                 leader_epoch=self.leader_epoch,
                 now_ms=self._ports.clock.wall_ms(),
                 allow_transactional=in_transaction,
-                keys_checked=keys_checked,
+                is_checked=is_checked,
+                topic_id=self.topic_id,
             )
         except LogStorageError as failure:
             self._note_failure(failure)

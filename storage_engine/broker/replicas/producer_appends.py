@@ -4,9 +4,10 @@
            -> copied, queued behind those of its partition -> prepared by a thread -> appended
 
 Appends to a partition are made in the order in which they came, however long each of them is
-prepared (decompressed, checked or compressed anew). Nothing that was checked before the wait counts
-after it: leader epoch, lease, replicas in sync, the producer's sequence, its transaction and the
-topic's settings are checked when the batch is appended. Source: R-NET1, R-LOG7, R-LOG10.
+prepared (decompressed, checked, compressed anew or made columns of). Nothing that was checked
+before the wait counts after it: leader epoch, lease, replicas in sync, the producer's sequence, its
+transaction and the topic's settings are checked when the batch is appended. Source: R-NET1, R-LOG7,
+R-LOG10.
 """
 
 import logging
@@ -23,8 +24,8 @@ from storage_engine.log.appending.append_result import AppendOutcome
 from storage_engine.protocol.records.batch_columns import BatchColumns
 
 PREPARED_AT_ONCE = 2
-"""The number of appends that are prepared at a time: a third of the background threads. Each holds
-in memory what one append decompresses to."""
+"""The number of appends that are prepared at a time: a quarter of the background threads. Each
+holds in memory what one append decompresses to."""
 
 WAITING_MAX_BYTES = 128 << 20
 """The limit for the bytes of all waiting appends, as they were sent: beyond it producers get a
@@ -39,7 +40,7 @@ class _Waiting:
     __slots__ = (
         "acks",
         "in_transaction",
-        "keys_checked",
+        "is_checked",
         "leader_epoch",
         "on_outcome",
         "partition",
@@ -68,7 +69,7 @@ class _Waiting:
         self.refusal = refusal
         self.requirement: Requirement | None = None
         """The requirement that the records are, or were, prepared for."""
-        self.keys_checked = False
+        self.is_checked = False
         self.prepared: memoryview | KafkaError | None = None
         """The batches to append or the reason to refuse them; None until a thread is done."""
 
@@ -180,7 +181,10 @@ class ProducerAppends:
         config = waiting.partition.log.config
         requirement = waiting.partition.log.leader_appends.requirement
         waiting.requirement = requirement
-        waiting.keys_checked = requirement is not None and requirement.keys
+        waiting.is_checked = requirement is not None and (
+            requirement.keys or requirement.schema is not None
+        )
+        topic_id = waiting.partition.topic_id
 
         def work() -> memoryview:
             if requirement is None:
@@ -190,6 +194,7 @@ class ProducerAppends:
                 requirement,
                 max_message_bytes=config.max_message_bytes,
                 allow_transactional=waiting.in_transaction,
+                topic_id=topic_id,
             )
 
         def done(prepared: memoryview) -> None:
@@ -271,7 +276,7 @@ class ProducerAppends:
             waiting.prepared,
             acks=waiting.acks,
             in_transaction=waiting.in_transaction,
-            keys_checked=waiting.keys_checked,
+            is_checked=waiting.is_checked,
         )
 
 

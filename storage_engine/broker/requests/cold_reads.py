@@ -18,20 +18,22 @@ from typing import TypeGuard
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
+from storage_engine.broker.requests.typed_reads import FoundRecords, UnconvertedSlice
 from storage_engine.broker.unexpected import guarded
 from storage_engine.core.errors import LogBusyError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background
 from storage_engine.log.files.load_job import LoadJob
 from storage_engine.log.segments.log_file import COPY_MAX_BYTES
+from storage_engine.log.segments.projected_slice import ProjectedSlice
 from storage_engine.log.segments.segment_slice import SegmentSlice
 from storage_engine.net.limits import SMALL_WRITE_BYTES
 from storage_engine.protocol.apis.fetch import FetchRequest
 
 LOADS_AT_ONCE = 2
-"""The most loads of all fetches at the same time: half of the background threads, so that flushes
-always find one. The others wait in the order of their arrival; the server limits the number of
-unanswered requests."""
+"""The most loads of all fetches at the same time: a quarter of the background threads, so that
+flushes always find one. The others wait in the order of their arrival; the server limits the number
+of unanswered requests."""
 
 MOST_LOADS = 4
 """The reads of one fetch: to find where the bytes begin, where they end, and for the bytes; two are
@@ -177,6 +179,9 @@ def _keep_warm(read: FetchRead) -> bool:
     return any(answer.records is not None for answer in read.partitions)
 
 
-def is_cold_slice(records: object) -> TypeGuard[SegmentSlice]:
+def is_cold_slice(records: object) -> TypeGuard[FoundRecords]:
     """Whether records to be sent are not all in the page cache."""
-    return isinstance(records, SegmentSlice) and not records.is_warm()
+    return (
+        isinstance(records, SegmentSlice | ProjectedSlice | UnconvertedSlice)
+        and not records.is_warm()
+    )

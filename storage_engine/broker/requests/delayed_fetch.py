@@ -33,6 +33,7 @@ def must_answer(request: FetchRequest, read: FetchRead) -> bool:
         or not request.partitions
         or read.bytes_readable >= request.min_bytes
         or read.failed
+        or read.is_cut
         or bool(read.cold)
     )
 
@@ -161,7 +162,7 @@ class DelayedFetch:
         self._reader.read_more(request, [watched.wanted], read)
         self._readable += read.bytes_readable - watched.size
         watched.size = read.bytes_readable
-        if not (read.failed or read.cold or self._readable >= request.min_bytes):
+        if not (read.failed or read.is_cut or read.cold or self._readable >= request.min_bytes):
             return False
         self._end(None)
         return True

@@ -1,6 +1,7 @@
 """Reads the partitions of a fetch once, for a consumer or a follower, without waiting.
 
-Records never pass through Python; a read hands on a LogSlice. Consumers get the records below the
+Records never pass through Python; a read hands on a LogSlice, or of a typed topic what
+`typed_reads` makes of one. Consumers get the records below the
 high watermark, or with read_committed those below the last stable offset and the aborted
 transactions among them. Followers get the whole log, after a check that theirs does not diverge.
 Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-392, KIP-595.
@@ -14,7 +15,18 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
 from storage_engine.broker.requests.rack_reads import NO_PREFERENCE, RackReads
-from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError, OffsetOutOfRangeError
+from storage_engine.broker.requests.typed_reads import (
+    FoundRecords,
+    LookBudget,
+    read_for_consumer,
+)
+from storage_engine.core.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    KafkaError,
+    LogStorageError,
+    OffsetOutOfRangeError,
+)
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.replication.follower import divergence
 from storage_engine.log.files.load_job import ColdBytesError
@@ -33,7 +45,7 @@ READ_COMMITTED = 1
 class FetchRead:
     """Answers to all partitions of a request, and whether they may leave at once."""
 
-    __slots__ = ("bytes_readable", "cold", "failed", "partitions", "room")
+    __slots__ = ("bytes_readable", "cold", "failed", "is_cut", "partitions", "room")
 
     def __init__(self, room: int = 0) -> None:
         self.room = room
@@ -42,6 +54,8 @@ class FetchRead:
         self.bytes_readable = 0
         self.failed = False
         """An error, a divergence or another replica to read from: answer now."""
+        self.is_cut = False
+        """A filter has skipped so much that the rest is left to the next fetch: answer now."""
         self.cold: list[tuple[HostedPartition, ColdBytesError, int]] = []
         """Reads whose beginning or end could not be found without the disk, with the number of
         bytes wanted."""
@@ -56,7 +70,7 @@ class PartitionReader:
         *,
         is_current: Callable[[BrokerId, int], bool],
         throttle: ReplicationThrottle,
-        on_damage: Callable[[HostedPartition, int], None],
+        on_damage: Callable[[HostedPartition, int, str], None],
         rack_reads: RackReads | None = None,
     ) -> None:
         self._throttle = throttle
@@ -65,7 +79,7 @@ class PartitionReader:
         """(broker id, incarnation) -> whether that is the one registered, and not leaving (as which
         it would call itself another, see `leaving`)."""
         self._on_damage = on_damage
-        """Called with a partition led here of which a follower got bad bytes, and their offset."""
+        """Called with a partition that has bad bytes, their offset, and who has met them."""
         self._rack_reads = rack_reads
         """None when consumers read only from leaders."""
 
@@ -86,8 +100,9 @@ class PartitionReader:
         wait: bool = False,
     ) -> None:
         """Read some partitions of a request into the result of those before them."""
+        budget = LookBudget()
         for wanted in partitions:
-            answer = self._read_partition(request, wanted, result.room, result, wait)
+            answer = self._read_partition(request, wanted, result, budget, wait)
             result.partitions.append(answer)
             if (
                 answer.error_code
@@ -99,6 +114,8 @@ class PartitionReader:
                 size = len(answer.records)
                 result.bytes_readable += size
                 result.room = max(0, result.room - size)
+        if budget.is_used_up:
+            result.is_cut = True
 
     def note_progress(self, request: FetchRequest) -> None:
         """Applies the offsets that a follower's fetch reports; once per request, before the first
@@ -121,7 +138,7 @@ class PartitionReader:
             if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
                 continue
             if wanted.was_damaged:
-                self._on_damage(partition, wanted.fetch_offset)
+                self._on_damage(partition, wanted.fetch_offset, "a follower was sent a bad batch")
             partition.note_follower_log_start(request.replica_id, wanted.log_start_offset)
             if wanted.fetch_offset > partition.log.log_end_offset:
                 continue
@@ -156,12 +173,12 @@ class PartitionReader:
         self,
         request: FetchRequest,
         wanted: FetchPartition,
-        room: int,
         result: FetchRead,
+        budget: LookBudget,
         wait: bool,
     ) -> FetchPartitionResponse:
         tp = TopicPartition(wanted.topic, wanted.partition)
-        first = result.bytes_readable == 0
+        room, first = result.room, result.bytes_readable == 0
         try:
             if wanted.topic_id is not None:
                 self._check_id(tp, wanted.topic_id)
@@ -178,11 +195,13 @@ class PartitionReader:
                     partition, request.replica_id
                 ):
                     room, first = 0, False
-                return _read(partition, request, wanted, room, first=first, wait=wait)
+                return _read(partition, request, wanted, room, budget, first=first, wait=wait)
             except ColdBytesError as cold:
                 result.cold.append((partition, cold, min(wanted.partition_max_bytes, room)))
                 # As if there were nothing: a follower takes over all but the records.
-                return _read(partition, request, wanted, 0, first=False, wait=wait)
+                return _read(partition, request, wanted, 0, budget, first=False, wait=wait)
+        except CorruptRecordError as damage:
+            return self._damaged(wanted, tp, damage)
         except LogStorageError as failure:
             known = self._replicas.get(tp)
             if known is not None:
@@ -221,6 +240,23 @@ class PartitionReader:
         if self._rack_reads is None or partition.leader is None or not _is_of_a_rack(request):
             return NO_PREFERENCE
         return self._rack_reads.preferred(partition, request.rack_id, wanted.fetch_offset)
+
+    def _damaged(
+        self, wanted: FetchPartition, tp: TopicPartition, damage: CorruptRecordError
+    ) -> FetchPartitionResponse:
+        """Bytes are bad: have them repaired, unless that is under way already."""
+        partition, offset = self._replicas.get(tp), wanted.fetch_offset
+        if partition is not None and not any(
+            bad.start_offset <= offset < bad.end_offset for bad in partition.log.damaged
+        ):
+            self.note_damage(partition, offset, damage)
+        return self._refusal(wanted, tp, damage.code)
+
+    def note_damage(
+        self, partition: HostedPartition, offset: int, damage: CorruptRecordError
+    ) -> None:
+        """Has a batch repaired that a reader could not be given."""
+        self._on_damage(partition, offset, f"a reader can't be given a batch: {damage}")
 
     def _refusal(
         self, wanted: FetchPartition, tp: TopicPartition, code: ErrorCode
@@ -294,6 +330,7 @@ def _read(
     request: FetchRequest,
     wanted: FetchPartition,
     room: int,
+    budget: LookBudget,
     *,
     first: bool,
     wait: bool,
@@ -309,22 +346,25 @@ def _read(
     last_stable_offset = -1 if is_follower else partition.last_stable_offset
     is_isolated = request.isolation_level == READ_COMMITTED and not is_follower
     diverging = _diverging(partition, wanted)
-    records = None
+    records: FoundRecords | None = None
     aborted: list[tuple[int, int]] | None = [] if is_isolated else None
     if diverging is None:
         limit = min(wanted.partition_max_bytes, room)
         if limit > 0 or first:
             if is_follower:
-                end = log.log_end_offset
+                records = log.reads.read(
+                    wanted.fetch_offset, max_bytes=limit, at_least_one=first, wait=wait
+                )
             else:
-                end = last_stable_offset if is_isolated else high_watermark
-            records = log.reads.read(
-                wanted.fetch_offset,
-                max_bytes=limit,
-                max_offset=end,
-                at_least_one=first,
-                wait=wait,
-            )
+                records = read_for_consumer(
+                    log,
+                    wanted,
+                    budget,
+                    max_bytes=limit,
+                    max_offset=last_stable_offset if is_isolated else high_watermark,
+                    at_least_one=first,
+                    wait=wait,
+                )
             if is_isolated and records is not None:
                 found = log.reads.aborted_transactions(wanted.fetch_offset, records.end_offset)
                 aborted = [(each.producer_id, each.first_offset) for each in found]

@@ -29,6 +29,7 @@ from storage_engine.protocol.fetch_session import (
     NO_SESSION_EPOCH,
     epoch_after,
 )
+from storage_engine.protocol.typed.projection import TypedWant
 
 EVICTION_MS = 120_000
 """A session unused for so long makes room for any other; one that is older makes room for a larger
@@ -36,7 +37,11 @@ one. Kafka's min.incremental.fetch.session.eviction.ms, which is no setting ther
 
 REMEMBERED_PARTITIONS_MAX = 200_000
 """The most partitions of all sessions together, some 400 bytes each: slots alone would not limit
-the memory, because one request may name a million partitions."""
+the memory, because one request may name a million partitions. One whose client wants many columns
+of a typed topic, or filters by many values, counts as several."""
+
+WANTED_PER_PARTITION = 20
+"""So many columns and values take the memory of a partition."""
 
 SESSION_PARTITIONS_MAX = 20_000
 """The most partitions of a session: storing them takes ten milliseconds. A client that fetches more
@@ -48,10 +53,11 @@ Key = tuple[str, int]
 class _Remembered:
     """A partition of a session."""
 
-    __slots__ = ("sent", "wanted")
+    __slots__ = ("sent", "wanted", "weight")
 
-    def __init__(self, wanted: FetchPartition) -> None:
+    def __init__(self, wanted: FetchPartition, weight: int) -> None:
         self.wanted = wanted
+        self.weight = weight
         self.sent: tuple[int, int, int] | None = None
         """High watermark, last stable offset and log start as the client knows them; None: it is
         to be answered in any case."""
@@ -60,7 +66,15 @@ class _Remembered:
 class FetchSession:
     """The partitions of one client's session, in the order in which they are served."""
 
-    __slots__ = ("_wanted", "created_ms", "epoch", "is_follower", "partitions", "session_id")
+    __slots__ = (
+        "_wanted",
+        "created_ms",
+        "epoch",
+        "is_follower",
+        "partitions",
+        "session_id",
+        "weight",
+    )
 
     def __init__(self, session_id: int, *, is_follower: bool, now_ms: int) -> None:
         self.session_id = session_id
@@ -69,6 +83,8 @@ class FetchSession:
         self.is_follower = is_follower
         self.created_ms = now_ms
         self.partitions: dict[Key, _Remembered] = {}
+        self.weight = 0
+        """The memory that they take, in partitions of the usual size."""
         self._wanted: list[FetchPartition] | None = None
 
     def update(
@@ -78,15 +94,25 @@ class FetchSession:
         partitions = self.partitions
         for topic, indexes in forgotten:
             for index in indexes:
-                if partitions.pop((topic, index), None) is not None:
+                dropped = partitions.pop((topic, index), None)
+                if dropped is not None:
                     self._wanted = None
+                    self.weight -= dropped.weight
+        want: TypedWant | None = None
+        weight = 1
         for wanted in named:
             self._wanted = None
+            if wanted.want is not want:
+                want = wanted.want
+                weight = _weight(want)
             key = wanted.topic, wanted.partition
             remembered = partitions.get(key)
             if remembered is None:
-                partitions[key] = _Remembered(wanted)
+                partitions[key] = _Remembered(wanted, weight)
+                self.weight += weight
             else:
+                self.weight += weight - remembered.weight
+                remembered.weight = weight
                 remembered.wanted = wanted
                 remembered.sent = None
 
@@ -177,7 +203,7 @@ class FetchSessions:
         """The time when each session was last used, in that order."""
         self._by_id: dict[int, FetchSession] = {}
         self.remembered = 0
-        """Partitions of all sessions."""
+        """The weight of all sessions."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -200,12 +226,12 @@ class FetchSessions:
             return FetchResponse((), int(code), request.session_id)
         # A fetch of this session that still waits may bring no news of it.
         session.epoch = epoch_after(epoch)
-        before = len(session.partitions)
+        before = session.weight
         session.update(request.partitions, request.forgotten)
-        self.remembered += len(session.partitions) - before
+        self.remembered += session.weight - before
         size = len(session.partitions)
         is_too_much = self.remembered > self._partitions_max or size > SESSION_PARTITIONS_MAX
-        if is_too_much and size > before:
+        if is_too_much and session.weight > before:
             self._end(session)
             return FetchResponse((), int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NO_SESSION)
         full = request._replace(partitions=session.wanted(), forgotten=())
@@ -223,7 +249,7 @@ class FetchSessions:
         is_follower = request.replica_id >= 0
         session = FetchSession(self._new_id(), is_follower=is_follower, now_ms=now_ms)
         session.update(request.partitions, ())
-        size = len(session.partitions)
+        size = session.weight
         if size > self._partitions_max or not self._slots:
             return None
         if len(self) >= self._slots and not self._evict_for(session, now_ms):
@@ -249,7 +275,7 @@ class FetchSessions:
     def _end(self, session: FetchSession) -> None:
         del self._by_id[session.session_id]
         del self._used[session]
-        self.remembered -= len(session.partitions)
+        self.remembered -= session.weight
 
     def _evict_for(self, new: FetchSession, now_ms: int) -> bool:
         """Make room: the one that is unused for too long, else the least important of those that
@@ -272,6 +298,17 @@ class FetchSessions:
             return False
         self._end(least)
         return True
+
+
+def _weight(want: TypedWant | None) -> int:
+    """The memory that a partition takes whose client wants that, in those of others."""
+    if want is None:
+        return 1
+    size = len(want.column_ids)
+    for comparison in want.comparisons:
+        for value in comparison.values:
+            size += 1 + (len(value) // 16 if isinstance(value, str | bytes) else 0)
+    return 1 + size // WANTED_PER_PARTITION
 
 
 def _importance(session: FetchSession) -> tuple[bool, int]:

@@ -155,7 +155,7 @@ def add_record_apis(
     fetch = FetchHandler(
         sessions=requests.fetch_sessions,
         reader=requests.reader,
-        cold_reads=requests.cold_reads,
+        json_answers=requests.json_answers,
         waits=requests.fetch_waits,
         metadata=cluster.metadata,
         unreadable=None if access is None else access.unreadable,

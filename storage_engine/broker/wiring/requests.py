@@ -9,6 +9,7 @@ from storage_engine.broker.requests.cold_reads import ColdReads
 from storage_engine.broker.requests.delayed_fetch import FetchWaits
 from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions
+from storage_engine.broker.requests.json_answers import JsonAnswers
 from storage_engine.broker.requests.long_work import LongWork
 from storage_engine.broker.requests.rack_reads import RackReads
 from storage_engine.broker.upkeep.scrubs import Scrubs
@@ -23,6 +24,7 @@ class RequestParts:
 
     reader: PartitionReader
     cold_reads: ColdReads
+    json_answers: JsonAnswers
     fetch_sessions: FetchSessions
     fetch_waits: FetchWaits
     long_work: LongWork
@@ -41,9 +43,13 @@ def build_requests(
         throttle=replicas.throttle,
         rack_reads=_rack_reads(ports, replicas, metadata) if is_rack_aware else None,
     )
+    cold_reads = ColdReads(ports.background, reader=reader, replicas=manager)
     return RequestParts(
         reader=reader,
-        cold_reads=ColdReads(ports.background, reader=reader, replicas=manager),
+        cold_reads=cold_reads,
+        json_answers=JsonAnswers(
+            ports.background, reader=reader, replicas=manager, cold_reads=cold_reads
+        ),
         fetch_sessions=FetchSessions(
             ports.config.integer("max.incremental.fetch.session.cache.slots"),
             ports.clock,

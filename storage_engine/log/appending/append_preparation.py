@@ -1,11 +1,13 @@
 """Prepares producers' batches as the settings of their topic demand: checks keys (cleanup.policy
-with `compact`), compresses with another codec (compression.type).
+with `compact`), compresses with another codec (compression.type), makes columns of the records of
+JSON that are sent to a typed topic.
 
 It uses no state of the log, so that it can run beside the event loop: other clients should not wait
 for decompression, checks and compression. Source: R-LOG7, R-LOG10.
 """
 
 from typing import NamedTuple
+from uuid import UUID
 
 from storage_engine.core.errors import (
     CorruptRecordError,
@@ -13,7 +15,9 @@ from storage_engine.core.errors import (
     InvalidRecordError,
     RecordTooLargeError,
 )
+from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.log.log_config import LogConfig
+from storage_engine.protocol.apis.wire import NO_TOPIC_ID
 from storage_engine.protocol.records.batch_columns import BatchColumns
 from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES, decompress
 from storage_engine.protocol.records.recompression import recompressed
@@ -23,9 +27,18 @@ from storage_engine.protocol.records.record_batch import (
     BytesLike,
     Codec,
     iter_headers,
+    read_header,
     validate_for_append,
 )
 from storage_engine.protocol.records.record_keys import WALKED_RECORDS_MAX, check_batch_keys
+from storage_engine.protocol.typed.typed_batch import check_typed_batch, claimed_columns, is_typed
+
+CHECKED_COLUMNS_MAX = 1_000
+"""The most columns of the typed batches of an append that are checked at once, which takes about a
+millisecond."""
+
+LEAST_COLUMNS = 20
+"""A batch with fewer columns takes as long as one with so many."""
 
 _CODECS = {
     "producer": None,
@@ -37,6 +50,16 @@ _CODECS = {
 }
 """The codec that each `compression.type` of a topic stores; None: the producer's."""
 
+_COLUMN_CODECS = {
+    None: Codec.LZ4,
+    Codec.NONE: Codec.NONE,
+    Codec.GZIP: Codec.ZSTD,
+    Codec.SNAPPY: Codec.LZ4,
+    Codec.LZ4: Codec.LZ4,
+    Codec.ZSTD: Codec.ZSTD,
+}
+"""The codec of columns that are made here, for each of them; Arrow knows only these."""
+
 
 class Requirement(NamedTuple):
     """The demands of a topic's settings on batches."""
@@ -45,20 +68,28 @@ class Requirement(NamedTuple):
     """True when every record must have a key."""
     codec: Codec | None
     """The codec for batches; None: any."""
+    schema: TopicSchema | None = None
+    """The schema for typed batches; None: records are stored as they come."""
 
     def accepts_columns(self, columns: BatchColumns) -> bool:
         """Return True when batches outside of transactions can be appended as they are."""
         codec = self.codec
-        if self.keys or codec is None:
+        if self.keys or codec is None or self.schema is not None:
             return False
         return columns.attributes.count(codec) == len(columns)
 
     def is_settled_at_once(self, records: memoryview) -> bool:
         """Return True when an append can be accepted or refused at once, with no decompression: its
-        codec is right, and where keys are demanded, it has few records to check."""
+        codec is right, and where keys are demanded, it has few records to check; of a typed topic,
+        it has typed batches of few columns and no others."""
         count = 0
         try:
-            for _, header in iter_headers(records):
+            for position, header in iter_headers(records):
+                if self.schema is not None:
+                    count += max(LEAST_COLUMNS, claimed_columns(records, position))
+                    if count > CHECKED_COLUMNS_MAX or not is_typed(header):
+                        return False
+                    continue
                 if self.codec not in (None, header.compression):
                     return False
                 count += header.records_count
@@ -74,6 +105,9 @@ def requirement_of(config: LogConfig) -> Requirement | None:
     """Return the requirement of a topic's settings; None when any valid batch is appended as it
     is."""
     codec = _CODECS[config.compression_type]
+    if config.schema is not None:
+        # The columns of a key have no nulls, so that every row has one.
+        return Requirement(False, codec, config.schema)
     return Requirement(config.compacts, codec) if config.compacts or codec is not None else None
 
 
@@ -83,13 +117,97 @@ def prepare(
     *,
     max_message_bytes: int,
     allow_transactional: bool,
+    topic_id: UUID = NO_TOPIC_ID,
 ) -> memoryview:
     """Return the batches of one append as they are to be stored, in memory of their own unless they
     are unchanged. Raises the KafkaError that their producer is to get. Runs on any thread.
     """
+    schema = requirement.schema
     batches = validate_for_append(
-        records, max_message_bytes=max_message_bytes, allow_transactional=allow_transactional
+        records,
+        max_message_bytes=max_message_bytes,
+        allow_transactional=allow_transactional,
+        allow_typed=schema is not None,
     )
+    if schema is None:
+        parts = _recompressed(records, batches, requirement)
+    else:
+        codec = _COLUMN_CODECS[requirement.codec]
+        parts = _typed(records, batches, schema, topic_id, codec, max_message_bytes)
+    if all(isinstance(part, memoryview) for part in parts):
+        return records
+    return memoryview(bytearray().join(parts))
+
+
+def check_typed(
+    records: memoryview,
+    batches: list[tuple[int, BatchHeader]],
+    *,
+    schema: TopicSchema,
+    topic_id: UUID,
+) -> None:
+    """Raise the error of the first batch that does not fit a typed topic, by their directories."""
+    for position, header in batches:
+        if not is_typed(header):
+            raise InvalidRecordError(
+                "a batch of records came to a typed topic without being made columns of"
+            )
+        batch = records[position : position + header.size_in_bytes]
+        check_typed_batch(header, batch, schema=schema, topic_id=topic_id)
+
+
+def _typed(
+    records: memoryview,
+    batches: list[tuple[int, BatchHeader]],
+    schema: TopicSchema,
+    topic_id: UUID,
+    codec: Codec,
+    max_message_bytes: int,
+) -> list[BytesLike]:
+    """Return each batch as a typed one: with the same number of rows, so that offsets and sequences
+    stay as their producer counts them, and therefore never in two."""
+    parts: list[BytesLike] = []
+    room = MAX_DECOMPRESSED_BYTES
+    for position, header in batches:
+        batch = records[position : position + header.size_in_bytes]
+        if is_typed(header):
+            check_typed_batch(header, batch, schema=schema, topic_id=topic_id)
+            parts.append(batch)
+            continue
+        if header.compression != Codec.NONE:
+            section = _section(header, batch, room)
+            room -= len(section)
+            batch = memoryview(recompressed(header, section, Codec.NONE))
+        typed = _columns_of(batch, schema, topic_id, codec)
+        if len(typed) > max_message_bytes:
+            raise RecordTooLargeError(
+                f"a record batch of {header.size_in_bytes} bytes has {len(typed)} as columns, more"
+                f" than max.message.bytes = {max_message_bytes}: send smaller batches or raise the"
+                " setting"
+            )
+        room -= len(typed)
+        if room < 0:
+            raise _too_large_decompressed()
+        parts.append(typed)
+    return parts
+
+
+def _columns_of(batch: memoryview, schema: TopicSchema, topic_id: UUID, codec: Codec) -> bytearray:
+    # The import is here: it loads Arrow, which a broker without such producers saves.
+    from storage_engine.protocol.typed.json_columns import typed_from_json
+
+    try:
+        return typed_from_json(batch, read_header(batch), schema, topic_id, codec)
+    except CorruptRecordError as error:
+        # Its CRC is right: the producer would send it again for ever.
+        raise InvalidRecordError(f"a record batch is damaged: {error}") from None
+
+
+def _recompressed(
+    records: memoryview, batches: list[tuple[int, BatchHeader]], requirement: Requirement
+) -> list[BytesLike]:
+    """Return each batch with the codec that is demanded; InvalidRecordError for a record without
+    the key that it must have."""
     parts: list[BytesLike] = []
     room = MAX_DECOMPRESSED_BYTES
     for position, header in batches:
@@ -105,18 +223,20 @@ def prepare(
         if requirement.keys:
             check_batch_keys(header, batch, section)
         parts.append(batch if codec is None else recompressed(header, section, codec))
-    if all(isinstance(part, memoryview) for part in parts):
-        return records
-    return memoryview(bytearray().join(parts))
+    return parts
 
 
 def _section(header: BatchHeader, batch: memoryview, room: int) -> BytesLike:
     try:
         return decompress(header.compression, batch[HEADER_BYTES:], max_bytes=room)
     except DecompressedTooLargeError:
-        raise RecordTooLargeError(
-            f"the record batches of one request for one partition decompress to more than"
-            f" {MAX_DECOMPRESSED_BYTES} bytes: send smaller batches"
-        ) from None
+        raise _too_large_decompressed() from None
     except CorruptRecordError as error:
         raise InvalidRecordError(f"a record batch can't be decompressed: {error}") from None
+
+
+def _too_large_decompressed() -> RecordTooLargeError:
+    return RecordTooLargeError(
+        f"the record batches of one request for one partition decompress to more than"
+        f" {MAX_DECOMPRESSED_BYTES} bytes: send smaller batches"
+    )

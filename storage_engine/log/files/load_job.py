@@ -7,6 +7,7 @@ next try.
 Source: R-LOG5.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -19,22 +20,24 @@ FIND_BYTES = 16 << 10
 
 
 class LoadJob:
-    """One run of bytes. `run` is called once."""
+    """Runs of bytes of one file. `run` is called once."""
 
-    __slots__ = ("_descriptor", "_disk", "_path", "_position", "_size")
+    __slots__ = ("_descriptor", "_disk", "_path", "_runs")
 
-    def __init__(self, disk: Disk, descriptor: int, path: Path, position: int, size: int) -> None:
-        """Takes over `descriptor`."""
+    def __init__(
+        self, disk: Disk, descriptor: int, path: Path, runs: Sequence[tuple[int, int]]
+    ) -> None:
+        """Takes over `descriptor`. `runs` are given by position and size."""
         self._disk = disk
         self._descriptor = descriptor
         self._path = path
-        self._position = position
-        self._size = size
+        self._runs = runs
 
     def run(self) -> LogStorageError | None:
         """Waits for the medium; returns the error, which the owner of the log handles."""
         try:
-            self._disk.load(self._descriptor, self._size, self._position)
+            for position, size in self._runs:
+                self._disk.load(self._descriptor, size, position)
         except OSError as error:
             return storage_error("read", self._path, error)
         finally:

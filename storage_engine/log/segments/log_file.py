@@ -5,7 +5,7 @@ sizes. Source: R-LOG4, R-LOG5.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from storage_engine.core.errors import LogStorageError
@@ -111,11 +111,15 @@ class LogFile(SegmentFile):
         """Return a job that brings the bytes into the page cache; LogStorageError when the file
         can't be opened.
         """
+        return self.load_runs([(position, min(size, end - position))])
+
+    def load_runs(self, runs: Sequence[tuple[int, int]]) -> LoadJob:
+        """Return a job for several runs of bytes, each given by position and size."""
         try:
             descriptor = self._disk.duplicate(self.open())
         except OSError as error:
             raise storage_error("read", self.path, error) from error
-        return LoadJob(self._disk, descriptor, self.path, position, min(size, end - position))
+        return LoadJob(self._disk, descriptor, self.path, runs)
 
     def truncate(self, end: int) -> None:
         self._window.close()

@@ -6,8 +6,6 @@ reads are bounded by the same high watermark; both are found here without the in
 clears all entries.
 """
 
-from storage_engine.log.segments.log_segment import LogSegment
-
 POSITIONS_MAX = 64
 """The most positions: more than the readers that usually follow one partition."""
 
@@ -18,16 +16,16 @@ class ReadPositions:
     __slots__ = ("_places",)
 
     def __init__(self) -> None:
-        self._places: dict[int, tuple[LogSegment, int]] = {}
+        self._places: dict[int, tuple[object, int]] = {}
 
-    def get(self, segment: LogSegment, offset: int) -> int | None:
+    def get(self, segment: object, offset: int) -> int | None:
         """Return the position in `segment` of the first batch that ends at or after `offset`, or of
         the end of the file.
         """
         place = self._places.get(offset)
         return place[1] if place is not None and place[0] is segment else None
 
-    def put(self, segment: LogSegment, offset: int, position: int) -> None:
+    def put(self, segment: object, offset: int, position: int) -> None:
         places = self._places
         if len(places) >= POSITIONS_MAX and offset not in places:
             del places[next(iter(places))]

@@ -8,11 +8,13 @@ access to them would fault (a system call on them returns an error). Deleted seg
 since the pages live as long as the view. Source: R-LOG5, R-LOG9.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from storage_engine.core.errors import LogStorageError
-from storage_engine.log.files.load_job import LoadJob
+from storage_engine.log.files.load_job import ColdBytesError, LoadJob
 from storage_engine.log.segments.log_file import COPY_MAX_BYTES, LogFile
+from storage_engine.log.segments.read_positions import ReadPositions
 
 
 class SliceSource(Protocol):
@@ -91,6 +93,41 @@ class SegmentSlice:
         if self._copy is not None:
             return bytes(memoryview(self._copy)[start : start + size])
         return self._source.read_bytes(self._position + start, size)
+
+    def read_cached(self, start: int, size: int) -> bytearray | None:
+        """Return a copy of `size` bytes from the `start`-th on; None when they are not in the page
+        cache."""
+        self._check()
+        if self._copy is not None:
+            return self._copy[start : start + size]
+        return self._source.file.read_cached(self._position + start, size)
+
+    def is_part_cached(self, start: int, size: int) -> bool:
+        """Return True when a view of these bytes comes from the page cache, judged by samples."""
+        return self._copy is not None or self._source.file.is_cached(self._position + start, size)
+
+    def part(self, start: int, end: int) -> "SegmentSlice":
+        """Return the bytes from `start` to `end` as a slice of their own, of no use for its
+        offsets."""
+        part = SegmentSlice(
+            self._source, self._position + start, end - start, self.start_offset, self.end_offset
+        )
+        part._cuts = self._cuts
+        return part
+
+    def load_parts(self, parts: Sequence[tuple[int, int]]) -> LoadJob:
+        """Return a job that brings some parts, each given by start and end, into the page cache;
+        LogStorageError when the file can't be opened."""
+        runs = [(self._position + start, end - start) for start, end in parts]
+        return self._source.file.load_runs(runs)
+
+    def cold_at(self, start: int) -> ColdBytesError:
+        """Return the error for bytes from the `start`-th on that are not in the page cache."""
+        return ColdBytesError(self._source.file, self._position + start, self._source.size)
+
+    def note_end(self, positions: ReadPositions, offset: int, size: int) -> None:
+        """Records that the batches before `offset` end after `size` bytes."""
+        positions.put(self._source, offset, self._position + size)
 
     def _check(self) -> None:
         if self._source.cuts != self._cuts:

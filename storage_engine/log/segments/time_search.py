@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.protocol.records.record_batch import BatchHeader
+from storage_engine.protocol.typed.typed_batch import is_typed
 
 DECOMPRESSED_MAX_BYTES = 64 << 20
 """The limit of decompressed bytes: a larger batch is treated as a whole, since a small batch must
@@ -301,6 +302,8 @@ def _times_within_batch(
     from storage_engine.protocol.records.records import decode_batches
 
     try:
+        if is_typed(header):
+            return _typed_times(header, batch, start_offset, end_offset)
         decoded = decode_batches(
             memoryview(batch),
             start_offset=start_offset,
@@ -316,3 +319,13 @@ def _times_within_batch(
         decoded.offsets.to_numpy(zero_copy_only=False),
         decoded.timestamps_ms.to_numpy(zero_copy_only=False),
     )
+
+
+def _typed_times(
+    header: BatchHeader, batch: bytes, start_offset: int, end_offset: int
+) -> RecordTimes:
+    from storage_engine.protocol.typed.row_times import row_times
+
+    offsets, timestamps_ms = row_times(header, memoryview(batch), max_bytes=DECOMPRESSED_MAX_BYTES)
+    inside = (offsets >= start_offset) & (offsets < end_offset)
+    return RecordTimes(offsets[inside], timestamps_ms[inside])

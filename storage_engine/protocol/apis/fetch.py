@@ -7,7 +7,8 @@ diverging epoch (KIP-595). 13 topics by their ids, which then stand as text wher
 in tagged field 1 (KIP-903). 16 where current leaders are (KIP-951). 17 a follower's log directory,
 which is ignored (KIP-853). Between our brokers version 12 carries the follower's incarnation
 (R-CTL4) in that field 1, and per partition a tagged field of our own, empty, by which a follower
-reports bad bytes.
+reports bad bytes. From version 12 on a client may say in another, WANT_TAG, how it wants the
+batches of a typed topic.
 
 Records are never copied. Decoded ones are slices of the frame; to encode, anything with a length
 goes through as it is, with the bytes between in pieces of their own. Source: Kafka's
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from storage_engine.core.ports import LogSlice
+from storage_engine.core.ports import LogSlice, SlicedRecords
 from storage_engine.protocol.apis.grouping import group_runs
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.topic_ids import id_bytes, id_text
@@ -34,6 +35,7 @@ from storage_engine.protocol.apis.wire import (
     string,
     uvarint,
 )
+from storage_engine.protocol.typed.projection import WANT_TAG, TypedWant, decode_want, encode_want
 
 FIRST_FLEXIBLE = 12
 FIRST_WITH_TOPIC_IDS = 13
@@ -49,6 +51,8 @@ READ_COMMITTED = 1
 _REPLICA_STATE_TAG = 1
 _WAS_DAMAGED_TAG = 10_000
 """The tag of a partition's field, far from the numbers that Kafka will ever use."""
+WANT_ITEM_BYTES = 16
+"""So many bytes of what a client wants of typed batches count as an item of the request."""
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
 _NODES_TAG = 0
@@ -73,6 +77,8 @@ class FetchPartition(NamedTuple):
     topic_id: UUID | None = None
     """The id by which the request named the topic, not on the wire. A topic that was created again
     since has another one."""
+    want: TypedWant | None = None
+    """The form in which the client takes the batches of a typed topic; None: records of JSON."""
 
 
 class FetchRequest(NamedTuple):
@@ -105,7 +111,7 @@ class FetchPartitionResponse(NamedTuple):
     aborted_transactions: Sequence[tuple[int, int]] | None = None
     """(producer id, first offset) of aborted transactions; None unless read_committed."""
     preferred_read_replica: int = -1
-    records: memoryview | bytes | bytearray | LogSlice | None = None
+    records: memoryview | bytes | bytearray | LogSlice | SlicedRecords | None = None
     """None is sent as no bytes, as Kafka's broker does. A decoded response has None or a slice of
     the frame."""
     diverging_epoch: tuple[int, int] | None = None
@@ -216,14 +222,24 @@ def _read_topic(reader: Reader, version: int, partitions: list[FetchPartition]) 
     topic = _read_topic_key(reader, version)
     data = reader.data
     if version >= 12:
+        # Partitions mostly want the same, which is decoded and kept once.
+        want: TypedWant | None = None
+        encoded_want: memoryview | None = None
         for _ in range(reader.count(_REQUEST_V12.size + 1)):
             index, epoch, offset, last_epoch, start, size = _REQUEST_V12.unpack_from(
                 data, reader.position
             )
             reader.position += _REQUEST_V12.size
-            was_damaged = _WAS_DAMAGED_TAG in reader.tags()
+            tags = reader.tags()
+            was_damaged = _WAS_DAMAGED_TAG in tags
+            if tags.get(WANT_TAG) != encoded_want:
+                encoded_want = tags.get(WANT_TAG)
+                reader.spend(len(encoded_want or b"") // WANT_ITEM_BYTES)
+                want = None if encoded_want is None else decode_want(encoded_want)
             partitions.append(
-                FetchPartition(topic, index, offset, size, epoch, last_epoch, start, was_damaged)
+                FetchPartition(
+                    topic, index, offset, size, epoch, last_epoch, start, was_damaged, None, want
+                )
             )
         reader.tags()
         return
@@ -291,10 +307,13 @@ def encode_request(version: int, request: FetchRequest) -> list[Buffer]:
 
 
 def _request_partition(version: int, partition: FetchPartition) -> bytes:
-    _, index, offset, size, epoch, last_epoch, start, was_damaged, _ = partition
+    _, index, offset, size, epoch, last_epoch, start, was_damaged, _, want = partition
     if version >= 12:
+        tags = [(_WAS_DAMAGED_TAG, b"")] if was_damaged else []
+        if want is not None:
+            tags.append((WANT_TAG, encode_want(want)))
         writer = Writer(flexible=True)
-        writer.tags([(_WAS_DAMAGED_TAG, b"")] if was_damaged else ())
+        writer.tags(tags)
         fields = _REQUEST_V12.pack(index, epoch, offset, last_epoch, start, size)
         return fields + bytes(writer.data)
     if version >= 9:
@@ -338,7 +357,10 @@ def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
             pending.append(uvarint(size + 1) if flexible else INT32.pack(size))
             if records is not None and size:
                 buffers.append(b"".join(pending))
-                buffers.append(records)
+                if isinstance(records, SlicedRecords):
+                    buffers.extend(records.pieces)
+                else:
+                    buffers.append(records)
                 pending = []
             if flexible:
                 pending.append(_response_tags(partition))

@@ -67,6 +67,8 @@ class ProducePartitionResponse(NamedTuple):
     """-1 unless the topic's timestamps are LogAppendTime."""
     log_start_offset: int = -1
     error_message: str | None = None
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    """The records for which the batch was refused: the place of each in it, and why."""
 
 
 class ProduceResponse(NamedTuple):
@@ -228,9 +230,9 @@ def _prefix(flexible: bool, topic: str) -> bytes:
 
 def encode_response(version: int, response: ProduceResponse) -> list[Buffer]:
     if version >= 2 and len(response.partitions) == 1:
-        topic, index, error, base, append_time, log_start, message = response.partitions[0]
+        topic, index, error, base, append_time, log_start, message, bad = response.partitions[0]
         throttle = response.throttle_time_ms
-        if message is None or version < 8:
+        if version < 8 or (message is None and not bad):
             if version >= 9:
                 tail = _SINGLE_V9.pack(
                     index, error, base, append_time, log_start, 1, 0, 0, 0, throttle, 0
@@ -254,7 +256,7 @@ def _encode_many(version: int, response: ProduceResponse) -> bytes:
     for topic, partitions in groups:
         pieces.append(string(topic, flexible))
         pieces.append(count(len(partitions), flexible))
-        for _, index, error, base, append_time, log_start, message in partitions:
+        for _, index, error, base, append_time, log_start, message, bad_records in partitions:
             if version >= 5:
                 pieces.append(_PARTITION_V5.pack(index, error, base, append_time, log_start))
             elif version >= 2:
@@ -262,7 +264,9 @@ def _encode_many(version: int, response: ProduceResponse) -> bytes:
             else:
                 pieces.append(_PARTITION_V0.pack(index, error, base))
             if version >= 8:
-                pieces.append(count(0, flexible))
+                pieces.append(count(len(bad_records), flexible))
+                for place, reason in bad_records:
+                    pieces.append(INT32.pack(place) + nullable_string(reason, flexible) + tags)
                 pieces.append(nullable_string(message, flexible))
             pieces.append(tags)
         pieces.append(tags)
@@ -303,23 +307,25 @@ def _read_partition_response(reader: Reader, version: int, topic: str) -> Produc
     index, error, base = reader.int32(), reader.int16(), reader.int64()
     append_time = reader.int64() if version >= 2 else -1
     log_start = reader.int64() if version >= 5 else -1
-    message = None
-    if version >= 8:
-        message = _read_errors(reader)
+    message, bad_records = _read_errors(reader) if version >= 8 else (None, ())
     reader.tags()
-    return ProducePartitionResponse(topic, index, error, base, append_time, log_start, message)
+    return ProducePartitionResponse(
+        topic, index, error, base, append_time, log_start, message, bad_records
+    )
 
 
-def _read_errors(reader: Reader) -> str | None:
-    """Return the partition's error message, or that of its first bad record."""
-    first: str | None = None
+def _read_errors(reader: Reader) -> tuple[str | None, Sequence[tuple[int, str | None]]]:
+    """Return the partition's error message, or that of its first bad record; and its bad
+    records."""
+    bad_records: list[tuple[int, str | None]] = []
     for _ in range(reader.count(6)):
-        index, text = reader.int32(), reader.nullable_string()
+        bad_records.append((reader.int32(), reader.nullable_string()))
         reader.tags()
-        if first is None:
-            first = f"record {index}: {text or 'not accepted'}"
     message = reader.nullable_string()
-    return first if message is None else message
+    if message is None and bad_records:
+        place, reason = bad_records[0]
+        message = f"record {place}: {reason or 'not accepted'}"
+    return message, tuple(bad_records)
 
 
 API = ApiSpec(

@@ -198,6 +198,12 @@ class Reader:
         self.items_left -= count
         return count
 
+    def spend(self, items: int) -> None:
+        """Count what a tagged field has as so many items of the message."""
+        if items > self.items_left:
+            _too_many_items()
+        self.items_left -= items
+
     def array(self, item_bytes: int, read_item: Callable[[], Item]) -> list[Item]:
         return [read_item() for _ in range(self.count(item_bytes))]
 

@@ -205,12 +205,18 @@ def crc_matches(buffer: BytesLike, position: int, size: int) -> bool:
 
 
 def validate_for_append(
-    buffer: BytesLike, *, max_message_bytes: int, allow_transactional: bool = True
+    buffer: BytesLike,
+    *,
+    max_message_bytes: int,
+    allow_transactional: bool = True,
+    allow_typed: bool = False,
 ) -> list[tuple[int, BatchHeader]]:
     """Make all checks of a leader; return position and header of every batch of a producer's bytes.
 
-    `allow_transactional` False refuses the batches of transactions. Raises the KafkaError that the
-    producer is to get. Offsets and leader epoch are not checked, since the leader sets them.
+    `allow_transactional` False refuses the batches of transactions. `allow_typed`: the topic has a
+    schema, so that batches may be typed, whose directories are still to be checked. Raises the
+    KafkaError that the producer is to get. Offsets and leader epoch are not checked, since the
+    leader sets them.
     """
     end = len(buffer)
     if end == 0:
@@ -242,7 +248,7 @@ def validate_for_append(
         if crc != crc32c(view[position + ATTRIBUTES_AT : following]):
             raise CorruptRecordError(f"the CRC of a record batch of {size} bytes does not match")
         if not (0 < count == delta + 1 and 0 <= attributes <= LAST_CODEC and producer_id < 0):
-            _check_fields(header)
+            _check_fields(header, allow_typed)
             if header.is_transactional and not allow_transactional:
                 raise InvalidTxnStateError(
                     "a transactional record batch came outside a transaction"
@@ -261,7 +267,7 @@ def _wrong_magic(magic: int) -> KafkaError:
     return CorruptRecordError(f"a record batch has magic {magic}, only {MAGIC} is known")
 
 
-def _check_fields(header: BatchHeader) -> None:
+def _check_fields(header: BatchHeader, allow_typed: bool) -> None:
     """Check the fields of an intact batch that a producer could have set wrong."""
     count = header.records_count
     if count <= 0 or header.last_offset_delta != count - 1:
@@ -270,6 +276,17 @@ def _check_fields(header: BatchHeader) -> None:
             f" it must have at least one record and the delta {count - 1}"
         )
     attributes = header.attributes
+    if attributes & TYPED_BIT:
+        if not allow_typed:
+            raise InvalidRecordError(
+                "a typed batch came for a topic without a schema: send records, or create a typed"
+                " topic"
+            )
+        if attributes & CODEC_MASK:
+            raise InvalidRecordError(
+                "a typed batch is compressed as a whole: only its columns may be, each by itself"
+            )
+        attributes &= ~TYPED_BIT
     if attributes & ~_PRODUCER_BITS:
         raise InvalidRecordError(
             f"a record batch has attributes {attributes & 0xFFFF:#x}, a client may set the bits"

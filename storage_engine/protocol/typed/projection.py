@@ -28,11 +28,11 @@ the columns that are left out. Control batches are always sent whole.
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from crc32c import crc32c
 
-from storage_engine.core.errors import CorruptRecordError, InvalidRequestError
+from storage_engine.core.errors import CorruptRecordError, InvalidRequestError, KafkaError
 from storage_engine.core.typed.comparisons import Comparison, may_match
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.apis.wire import uvarint
@@ -52,6 +52,8 @@ from storage_engine.protocol.typed.directory import (
 )
 from storage_engine.protocol.typed.filter_bytes import decode_filter, encode_filter
 from storage_engine.protocol.typed.typed_batch import damaged, is_typed, outline_of
+
+PieceT = TypeVar("PieceT", covariant=True)
 
 WANT_TAG = 10_001
 
@@ -131,44 +133,108 @@ def _too_many_columns() -> InvalidRequestError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectedPieces:
+class ProjectedPieces(Generic[PieceT]):
     """Frames, as pieces to be sent one after the other."""
 
-    pieces: Sequence[BytesLike]
+    pieces: Sequence[bytes | PieceT]
     size: int
     """In bytes, of all pieces."""
     end_offset: int
     """The offset after the last batch that the frames speak of; -1 without frames."""
 
 
+class StoredBatches(Protocol[PieceT]):
+    """Whole batches as they lie in a file or in memory. Positions count from the first one's."""
+
+    def headers(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield position and header of each batch."""
+        ...
+
+    def head(self, position: int, header: BatchHeader) -> memoryview:
+        """Return the first bytes of a typed batch: header and directory, and perhaps more."""
+        ...
+
+    def piece(self, start: int, end: int) -> PieceT:
+        """Return what stands for these bytes in an answer."""
+        ...
+
+
+class _InMemory:
+    """Batches in memory, whose pieces are views of it."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+
+    def headers(self) -> Iterator[tuple[int, BatchHeader]]:
+        return iter_headers(self._view)
+
+    def head(self, position: int, header: BatchHeader) -> memoryview:
+        return self._view[position : position + header.size_in_bytes]
+
+    def piece(self, start: int, end: int) -> memoryview:
+        return self._view[start:end]
+
+
 def project(
     view: memoryview, want: TypedWant, schema: TopicSchema, *, limit_bytes: int
-) -> ProjectedPieces:
-    """Return frames for the whole batches in `view`: at least one, and no further one that would
-    make them larger than `limit_bytes`.
+) -> ProjectedPieces[memoryview]:
+    """Return frames for whole batches in memory, as `project_stored` does."""
+    return project_stored(_InMemory(view), want, schema, limit_bytes=limit_bytes)
+
+
+def project_stored(
+    stored: StoredBatches[PieceT],
+    want: TypedWant,
+    schema: TopicSchema | None,
+    *,
+    limit_bytes: int,
+) -> ProjectedPieces[PieceT]:
+    """Return frames for the batches: at least one, and no further one that would make them larger
+    than `limit_bytes`. Without a schema nothing is skipped.
 
     CorruptRecordError when a directory is damaged, and when a header is by which batches would be
-    skipped.
+    skipped. What goes wrong after the first frame ends the frames, and is raised by the next call.
     """
-    frames = _Frames(view, want)
-    comparisons = want.comparisons
+    frames = _Frames(stored, want, limit_bytes)
+    failure: KafkaError | None = None
     next_offset = -1
-    for position, header in iter_headers(view):
-        if header.base_offset < next_offset:
-            raise damaged(header, f"its offsets begin before {next_offset}, where the last end")
-        if not is_typed(header):
-            fits = frames.add_whole(position, header, limit_bytes)
-        else:
-            outline = outline_of(header, view[position : position + header.size_in_bytes])
-            if comparisons and not may_have_rows(outline, comparisons, schema):
-                fits = frames.skip(position, header, outline, limit_bytes)
-            else:
-                fits = frames.add_projected(position, header, outline, limit_bytes)
-        if not fits:
-            break
-        next_offset = header.next_offset
-    frames.end_run()
-    return ProjectedPieces(pieces=frames.pieces, size=frames.size, end_offset=next_offset)
+    try:
+        for position, header in stored.headers():
+            if header.base_offset < next_offset:
+                raise damaged(header, f"its offsets begin before {next_offset}, where the last end")
+            if not _add(frames, position, header, want, schema):
+                break
+            next_offset = header.next_offset
+    except KafkaError as error:
+        failure = error
+    try:
+        frames.end_run()
+    except KafkaError as error:
+        failure = failure or error
+    if failure is not None and not frames.pieces:
+        raise failure
+    return ProjectedPieces(pieces=frames.pieces, size=frames.size, end_offset=frames.end_offset)
+
+
+def _add(
+    frames: "_Frames[PieceT]",
+    position: int,
+    header: BatchHeader,
+    want: TypedWant,
+    schema: TopicSchema | None,
+) -> bool:
+    """Add a batch; return False, and add nothing, when it would be too much."""
+    if not is_typed(header):
+        return frames.add_whole(position, header)
+    head = frames.stored.head(position, header)
+    outline = outline_of(header, head, is_head=True)
+    if (
+        want.comparisons
+        and schema is not None
+        and not may_have_rows(outline, want.comparisons, schema)
+    ):
+        return frames.skip(header, head, outline)
+    return frames.add_projected(position, header, head, outline)
 
 
 def may_have_rows(outline: Outline, comparisons: Sequence[Comparison], schema: TopicSchema) -> bool:
@@ -193,35 +259,39 @@ def may_have_rows(outline: Outline, comparisons: Sequence[Comparison], schema: T
     return True
 
 
-class _Frames:
+class _Frames(Generic[PieceT]):
     """The frames made so far, and the run of skipped batches that is not ended yet."""
 
-    def __init__(self, view: memoryview, want: TypedWant) -> None:
-        self.pieces: list[BytesLike] = []
+    def __init__(self, stored: StoredBatches[PieceT], want: TypedWant, limit_bytes: int) -> None:
+        self.stored = stored
+        self.pieces: list[bytes | PieceT] = []
         self.size = 0
-        self._view = view
+        self.end_offset = -1
+        """The offset after the last frame."""
+        self._limit_bytes = limit_bytes
         self._wanted = frozenset(want.column_ids)
         ids = want.column_ids
         self._id_list = _COUNT.pack(len(ids)) + struct.pack(f">{len(ids)}i", *ids)
         self._run: tuple[int, int, int, int] | None = None
-        self._run_last: tuple[int, BatchHeader, Outline] | None = None
+        self._run_last: tuple[BatchHeader, memoryview, Outline] | None = None
 
-    def add_whole(self, position: int, header: BatchHeader, limit_bytes: int) -> bool:
+    def add_whole(self, position: int, header: BatchHeader) -> bool:
         """Add a frame; return False, and add none, when it would be too much."""
         size = header.size_in_bytes
-        if not self._has_room(_WHOLE_HEAD.size + size, limit_bytes):
+        if not self._has_room(_WHOLE_HEAD.size + size):
             return False
         self.end_run()
+        self.end_offset = header.next_offset
         self.pieces.append(_WHOLE_HEAD.pack(1 + size, WHOLE))
-        self.pieces.append(self._view[position : position + size])
+        self.pieces.append(self.stored.piece(position, position + size))
         self.size += _WHOLE_HEAD.size + size
         return True
 
     def add_projected(
-        self, position: int, header: BatchHeader, outline: Outline, limit_bytes: int
+        self, position: int, header: BatchHeader, head: memoryview, outline: Outline
     ) -> bool:
         """Do the same with the wanted columns."""
-        view, wanted = self._view, self._wanted
+        wanted = self._wanted
         at = position + HEADER_BYTES
         columns_at = at + outline.size
         # Neighbours are one piece, and so are the directory and the first column.
@@ -235,24 +305,25 @@ class _Frames:
                 else:
                     last = [start, start + stored]
                     spans.append(last)
-        fixed = bytes(view[position:at]) + self._id_list
+        fixed = bytes(head[:HEADER_BYTES]) + self._id_list
         size = _FIXED_AT + len(fixed)
         for start, end in spans:
             size += end - start
-        if not self._has_room(size, limit_bytes):
+        if not self._has_room(size):
             return False
         self.end_run()
+        self.end_offset = header.next_offset
         crc = crc32c(fixed, _KIND_CRCS[PROJECTED])
         self.pieces.append(_HEAD.pack(size - _SIZE.size, PROJECTED, crc) + fixed)
-        self.pieces += [view[start:end] for start, end in spans]
+        self.pieces += [self.stored.piece(start, end) for start, end in spans]
         self.size += size
         return True
 
-    def skip(self, position: int, header: BatchHeader, outline: Outline, limit_bytes: int) -> bool:
+    def skip(self, header: BatchHeader, head: memoryview, outline: Outline) -> bool:
         """Add the batch to the run of skipped ones."""
         run = self._run
         if run is None:
-            if not self._has_room(_SKIPPED_BYTES, limit_bytes):
+            if not self._has_room(_SKIPPED_BYTES):
                 return False
             run = (header.base_offset, 0, 0, header.max_timestamp)
         self._run = (
@@ -261,7 +332,7 @@ class _Frames:
             header.partition_leader_epoch,
             max(run[3], header.max_timestamp),
         )
-        self._run_last = (position, header, outline)
+        self._run_last = (header, head, outline)
         return True
 
     def end_run(self) -> None:
@@ -269,19 +340,19 @@ class _Frames:
         last of them, so that its header must be what its producer sealed."""
         if self._run is None or self._run_last is None:
             return
-        position, header, outline = self._run_last
-        fields = self._view[position + ATTRIBUTES_AT : position + HEADER_BYTES]
-        check_seal(header, fields, outline)
+        header, head, outline = self._run_last
+        check_seal(header, head[ATTRIBUTES_AT:HEADER_BYTES], outline)
         fixed = _SKIPPED.pack(*self._run)
         crc = crc32c(fixed, _KIND_CRCS[SKIPPED])
         self.pieces.append(_HEAD.pack(_SKIPPED_BYTES - _SIZE.size, SKIPPED, crc) + fixed)
         self.size += _SKIPPED_BYTES
+        self.end_offset = self._run[1]
         self._run = self._run_last = None
 
-    def _has_room(self, size: int, limit_bytes: int) -> bool:
+    def _has_room(self, size: int) -> bool:
         if self._run is not None:
             size += _SKIPPED_BYTES
-        return (not self.size and self._run is None) or self.size + size <= limit_bytes
+        return (not self.size and self._run is None) or self.size + size <= self._limit_bytes
 
 
 def check_seal(header: BatchHeader, fields: BytesLike, outline: Outline) -> None:

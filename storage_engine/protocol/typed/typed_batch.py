@@ -45,11 +45,20 @@ def is_typed(header: BatchHeader) -> bool:
     return header.attributes & (TYPED_BIT | CONTROL_BIT) == TYPED_BIT and header.records_count > 0
 
 
-def outline_of(header: BatchHeader, batch: BytesLike) -> Outline:
+def claimed_columns(buffer: BytesLike, position: int) -> int:
+    """Return how many columns the batch at `position` says it has, without any check."""
+    at = position + HEADER_BYTES
+    return int(HEAD.unpack_from(buffer, at)[6]) if at + HEAD.size <= len(buffer) else 0
+
+
+def outline_of(header: BatchHeader, batch: BytesLike, *, is_head: bool = False) -> Outline:
     """Return the outline of the directory of a whole typed batch that begins at `batch`;
-    CorruptRecordError names the offset."""
+    CorruptRecordError names the offset. `is_head`: of the batch only header and directory are
+    there, or some more."""
+    size = header.size_in_bytes
+    section = memoryview(batch)[HEADER_BYTES:size]
     try:
-        outline = read_outline(memoryview(batch)[HEADER_BYTES : header.size_in_bytes])
+        outline = read_outline(section, section_bytes=size - HEADER_BYTES if is_head else None)
     except CorruptRecordError as error:
         raise damaged(header, str(error)) from None
     check_rows(header, outline)

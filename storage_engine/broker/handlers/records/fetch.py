@@ -1,6 +1,7 @@
 """Fetch: consumers and followers read; both may wait for data.
 
-Bytes that are not in the page cache are first read from the disk, by `cold_reads`.
+Bytes that are not in the page cache are first read from the disk, by `cold_reads`; typed batches
+are first converted for clients that don't know them, by `json_answers`.
 
 Below this handler every request names all its partitions, each once. `fetch_sessions` adds the
 partitions that a request in a session leaves out, and removes unchanged ones from the answer;
@@ -15,12 +16,14 @@ from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
-from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD, ColdReads, is_cold_slice
+from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD, is_cold_slice
 from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, FetchWaits, must_answer
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions, SessionFetch
 from storage_engine.broker.requests.fetched_topics import UNKNOWN, nodes_of, with_ids, with_names
+from storage_engine.broker.requests.json_answers import JsonAnswers
 from storage_engine.broker.requests.long_work import Steps
+from storage_engine.broker.requests.typed_reads import UnconvertedSlice
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.fetch import (
     FIRST_WITH_NODES,
@@ -42,7 +45,7 @@ class FetchHandler:
 
     sessions: FetchSessions
     reader: PartitionReader
-    cold_reads: ColdReads
+    json_answers: JsonAnswers
     waits: FetchWaits
     metadata: MetadataCache
     unreadable: Unreadable | None = None
@@ -219,16 +222,21 @@ class _Answering:
         if len(self.request.partitions) > FEW_PARTITIONS:
             self.call.run(self._answer_many(read))
         else:
-            self.handler.cold_reads.answer(self.request, read, self._send, self._gone)
+            self.handler.json_answers.answer(self.request, read, self._send, self._gone)
 
     def _answer_many(self, read: FetchRead) -> Steps:
-        """Answer a fetch of many partitions. Where bytes must come from a disk, only the first few
-        partitions are read again; the others are left to the client's next fetch."""
+        """Answer a fetch of many partitions. Where bytes must come from a disk, or be converted,
+        only the first few partitions are read again; the others are left to the client's next
+        fetch."""
         request = self.request
         missed = {partition.topic_partition for partition, _, _ in read.cold}
         cold = []
         for place, answer in enumerate(read.partitions):
-            if is_cold_slice(answer.records) or (answer.topic, answer.partition) in missed:
+            if (
+                isinstance(answer.records, UnconvertedSlice)
+                or is_cold_slice(answer.records)
+                or (answer.topic, answer.partition) in missed
+            ):
                 cold.append(place)
             yield None
         if not cold:
@@ -249,7 +257,7 @@ class _Answering:
                 read.partitions[place] = answer
             self._send(read)
 
-        self.handler.cold_reads.answer(few, self.handler.reader.read(few), send, self._gone)
+        self.handler.json_answers.answer(few, self.handler.reader.read(few), send, self._gone)
 
     def _gone(self) -> bool:
         return self.call.exchange.closed

@@ -30,6 +30,7 @@ from storage_engine.protocol.apis.produce import (
     ProduceRequest,
     ProduceResponse,
 )
+from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 
 log = logging.getLogger(__name__)
 
@@ -276,8 +277,22 @@ def _failed(item: ProducePartition, failure: KafkaError) -> ProducePartitionResp
     if not failure.retriable:
         log.info("produce refused partition=%s-%d: %s", item.topic, item.partition, failure)
     return ProducePartitionResponse(
-        item.topic, item.partition, int(failure.code), -1, -1, -1, str(failure)
+        item.topic,
+        item.partition,
+        int(failure.code),
+        -1,
+        -1,
+        -1,
+        str(failure),
+        _bad_records(failure),
     )
+
+
+def _bad_records(failure: KafkaError) -> list[tuple[int, str | None]]:
+    """The place in its batch of the record that was refused, where one was."""
+    if isinstance(failure, RowsDoNotFitError) and failure.row >= 0:
+        return [(failure.row, str(failure))]
+    return []
 
 
 def _finish_unacknowledged(

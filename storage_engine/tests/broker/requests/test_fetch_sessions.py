@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.broker.requests.fetch_sessions import EVICTION_MS, FetchSessions, SessionFetch
+from storage_engine.broker.requests.fetch_sessions import (
+    EVICTION_MS,
+    WANTED_PER_PARTITION,
+    FetchSessions,
+    SessionFetch,
+)
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -16,6 +22,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchResponse,
 )
 from storage_engine.protocol.fetch_session import ClientFetchSession, epoch_after
+from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant
 from storage_engine.simulation.world.clock import SimulatedLoop
 from storage_engine.tests.sampling import examples
 
@@ -244,6 +251,29 @@ def test_memory_is_bounded_besides_the_slots():
     assert broker.open(0, 1, 2) == 0
     assert broker.open(*range(6)) == 0
     grown = broker.fetch(request(wanted(*range(10)), first, 1))
+    assert grown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(broker.sessions), broker.sessions.remembered) == (0, 0)
+
+
+def test_what_clients_want_of_typed_topics_counts_as_memory():
+    broker = Broker(partitions_max=20)
+    few = TypedWant(WANT_FRAMES, (1, 2))
+    many = TypedWant(WANT_FRAMES, tuple(range(1, 1 + 10 * WANTED_PER_PARTITION)))
+    text = Comparison(1, Operator.EQ, ("x" * 16 * 10 * WANTED_PER_PARTITION,))
+
+    def want(*wants: TypedWant | None) -> list[FetchPartition]:
+        return [each._replace(want=w) for each, w in zip(wanted(0, 1), wants, strict=False)]
+
+    session = broker.fetch(request(want(few, None))).session_id
+    assert broker.sessions.remembered == 2
+    assert not broker.fetch(request(want(many, many))).session_id
+    assert broker.sessions.remembered == 2
+    assert broker.fetch(request(want(many), session, 1)).session_id == session
+    assert broker.sessions.remembered == 12
+    assert broker.fetch(request(want(few), session, 2)).session_id == session
+    assert broker.sessions.remembered == 2
+    filtered = TypedWant(WANT_FRAMES, (), (text, text))
+    grown = broker.fetch(request(want(filtered), session, 3))
     assert grown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert (len(broker.sessions), broker.sessions.remembered) == (0, 0)
 

@@ -1,0 +1,386 @@
+"""Answers clients that know no typed batches: with one record of JSON for each row.
+
+    read -> all batches are converted -> answer
+         -> some are not -> copied, a thread converts them -> read again -> answer
+
+A batch becomes exactly one batch, at the same offsets; control batches stay as they are. What is
+converted is kept for other clients, up to CACHED_MAX_BYTES, by what its leader has sealed: never by
+its place alone, at which another batch may be after a truncation. As an answer is made of a new
+read, everything is checked again after a wait: leadership, truncation, high watermark; the right to
+read, and whether the client is still there, by who responds.
+
+A fetch's limits count the bytes that are sent: conversion ends where they are reached. Followers,
+and clients that ask for typed batches, never come here.
+"""
+
+import logging
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+from uuid import UUID
+
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.requests.cold_reads import ColdReads
+from storage_engine.broker.requests.fetch_reads import READ_COMMITTED, FetchRead, PartitionReader
+from storage_engine.broker.requests.typed_reads import UnconvertedSlice
+from storage_engine.broker.unexpected import guarded
+from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Background, SlicedRecords
+from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
+from storage_engine.protocol.apis.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+)
+from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers
+from storage_engine.protocol.typed.typed_batch import is_typed
+
+CONVERTED_AT_ONCE = 2
+"""The fetches that are converted at a time: a quarter of the background threads."""
+
+CACHED_MAX_BYTES = 32 << 20
+"""The limit of the conversions that are kept for other clients."""
+
+CACHED_BATCH_MAX_BYTES = CACHED_MAX_BYTES // 4
+"""A larger one would drive out too many others."""
+
+FETCH_MAX_BYTES = 8 << 20
+"""An answer has no more JSON than this, or one batch, whatever the client asks for."""
+
+STORED_MAX_BYTES = 4 << 20
+"""The most stored bytes, or one batch, that are copied to be converted for one fetch."""
+
+BATCHES_MAX = 500
+"""The most batches that an answer is made of: they are looked up one by one."""
+
+HELD_MAX_BYTES = 128 << 20
+"""The limit of all conversions in memory, those that slow clients have not taken yet among them:
+beyond it an answer has one batch."""
+
+MOST_ROUNDS = 3
+"""A fetch is converted for so often at most. After that it is answered with what there is: else a
+log that is compacted or truncated all the time would answer nobody."""
+
+log = logging.getLogger(__name__)
+
+
+class _Key(NamedTuple):
+    """Tells a batch from every other that has been, or will be, at its place."""
+
+    topic_id: UUID
+    partition: int
+    base_offset: int
+    leader_epoch: int
+    crc: int
+    schema_version: int
+    """The latest, whose columns the records have."""
+
+
+class JsonBatch(bytearray):
+    """A converted batch. As long as anything refers to it, its memory is counted."""
+
+    __slots__ = ("__weakref__",)
+
+
+Converted = JsonBatch | KafkaError
+"""A batch of records, or why it can't be made."""
+
+
+class _StoredBatch(NamedTuple):
+    """A batch as it is stored, in memory of its own."""
+
+    key: _Key
+    header: BatchHeader
+    batch: memoryview
+    schema: TopicSchema
+
+
+class _Need(NamedTuple):
+    """The batches of a partition that are to be converted, and the most bytes that are of use."""
+
+    batches: list[_StoredBatch]
+    limit: int
+
+
+class ConvertedBatches:
+    """The conversions that are kept, and the memory of all."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[_Key, JsonBatch] = OrderedDict()
+        self._kept_bytes = 0
+        self.held_bytes = 0
+
+    def get(self, key: _Key) -> JsonBatch | None:
+        batch = self._kept.get(key)
+        if batch is not None:
+            self._kept.move_to_end(key)
+        return batch
+
+    def take(self, key: _Key, batch: JsonBatch) -> None:
+        """Count a new conversion, and keep it if it is not too large."""
+        size = len(batch)
+        self.held_bytes += size
+        weakref.finalize(batch, self._freed, size).atexit = False
+        if size > CACHED_BATCH_MAX_BYTES or key in self._kept:
+            return
+        self._kept[key] = batch
+        self._kept_bytes += size
+        while self._kept_bytes > CACHED_MAX_BYTES:
+            self._kept_bytes -= len(self._kept.popitem(last=False)[1])
+
+    def _freed(self, size: int) -> None:
+        self.held_bytes -= size
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _JsonFetch:
+    """A fetch some of whose batches are, or were, to be converted."""
+
+    request: FetchRequest
+    respond: Callable[[FetchRead], None]
+    gone: Callable[[], bool]
+    converted: dict[_Key, Converted] = field(default_factory=dict)
+    """What was converted for it, which the cache may have dropped again."""
+    rounds: int = 0
+
+
+class JsonAnswers:
+    """Answers fetches once their bytes are in the page cache, and converted where they must be."""
+
+    def __init__(
+        self,
+        background: Background,
+        *,
+        reader: PartitionReader,
+        replicas: ReplicaManager,
+        cold_reads: ColdReads,
+    ) -> None:
+        self._background = background
+        self._reader = reader
+        self._replicas = replicas
+        self._cold_reads = cold_reads
+        self._cache = ConvertedBatches()
+        self._waiting: deque[_JsonFetch] = deque()
+        self._under_way = 0
+        self.conversions = 0
+        """Batches that were converted so far."""
+
+    def answer(
+        self,
+        request: FetchRequest,
+        read: FetchRead,
+        respond: Callable[[FetchRead], None],
+        gone: Callable[[], bool],
+    ) -> None:
+        """Respond with `read`, which was just made, or a newer one when its bytes are cold or not
+        converted. `gone`: whether the client's connection is closed; nothing is done for it then.
+        """
+        fetch = _JsonFetch(request=request, respond=respond, gone=gone)
+        self._cold_reads.answer(request, read, partial(self._warm, fetch), gone)
+
+    def _warm(self, fetch: _JsonFetch, read: FetchRead) -> None:
+        """Respond, or have converted what is missing. `read` was just made."""
+        if not any(isinstance(answer.records, UnconvertedSlice) for answer in read.partitions):
+            fetch.respond(read)
+            return
+        making = _AnswerInMaking(fetch, read, self._cache, self._replicas)
+        if making.needs and fetch.rounds < MOST_ROUNDS and (making.is_empty or not fetch.rounds):
+            if self._under_way < CONVERTED_AT_ONCE:
+                self._convert(fetch, making.needs)
+            else:
+                self._waiting.append(fetch)
+            return
+        for partition, offset, damage in making.damaged:
+            self._reader.note_damage(partition, offset, damage)
+        fetch.respond(making.read)
+
+    def _begin(self) -> None:
+        while self._waiting and self._under_way < CONVERTED_AT_ONCE:
+            self._look_again(self._waiting.popleft())
+
+    def _look_again(self, fetch: _JsonFetch) -> None:
+        if not fetch.gone():
+            guarded("a fetch of JSON", self._read_again, fetch)
+
+    def _read_again(self, fetch: _JsonFetch) -> None:
+        read = self._reader.read(fetch.request)
+        self._cold_reads.answer(fetch.request, read, partial(self._warm, fetch), fetch.gone)
+
+    def _convert(self, fetch: _JsonFetch, needs: Sequence[_Need]) -> None:
+        limit = min(fetch.request.max_bytes, FETCH_MAX_BYTES)
+        if self._cache.held_bytes > HELD_MAX_BYTES:
+            limit = 0
+
+        def done(converted: dict[_Key, Converted]) -> None:
+            for key, batch in converted.items():
+                if isinstance(batch, JsonBatch):
+                    self._cache.take(key, batch)
+            fetch.converted.update(converted)
+            self.conversions += len(converted)
+            ended()
+
+        def failed(error: Exception) -> None:
+            log.error("batches not converted", exc_info=error)
+            ended()
+
+        def ended() -> None:
+            self._under_way -= 1
+            self._look_again(fetch)
+            self._begin()
+
+        fetch.rounds += 1
+        self._under_way += 1
+        self._background.submit(partial(_converted, needs, limit), done, failed)
+
+
+class _AnswerInMaking:
+    """A read whose stored batches are replaced by what they were converted to."""
+
+    def __init__(
+        self, fetch: _JsonFetch, read: FetchRead, cache: ConvertedBatches, replicas: ReplicaManager
+    ) -> None:
+        self._fetch = fetch
+        self._cache = cache
+        self._room = min(fetch.request.max_bytes, FETCH_MAX_BYTES)
+        self._batches_left = BATCHES_MAX
+        self._stored_left = STORED_MAX_BYTES
+        self.needs: list[_Need] = []
+        self.damaged: list[tuple[HostedPartition, int, CorruptRecordError]] = []
+        self.is_empty = not any(
+            answer.records is not None and not isinstance(answer.records, UnconvertedSlice)
+            for answer in read.partitions
+        )
+        """Whether no partition has records."""
+        self.read = read
+        for place, wanted in enumerate(fetch.request.partitions):
+            answer = read.partitions[place]
+            if isinstance(answer.records, UnconvertedSlice):
+                partition = replicas.get(TopicPartition(wanted.topic, wanted.partition))
+                assert partition is not None, "it was read in this turn"
+                made = self._made_of(partition, wanted, answer, answer.records)
+                read.partitions[place] = made
+                if made.error_code:
+                    read.failed = True
+
+    def _made_of(
+        self,
+        partition: HostedPartition,
+        wanted: FetchPartition,
+        answer: FetchPartitionResponse,
+        stored: UnconvertedSlice,
+    ) -> FetchPartitionResponse:
+        """The answer with what is converted, up to the first batch that is not; that and those
+        after it are added to `needs`."""
+        if self._stored_left <= 0 or self._batches_left <= 0:
+            # It is first in the client's next fetch.
+            return answer._replace(records=None)
+        data = stored.copy()
+        self._stored_left -= len(data)
+        limit = min(wanted.partition_max_bytes, self._room)
+        pieces: list[JsonBatch | memoryview] = []
+        size = 0
+        end_offset = wanted.fetch_offset
+        batches = self._batches(partition, stored, data)
+        for each in batches:
+            found = self._found(each)
+            if found is None:
+                missing = [each, *(other for other in batches if self._found(other) is None)]
+                self.needs.append(_Need(missing, limit - size))
+                break
+            if isinstance(found, KafkaError):
+                if not pieces:
+                    return self._failed(partition, answer, each.header, found)
+                break
+            if size + len(found) > limit and not self.is_empty:
+                break
+            self.is_empty = False
+            pieces.append(found)
+            size += len(found)
+            end_offset = each.header.next_offset
+        self._room = max(0, self._room - size)
+        if not pieces:
+            return answer._replace(records=None)
+        aborted = answer.aborted_transactions
+        if self._fetch.request.isolation_level == READ_COMMITTED:
+            known = partition.log.reads.aborted_transactions(wanted.fetch_offset, end_offset)
+            aborted = [(every.producer_id, every.first_offset) for every in known]
+        return answer._replace(records=SlicedRecords(pieces), aborted_transactions=aborted)
+
+    def _batches(
+        self, partition: HostedPartition, stored: UnconvertedSlice, data: memoryview
+    ) -> Iterator["_StoredBatch"]:
+        """The next batches, as many as may still be looked at."""
+        for position, header in iter_headers(data):
+            if self._batches_left <= 0:
+                return
+            self._batches_left -= 1
+            key = _Key(
+                partition.topic_id,
+                partition.topic_partition.partition,
+                header.base_offset,
+                header.partition_leader_epoch,
+                header.crc,
+                stored.schema.latest.version,
+            )
+            batch = data[position : position + header.size_in_bytes]
+            yield _StoredBatch(key, header, batch, stored.schema)
+
+    def _found(self, each: "_StoredBatch") -> JsonBatch | memoryview | KafkaError | None:
+        """What is to be sent for a batch; None until it is converted."""
+        if not is_typed(each.header):
+            return each.batch
+        found = self._fetch.converted.get(each.key)
+        return self._cache.get(each.key) if found is None else found
+
+    def _failed(
+        self,
+        partition: HostedPartition,
+        answer: FetchPartitionResponse,
+        header: BatchHeader,
+        failure: KafkaError,
+    ) -> FetchPartitionResponse:
+        code = failure.code
+        if isinstance(failure, CorruptRecordError):
+            offset = max(header.base_offset, partition.log.log_start_offset)
+            self.damaged.append((partition, offset, failure))
+        elif isinstance(failure, UnknownSchemaVersionError):
+            # A code that every client knows, and tries again after.
+            code = ErrorCode.REPLICA_NOT_AVAILABLE
+        return FetchPartitionResponse(answer.topic, answer.partition, int(code))
+
+
+def _converted(needs: Sequence[_Need], limit: int) -> dict[_Key, Converted]:
+    """Convert batches until they are enough, at least one. Runs on any thread."""
+    # The import is here: it loads Arrow, which a broker without such clients saves.
+    from storage_engine.protocol.typed.json_rows import as_json_batches
+
+    converted: dict[_Key, Converted] = {}
+    total = 0
+    for need in needs:
+        size = 0
+        for each in need.batches:
+            if converted and total >= limit:
+                return converted
+            if size and size >= need.limit:
+                break
+            try:
+                batch = JsonBatch(as_json_batches(each.batch, each.header, each.schema))
+            except KafkaError as error:
+                converted[each.key] = error.as_outcome()
+                break
+            except Exception:
+                log.exception("batch not converted offset=%d", each.header.base_offset)
+                converted[each.key] = KafkaError(
+                    "a batch met an error in this broker, see its log",
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                )
+                break
+            converted[each.key] = batch
+            size += len(batch)
+            total += len(batch)
+    return converted

@@ -1,0 +1,111 @@
+"""What a fetch wants of typed batches, and the records for which a batch is refused."""
+
+import struct
+
+import pytest
+
+from storage_engine.core.errors import InvalidRequestError
+from storage_engine.core.ports import SlicedRecords
+from storage_engine.core.typed.comparisons import Comparison, Operator
+from storage_engine.protocol.apis import fetch, produce
+from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.protocol.apis.wire import LongMessageError, decode_short, uvarint
+from storage_engine.protocol.typed.projection import (
+    WANT_FRAMES,
+    WANT_STORED,
+    WANT_TAG,
+    TypedWant,
+    encode_want,
+)
+
+WANTS = [
+    None,
+    TypedWant(WANT_STORED),
+    TypedWant(WANT_FRAMES, (1, 300)),
+    TypedWant(WANT_FRAMES, tuple(range(1, 200)), (Comparison(1, Operator.GE, (7,)),)),
+]
+
+
+def encoded(version: int, wants: list[TypedWant | None]) -> memoryview:
+    topic = "t" if version < 13 else "AAAAAAAAAAAAAAAAAAAAAQ"
+    partitions = [
+        FetchPartition(topic, number, 0, 100, want=want) for number, want in enumerate(wants)
+    ]
+    buffers = fetch.encode_request(version, FetchRequest(0, 1, 100, partitions))
+    return memoryview(b"".join(map(bytes, buffers)))
+
+
+@pytest.mark.parametrize("version", range(12, 18))
+def test_what_is_wanted_comes_back_and_equal_wants_are_one_object(version):
+    asked = [want for want in WANTS for _ in range(2)]
+    decoded = fetch.decode_request(version, encoded(version, asked)).partitions
+    assert [each.want for each in decoded] == asked
+    assert decoded[4].want is decoded[5].want
+
+
+def test_versions_without_tagged_fields_send_none():
+    decoded = fetch.decode_request(11, encoded(11, WANTS)).partitions
+    assert [each.want for each in decoded] == [None] * len(WANTS)
+
+
+HOSTILE = {
+    "nothing": b"",
+    "mode": b"\x02",
+    "rest": b"\x00\x00",
+    "count": b"\x01",
+    "cut off": b"\x01\x02" + bytes(7),
+    "too many columns": b"\x01" + uvarint(3000) + bytes(12_000),
+    "endless count": b"\x01\xff\xff\xff\xff\x0f",
+    "twice": b"\x01\x02" + struct.pack(">ii", 5, 5),
+    "filter": b"\x01\x00\x63",
+    "two values for one": b"\x01\x00\x01\x00\x01" + struct.pack(">iBH", 1, 1, 2) + b"\x00\x01" * 2,
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_malformed_wish_makes_the_request_malformed(what):
+    good = encode_want(TypedWant(WANT_FRAMES, (1,)))
+    frame = bytes(encoded(12, [TypedWant(WANT_FRAMES, (1,))]))
+    field = uvarint(WANT_TAG) + uvarint(len(good)) + good
+    assert frame.count(field) == 1
+    hostile = HOSTILE[what]
+    changed = frame.replace(field, uvarint(WANT_TAG) + uvarint(len(hostile)) + hostile)
+    with pytest.raises(InvalidRequestError):
+        fetch.decode_request(12, memoryview(changed))
+
+
+def test_long_wishes_count_as_items_of_the_request():
+    frame = encoded(12, [TypedWant(WANT_FRAMES, tuple(range(1, 1_900 + n))) for n in range(5)])
+    with pytest.raises(LongMessageError):
+        decode_short(fetch.decode_request, 12, frame, 500)
+    assert len(decode_short(fetch.decode_request, 12, frame, 5_000).partitions) == 5
+
+
+def test_records_in_several_pieces_are_sent_as_one():
+    records = SlicedRecords([b"one", memoryview(b"two"), bytearray(b"three")])
+    answers = [
+        fetch.FetchPartitionResponse("t", 0, records=each) for each in (records, b"onetwothree")
+    ]
+    one, other = (
+        b"".join(map(bytes, fetch.encode_response(12, fetch.FetchResponse([answer]))))
+        for answer in answers
+    )
+    assert one == other
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("message", [None, "no"])
+def test_the_records_for_which_a_batch_is_refused_are_named_from_version_8_on(version, message):
+    bad = produce.ProducePartitionResponse(
+        "t", 1, 87, -1, -1, -1, message, [(7, "column 'id' is null"), (9, None)]
+    )
+    good = produce.ProducePartitionResponse("t", 2, 0, 70, -1, 5 if version >= 5 else -1)
+    for rows in ([bad], [bad, good]):
+        (encoded_answer,) = produce.encode_response(version, produce.ProduceResponse(rows))
+        answer, *others = produce.decode_response(version, memoryview(encoded_answer)).partitions
+        assert others == rows[1:]
+        if version < 8:
+            assert (answer.error_message, answer.record_errors) == (None, ())
+        else:
+            assert list(answer.record_errors) == [(7, "column 'id' is null"), (9, None)]
+            assert answer.error_message == (message or "record 7: column 'id' is null")
