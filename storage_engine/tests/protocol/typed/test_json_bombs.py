@@ -6,7 +6,7 @@ import json
 import pytest
 
 from storage_engine.core.errors import InvalidRecordError
-from storage_engine.protocol.typed import json_fault
+from storage_engine.protocol.typed.arrays import json_fault
 from storage_engine.protocol.typed.arrays.json_parser import LARGE_BYTES, MOST_PREPARED_SIGNS
 from storage_engine.tests.protocol.typed.logs import schema_of
 from storage_engine.tests.protocol.typed.test_json import records_of, rows_in, typed
