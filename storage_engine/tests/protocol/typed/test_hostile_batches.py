@@ -141,9 +141,10 @@ def test_hostile_batches_with_right_crcs_give_errors_or_valid_rows(data):
             topic_id=TOPIC_ID, schema_version=1, rows=directory.rows, entries=entries
         )
     else:
-        head = bytes(section[: directory.size])
-        struct.pack_into(">I", head := bytearray(head), 8, crc32c(head[12:]))
-    log[HEADER_BYTES:] = bytes(head) + section[directory.size :]
+        sealed = section[: directory.size]
+        struct.pack_into(">I", sealed, 8, crc32c(sealed[12:]))
+        head = bytes(sealed)
+    log[HEADER_BYTES:] = head + section[directory.size :]
     seal(log, 0, read_header(log))
     for framed in (False, True):
         try:

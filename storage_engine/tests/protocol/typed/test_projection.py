@@ -114,7 +114,7 @@ def test_reading_on_from_each_answer_gives_all_rows(limit, least, column_ids):
     log = log_with_marker()
     wanted = want(*column_ids, comparisons=(Comparison(1, Operator.GE, (least,)),))
     positions = {header.base_offset: at for at, header in iter_headers(log)}
-    offset, frames = 0, []
+    offset, frames = 0, list(iter_frames(b""))
     while offset < 55:
         answer = project(log[positions[offset] :], wanted, SCHEMA, limit_bytes=limit)
         assert answer.end_offset > offset
