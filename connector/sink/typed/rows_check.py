@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from connector.sink.typed.typed_sink import TypedSink
     from storage_engine.client.topic_schemas import KnownSchema
 
+RECORD_COLUMNS = frozenset({"key", "value", "headers", "topic", "partition"})
+"""Rows with other columns are meant for a typed topic."""
+
 SCHEMA_SETTING = "headrace.schema"
 """The topic's setting that holds its schema."""
 
@@ -95,7 +98,7 @@ def _check_records(
     try:
         check_sink_schema(schema, topic_option=options.topic, origin=origin)
     except OptionError as error:
-        if exists:
+        if exists or RECORD_COLUMNS.issuperset(field.name.lower() for field in schema.fields):
             raise
         raise OptionError(
             error.code,
