@@ -8,7 +8,7 @@ from connector.connections import cluster_for
 from connector.errors import OptionError, in_one_line
 from connector.options.sink_options import SinkOptions, TopicCreation
 from connector.schema import check_sink_schema, take_origin
-from connector.topic_schemas import known_schema_or_older, known_schemas
+from connector.topic_schemas import is_remembered, known_schema_or_older, known_schemas
 from connector.typed_columns import METADATA_COLUMNS, column_type_of
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 
@@ -69,7 +69,7 @@ def _checked(
 
 def _look_up(options: SinkOptions, topic: str) -> "tuple[bool, KnownSchema | None]":
     """Whether the topic exists, and its schema."""
-    if options.creation is not None:
+    if options.creation is not None and not is_remembered(options.connection, topic):
         # No use in waiting for one that is to be made.
         found = cluster_for(options.connection).metadata([topic])
         if found.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
