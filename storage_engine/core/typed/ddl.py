@@ -33,7 +33,7 @@ from storage_engine.core.typed.column_types import (
     too_deep,
     too_many_columns,
 )
-from storage_engine.core.typed.ddl_tokens import Token, TokenKind, tokens_of
+from storage_engine.core.typed.ddl_tokens import Token, TokenKind, Tokens
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ _REFUSED = {
 def parse_ddl(text: str) -> list[ColumnSpec]:
     """Return the columns of a text; ConfigError, with the place, for one that can't be read."""
     check_text_size(text, "the DDL")
-    reader = _DdlReader(tokens_of(text, "the DDL"))
+    reader = _DdlReader(Tokens(text, "the DDL"))
     columns = [ColumnSpec(*part) for part in reader.columns()]
     reader.expect_end()
     return columns
@@ -85,7 +85,7 @@ def parse_type(text: str, name: str = "") -> ColumnType:
     """Return the type that a text names; `name` is the column's, for errors."""
     what = f"the type of column {quoted_name(name)}" if name else "the type"
     check_text_size(text, what)
-    reader = _DdlReader(tokens_of(text, what), what)
+    reader = _DdlReader(Tokens(text, what))
     column_type = reader.type(1)
     reader.expect_end()
     return column_type
@@ -103,10 +103,8 @@ def render_ddl(columns: Iterable[ColumnSpec], *, exact: bool = False) -> str:
 class _DdlReader:
     """Reads tokens one after the other."""
 
-    def __init__(self, tokens: list[Token], what: str = "the DDL") -> None:
+    def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
-        self._what = what
-        self._place = 0
         self._count = 0
 
     def columns(self) -> list[tuple[str, ColumnType, bool]]:
@@ -120,7 +118,7 @@ class _DdlReader:
             raise too_many_columns()
         if depth > MAX_DEPTH:
             raise too_deep()
-        token = self._next()
+        token = self._tokens.next()
         name = token.text.upper()
         if token.kind is not TokenKind.WORD:
             self._refuse(token, "a type is expected")
@@ -144,122 +142,104 @@ class _DdlReader:
 
     def expect_end(self) -> None:
         """ConfigError when anything is left."""
-        if self._peek.is_sign(";"):
-            self._next()
-        if self._peek.kind is not TokenKind.END:
-            self._refuse(self._peek, "a comma or the end is expected")
+        if self._tokens.peek.is_sign(";"):
+            self._tokens.next()
+        if self._tokens.peek.kind is not TokenKind.END:
+            self._refuse(self._tokens.peek, "a comma or the end is expected")
 
     def _simple(self, name: str) -> ColumnType:
-        if self._peek.is_word("COLLATE"):
-            self._refuse(self._peek, "collations are not kept: leave it out")
-        if name == "TIMESTAMP" and self._peek.is_word("WITHOUT", "WITH"):
-            self._refuse(self._peek, "write TIMESTAMP_NTZ or TIMESTAMP")
+        if self._tokens.peek.is_word("COLLATE"):
+            self._refuse(self._tokens.peek, "collations are not kept: leave it out")
+        if name == "TIMESTAMP" and self._tokens.peek.is_word("WITHOUT", "WITH"):
+            self._refuse(self._tokens.peek, "write TIMESTAMP_NTZ or TIMESTAMP")
         return _SIMPLE[name]
 
     def _decimal(self, token: Token) -> ColumnType:
         precision, scale = 10, 0
-        if self._peek.is_sign("("):
-            self._next()
+        if self._tokens.peek.is_sign("("):
+            self._tokens.next()
             precision = self._integer()
-            if self._peek.is_sign(","):
-                self._next()
+            if self._tokens.peek.is_sign(","):
+                self._tokens.next()
                 scale = self._integer()
-            self._sign(")")
+            self._tokens.sign(")")
         try:
             return DecimalColumn(precision, scale)
         except ConfigError as error:
-            raise self._error(token, str(error)) from error
+            raise self._tokens.error(token, str(error)) from error
 
     def _interval(self) -> ColumnType:
-        words = [self._next() for _ in range(3) if self._peek.kind is TokenKind.WORD]
+        words = [self._tokens.next() for _ in range(3) if self._tokens.peek.kind is TokenKind.WORD]
         if [word.text.upper() for word in words] != ["DAY", "TO", "SECOND"]:
-            self._refuse(self._peek, "of intervals only INTERVAL DAY TO SECOND can be stored")
+            self._refuse(
+                self._tokens.peek, "of intervals only INTERVAL DAY TO SECOND can be stored"
+            )
         return IntervalColumn()
 
     def _map(self, depth: int) -> ColumnType:
         key = self.type(depth)
-        self._sign(",")
+        self._tokens.sign(",")
         value, nullable = self._element(depth)
         return MapColumn(key, value, nullable)
 
     def _struct(self, depth: int) -> ColumnType:
-        token = self._peek
+        token = self._tokens.peek
         if token.is_sign("<>"):
             self._refuse(token, "a STRUCT needs a field")
         fields = self._inside(lambda: self._list(lambda: self._named(depth)))
         try:
             check_field_names(name for name, _, _ in fields)
         except ConfigError as error:
-            raise self._error(token, str(error)) from error
+            raise self._tokens.error(token, str(error)) from error
         return StructColumn(tuple(StructColumnField(*each) for each in fields))
 
     def _named(self, depth: int) -> tuple[str, ColumnType, bool]:
         """Return a column or field: `name [:] type [NOT NULL] [COMMENT 'text']`."""
-        token = self._next()
+        token = self._tokens.next()
         if token.kind not in (TokenKind.WORD, TokenKind.QUOTED):
             self._refuse(token, "a name is expected; names with other characters need backquotes")
-        if self._peek.is_sign(":"):
-            self._next()
+        if self._tokens.peek.is_sign(":"):
+            self._tokens.next()
         column_type, nullable = self._element(depth)
-        if self._peek.is_word("COMMENT"):
-            self._next()
-            if self._peek.kind is not TokenKind.TEXT:
-                self._refuse(self._peek, "COMMENT needs a text between apostrophes")
-            self._next()
+        if self._tokens.peek.is_word("COMMENT"):
+            self._tokens.next()
+            if self._tokens.peek.kind is not TokenKind.TEXT:
+                self._refuse(self._tokens.peek, "COMMENT needs a text between apostrophes")
+            self._tokens.next()
         return token.text, column_type, nullable
 
     def _element(self, depth: int) -> tuple[ColumnType, bool]:
         """Return a type, and whether its values may be null."""
         column_type = self.type(depth)
-        if self._peek.is_word("NULL"):
-            self._next()
+        if self._tokens.peek.is_word("NULL"):
+            self._tokens.next()
             return column_type, True
-        if not self._peek.is_word("NOT"):
+        if not self._tokens.peek.is_word("NOT"):
             return column_type, True
-        self._next()
-        if not self._peek.is_word("NULL"):
-            self._refuse(self._peek, "NULL is expected behind NOT")
-        self._next()
+        self._tokens.next()
+        if not self._tokens.peek.is_word("NULL"):
+            self._refuse(self._tokens.peek, "NULL is expected behind NOT")
+        self._tokens.next()
         return column_type, False
 
     def _inside(self, read: Callable[[], T]) -> T:
-        self._sign("<")
+        self._tokens.sign("<")
         content = read()
-        self._sign(">")
+        self._tokens.sign(">")
         return content
 
     def _list(self, read: Callable[[], T]) -> list[T]:
         items = [read()]
-        while self._peek.is_sign(","):
-            self._next()
+        while self._tokens.peek.is_sign(","):
+            self._tokens.next()
             items.append(read())
         return items
 
     def _integer(self) -> int:
-        token = self._next()
+        token = self._tokens.next()
         if token.kind is not TokenKind.NUMBER or not token.text.isdigit() or len(token.text) > 9:
             self._refuse(token, "a whole number is expected")
         return int(token.text)
 
-    def _sign(self, sign: str) -> None:
-        token = self._next()
-        if not token.is_sign(sign):
-            self._refuse(token, f"'{sign}' is expected")
-
-    @property
-    def _peek(self) -> Token:
-        return self._tokens[self._place]
-
-    def _next(self) -> Token:
-        token = self._tokens[self._place]
-        if token.kind is not TokenKind.END:
-            self._place += 1
-        return token
-
     def _refuse(self, token: Token, reason: str) -> NoReturn:
-        raise self._error(token, reason)
-
-    def _error(self, token: Token, reason: str) -> ConfigError:
-        return ConfigError(
-            f"{self._what} can't be read at character {token.place + 1}, {token.shown}: {reason}"
-        )
+        raise self._tokens.error(token, reason)

@@ -58,20 +58,51 @@ _PATTERN = re.compile(
 )
 
 
-def tokens_of(text: str, what: str) -> list[Token]:
-    """Return the tokens with one of kind END behind them; ConfigError for what is none. Comments
-    are left out."""
-    tokens: list[Token] = []
-    place = 0
-    while place < len(text):
-        found = _PATTERN.match(text, place)
-        if found is None or found.lastgroup == "unclosed":
-            raise ConfigError(f"{what}: {_unreadable(text, place)}")
-        if found.lastgroup != "space":
-            tokens.append(_token(found))
-        place = found.end()
-    tokens.append(Token(TokenKind.END, "", len(text)))
-    return tokens
+class Tokens:
+    """The tokens of a text, each cut when it is looked at: who reads stops at the first that does
+    not fit. Comments are left out; behind the last token are those of kind END."""
+
+    def __init__(self, text: str, what: str) -> None:
+        """`what`: the text's name for errors."""
+        self._text = text
+        self._what = what
+        self._ahead: Token | None = None
+        self._place = 0
+
+    @property
+    def peek(self) -> Token:
+        """Return the next token, which stays the next; ConfigError for what is none."""
+        if self._ahead is None:
+            self._ahead = self._cut()
+        return self._ahead
+
+    def next(self) -> Token:
+        """Return the next token; ConfigError for what is none."""
+        token = self.peek
+        self._ahead = None
+        return token
+
+    def sign(self, sign: str) -> None:
+        """Pass over that sign; ConfigError where it does not stand."""
+        token = self.next()
+        if not token.is_sign(sign):
+            raise self.error(token, f"'{sign}' is expected")
+
+    def error(self, token: Token, reason: str) -> ConfigError:
+        """Return the error for a token that can't stand where it does."""
+        return ConfigError(
+            f"{self._what} can't be read at character {token.place + 1}, {token.shown}: {reason}"
+        )
+
+    def _cut(self) -> Token:
+        while self._place < len(self._text):
+            found = _PATTERN.match(self._text, self._place)
+            if found is None or found.lastgroup == "unclosed":
+                raise ConfigError(f"{self._what}: {_unreadable(self._text, self._place)}")
+            self._place = found.end()
+            if found.lastgroup != "space":
+                return _token(found)
+        return Token(TokenKind.END, "", len(self._text))
 
 
 def _token(found: re.Match[str]) -> Token:

@@ -56,7 +56,6 @@ MAX_VERSIONS = 500
 """The most versions of a schema: each costs memory in every broker, as none is ever removed."""
 
 MAX_KEY_COLUMNS = 32
-
 MAX_COLUMN_ID = 2**31 - 1
 
 _FORMAT = 1
@@ -256,12 +255,13 @@ def new_schema(columns: Sequence[ColumnSpec], key: Sequence[str] = ()) -> TopicS
     return _of_steps(tuple(ids), [made])
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=256)
 def schema_of(text: str) -> TopicSchema:
     """Return the schema of a setting, read once for all partitions and requests."""
     return TopicSchema.from_json(text)
 
 
+@functools.lru_cache(maxsize=256)
 def usual_form(text: str) -> str:
     """Return the text of a setting as every broker would write it; ConfigError for no schema."""
     return schema_of(text).to_json()
@@ -274,8 +274,6 @@ def _of_steps(key: tuple[int, ...], steps: Sequence[Sequence[SchemaColumn]]) -> 
     """Return the schema whose versions have these new and changed columns."""
     if not steps:
         raise ConfigError("the schema has no version: give it one with columns")
-    if len(steps) > MAX_VERSIONS:
-        raise ConfigError(f"a schema has at most {MAX_VERSIONS} versions: create another topic")
     version = SchemaVersion(version=0, columns=())
     versions: list[SchemaVersion] = []
     places: dict[int, int] = {}
@@ -295,6 +293,8 @@ def _following(
 ) -> SchemaVersion:
     """Return the version after `before` with these new and changed columns. `places` says where the
     columns of `before` stand, by id, and learns the new ones."""
+    if before.version == MAX_VERSIONS:
+        raise ConfigError(f"a schema has at most {MAX_VERSIONS} versions: create another topic")
     columns = list(before.columns)
     highest = columns[-1].column_id if columns else 0
     seen: set[int] = set()
@@ -399,8 +399,6 @@ def _checked(schema: TopicSchema) -> TopicSchema:
     columns = schema.latest.columns
     check_types(column.type for column in columns)
     _check_names([column.name for column in columns])
-    if len(schema.versions) > MAX_VERSIONS:
-        raise ConfigError(f"a schema has at most {MAX_VERSIONS} versions: create another topic")
     check_text_size(schema.to_json(), "the schema with all of its versions")
     return schema
 

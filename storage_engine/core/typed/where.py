@@ -17,7 +17,7 @@ from storage_engine.core.typed.comparisons import (
     Literal,
     Operator,
 )
-from storage_engine.core.typed.ddl_tokens import Token, TokenKind, tokens_of
+from storage_engine.core.typed.ddl_tokens import Token, TokenKind, Tokens
 from storage_engine.core.typed.literals import literal_of
 from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion
 
@@ -39,33 +39,32 @@ def parse_where(text: str, version: SchemaVersion) -> tuple[Comparison, ...]:
     """Return the comparisons, all of which rows have to match; ConfigError, with the place, for a
     text that can't be read, a column that `version` does not have, or a value of another type."""
     check_text_size(text, "the condition")
-    return _WhereReader(tokens_of(text, "the condition"), version).conjunction()
+    return _WhereReader(Tokens(text, "the condition"), version).conjunction()
 
 
 class _WhereReader:
     """Reads tokens one after the other."""
 
-    def __init__(self, tokens: list[Token], version: SchemaVersion) -> None:
+    def __init__(self, tokens: Tokens, version: SchemaVersion) -> None:
         self._tokens = tokens
         self._version = version
-        self._place = 0
 
     def conjunction(self) -> tuple[Comparison, ...]:
         found = list(self._condition())
-        while self._peek.is_word("AND"):
-            self._next()
+        while self._tokens.peek.is_word("AND"):
+            self._tokens.next()
             found += self._condition()
             if len(found) > MAX_COMPARISONS:
                 raise ConfigError(
                     f"the condition has more than {MAX_COMPARISONS} comparisons: use IN, or fewer"
                 )
-        if self._peek.kind is not TokenKind.END:
-            self._refuse(self._peek, _ONLY)
+        if self._tokens.peek.kind is not TokenKind.END:
+            self._refuse(self._tokens.peek, _ONLY)
         return tuple(found)
 
     def _condition(self) -> tuple[Comparison, ...]:
         column = self._column()
-        token = self._next()
+        token = self._tokens.next()
         if token.kind is TokenKind.SIGN and token.text in _OPERATORS:
             return (self._compared(column, _OPERATORS[token.text], (self._literal(column),)),)
         if token.is_word("IN"):
@@ -89,46 +88,48 @@ class _WhereReader:
 
     def _null(self, column: SchemaColumn) -> Comparison:
         operator = Operator.IS_NULL
-        if self._peek.is_word("NOT"):
-            self._next()
+        if self._tokens.peek.is_word("NOT"):
+            self._tokens.next()
             operator = Operator.IS_NOT_NULL
         self._word("NULL")
         return Comparison(column.column_id, operator)
 
     def _column(self) -> SchemaColumn:
-        token = self._next()
+        token = self._tokens.next()
         if token.is_word("NOT") or token.is_sign("("):
             self._refuse(token, _ONLY)
         if token.kind not in (TokenKind.WORD, TokenKind.QUOTED):
             self._refuse(token, f"a column is expected; {_ONLY}")
-        if self._peek.is_sign("(", "."):
-            self._refuse(self._peek, f"functions and nested fields are not supported; {_ONLY}")
+        if self._tokens.peek.is_sign("(", "."):
+            self._refuse(
+                self._tokens.peek, f"functions and nested fields are not supported; {_ONLY}"
+            )
         return self._version.column(token.text)
 
     def _literals(self, column: SchemaColumn) -> tuple[Literal, ...]:
-        self._sign("(")
+        self._tokens.sign("(")
         values = [self._literal(column)]
-        while self._peek.is_sign(","):
-            self._next()
+        while self._tokens.peek.is_sign(","):
+            self._tokens.next()
             values.append(self._literal(column))
             if len(values) > MAX_VALUES:
                 raise ConfigError(
                     f"IN of column {quoted_name(column.name)} has more than {MAX_VALUES:,} values: "
                     "use a range"
                 )
-        self._sign(")")
+        self._tokens.sign(")")
         return tuple(values)
 
     def _literal(self, column: SchemaColumn) -> Literal:
         """Read a literal, which may begin with a sign or with the name of its type."""
-        first = self._next()
+        first = self._tokens.next()
         token, prefix = first, ""
         if first.is_sign("-", "+"):
             prefix = first.text
-            token = self._next()
+            token = self._tokens.next()
         elif first.is_word("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "X", "INTERVAL"):
             prefix = first.text.upper()
-            token = self._next()
+            token = self._tokens.next()
         if first.is_word("NULL"):
             self._refuse(first, "nothing is equal to NULL: use IS NULL or IS NOT NULL")
         if prefix == "INTERVAL":
@@ -145,33 +146,15 @@ class _WhereReader:
         return value
 
     def _interval_words(self) -> None:
-        place = self._place
-        words = self._tokens[place : place + 3]
-        if [word.text.upper() for word in words] != ["DAY", "TO", "SECOND"]:
-            self._refuse(self._peek, "an interval is INTERVAL '1 02:03:04.5' DAY TO SECOND")
-        self._place += 3
+        for word in ("DAY", "TO", "SECOND"):
+            token = self._tokens.next()
+            if not token.is_word(word):
+                self._refuse(token, "an interval is INTERVAL '1 02:03:04.5' DAY TO SECOND")
 
     def _word(self, word: str) -> None:
-        token = self._next()
+        token = self._tokens.next()
         if not token.is_word(word):
             self._refuse(token, f"{word} is expected")
 
-    def _sign(self, sign: str) -> None:
-        token = self._next()
-        if not token.is_sign(sign):
-            self._refuse(token, f"'{sign}' is expected")
-
-    @property
-    def _peek(self) -> Token:
-        return self._tokens[self._place]
-
-    def _next(self) -> Token:
-        token = self._tokens[self._place]
-        if token.kind is not TokenKind.END:
-            self._place += 1
-        return token
-
     def _refuse(self, token: Token, reason: str) -> NoReturn:
-        raise ConfigError(
-            f"the condition can't be read at character {token.place + 1}, {token.shown}: {reason}"
-        )
+        raise self._tokens.error(token, reason)

@@ -28,7 +28,7 @@ _NO_BYTES = pa.py_buffer(b"")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BinaryColumn:
+class BinaryValues:
     """The parts of a binary or string array."""
 
     lengths: Ints
@@ -79,12 +79,12 @@ def int64_values(array: Any) -> Ints:
 _EMPTY = binary_scalar(b"")
 
 
-def as_column(array: Any, name: str) -> BinaryColumn:
+def as_column(array: Any, name: str) -> BinaryValues:
     """Take `array` (pa.Array or pa.ChunkedArray) apart; InvalidRecordError for other types."""
     array = one_array(_as_plain_binary(array, name))
     count = len(array)
     if pa.types.is_null(array.type) or not count:
-        return BinaryColumn(
+        return BinaryValues(
             lengths=np.full(count, NULL_LENGTH, np.int64),
             offsets=np.zeros(count + 1, np.int32),
             data=_NO_BYTES,
@@ -98,7 +98,7 @@ def as_column(array: Any, name: str) -> BinaryColumn:
         if lengths[is_null].any():
             return as_column(_with_empty_nulls(array), name)
         lengths[is_null] = NULL_LENGTH
-    return BinaryColumn(lengths=lengths, offsets=offsets, data=array.buffers()[2] or _NO_BYTES)
+    return BinaryValues(lengths=lengths, offsets=offsets, data=array.buffers()[2] or _NO_BYTES)
 
 
 def _as_plain_binary(array: Any, name: str) -> Any:

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from storage_engine.core.errors import InvalidRecordError, RecordTooLargeError
 from storage_engine.protocol.records.arrow_binary import (
-    BinaryColumn,
+    BinaryValues,
     as_column,
     binary_scalar,
     join,
@@ -184,8 +184,8 @@ def iter_encoded(
 class _Rows:
     """The columns of the input, taken apart."""
 
-    values: BinaryColumn
-    keys: BinaryColumn | None
+    values: BinaryValues
+    keys: BinaryValues | None
     headers: HeaderColumn | None
     timestamps: Ints | int
 

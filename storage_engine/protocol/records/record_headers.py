@@ -21,7 +21,7 @@ import pyarrow as pa
 from storage_engine.core.errors import InvalidRecordError
 from storage_engine.protocol.records.arrow_binary import (
     NULL_LENGTH,
-    BinaryColumn,
+    BinaryValues,
     as_column,
     binary_array,
     gather,
@@ -60,8 +60,8 @@ class HeaderColumn:
 
     ends: Ints
     """Row i has the headers [ends[i], ends[i + 1])."""
-    keys: BinaryColumn
-    values: BinaryColumn
+    keys: BinaryValues
+    values: BinaryValues
 
     @classmethod
     def of(cls, headers: Any) -> "HeaderColumn | None":

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from storage_engine.protocol.records.arrow_binary import NULL_LENGTH, BinaryColumn
+from storage_engine.protocol.records.arrow_binary import NULL_LENGTH, BinaryValues
 from storage_engine.protocol.records.batch_memory import BatchMemory
 from storage_engine.protocol.records.record_batch import HEADER_BYTES
 from storage_engine.protocol.records.varints import VARINT_BYTES, Bytes, varint_bytes, varint_size
@@ -50,7 +50,7 @@ class UniformColumn(NamedTuple):
     """The bytes of each row."""
 
     @classmethod
-    def of(cls, column: BinaryColumn | None, most: int) -> "UniformColumn | None":
+    def of(cls, column: BinaryValues | None, most: int) -> "UniformColumn | None":
         """Return None where lengths differ, or are above `most`; a null has not the same length as
         an empty value. No column counts as one of nulls; a column has at least one row."""
         if column is None:

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage_engine.protocol.records import record_encoder
-from storage_engine.protocol.records.arrow_binary import BinaryColumn
+from storage_engine.protocol.records.arrow_binary import BinaryValues
 from storage_engine.protocol.records.batch_memory import (
     KEPT_BYTES,
     LEAST_BYTES,
@@ -157,7 +157,7 @@ def test_rows_that_differ_in_more_than_bytes_go_the_general_way(columns):
 def test_values_too_large_for_an_item_are_left_to_the_general_way():
     """Which says that they are too large for a batch."""
     lengths = np.array([1 << 31])
-    huge = BinaryColumn(lengths=lengths, offsets=np.array([0, 1 << 31]), data=pa.py_buffer(b""))
+    huge = BinaryValues(lengths=lengths, offsets=np.array([0, 1 << 31]), data=pa.py_buffer(b""))
     assert UniformColumn.of(huge, record_encoder.LARGEST_UNIFORM_PAYLOAD) is None
 
 

@@ -38,7 +38,7 @@ from storage_engine.protocol.apis.metadata import MetadataPartition
 from storage_engine.tools.arguments import add_bootstrap_server, add_json, add_timeout
 from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError, UsageError
-from storage_engine.tools.inspection.replica_comparison import Comparison, compare
+from storage_engine.tools.inspection.replica_comparison import ReplicaComparison, compare
 from storage_engine.tools.table import print_json, print_table
 
 TIMEOUT_S = 10.0
@@ -229,7 +229,7 @@ class Verification:
 
 
 def _note(
-    report: PartitionReport, reference: ReplicaReport, other: ReplicaReport, done: Comparison
+    report: PartitionReport, reference: ReplicaReport, other: ReplicaReport, done: ReplicaComparison
 ) -> None:
     report.batches = max(report.batches, done.batches)
     report.skipped += done.skipped

@@ -33,7 +33,7 @@ class Difference:
 
 
 @dataclass(slots=True, kw_only=True)
-class Comparison:
+class ReplicaComparison:
     """Two replicas after they were compared."""
 
     batches: int = 0
@@ -44,10 +44,10 @@ class Comparison:
     difference: Difference | None = None
 
 
-def compare(reference: Batches, replica: Batches, *, is_compacted: bool) -> Comparison:
+def compare(reference: Batches, replica: Batches, *, is_compacted: bool) -> ReplicaComparison:
     """Compares two replicas up to the first difference, or the end. Holds one batch of each in
     memory."""
-    done = Comparison()
+    done = ReplicaComparison()
     left, right = reference.next(), replica.next()
     while left is not None or right is not None:
         floor = max(reference.start_offset, replica.start_offset)

@@ -4,6 +4,7 @@ the request acts: rights are revoked one turn of the loop after they were asked 
 import pytest
 
 from storage_engine.broker.guards.client import RequestClient
+from storage_engine.broker.requests.json_answers import ConvertedBatches
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.security.acl_rules import AccessRule, ResourcePattern
@@ -33,6 +34,13 @@ from storage_engine.tests.broker.guards.guarded_cluster import (
     guarded_cluster,
 )
 from storage_engine.tests.broker.replicas.test_producer_appends import batch_of
+from storage_engine.tests.broker.typed_topics.typed_support import (
+    create_typed,
+    fetch,
+    produced,
+    topic_id_of,
+    typed_batch,
+)
 from storage_engine.tests.log.transaction_support import transactional
 
 OF_COORDINATORS = (8, 9, 11, 12, 13, 14, 22, 24, 25, 26, 42, 47, 20_001, 20_002, 20_003)
@@ -213,6 +221,31 @@ def test_who_waits_for_a_rebalance_learns_nothing_of_the_members(cluster, monkey
     assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert answer.members == []
     assert answer.member_id == ""
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_rows_that_became_json_meanwhile_are_not_sent_without_the_right(
+    cluster, monkeypatch, is_lost
+) -> None:
+    monkeypatch.undo()
+    come_as(cluster, ADMIN)
+    tp = TopicPartition("typed", 0)
+    if not cluster[1].metadata.topic_id("typed"):
+        create_typed(cluster, "typed")
+        batch = typed_batch(topic_id_of(cluster, tp), 0, 3)
+        assert produced(cluster, batch, tp=tp).error_code == 0
+    come_as(cluster, BOB)
+    allow_only(cluster, [topic(O.READ, "typed")])
+    cluster[1].parts.requests.json_answers._cache = ConvertedBatches()
+    cluster[1].loop.held = []
+    waiting = fetch(cluster, tp=tp)
+    cluster.loop.run_for(10)
+    assert not waiting
+    allow_only(cluster, [] if is_lost else [topic(O.READ, "typed")])
+    cluster[1].loop.release()
+    (answer,) = cluster.answer(waiting).partitions
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_lost else ErrorCode.NONE
+    assert (answer.error_code, bool(answer.records)) == (code, not is_lost)
 
 
 @pytest.mark.parametrize("lost", ["topic", "transaction", None])

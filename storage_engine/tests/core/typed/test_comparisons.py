@@ -3,6 +3,7 @@ at each row."""
 
 import math
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -73,9 +74,9 @@ def matches(comparison, value):
 
 
 def statistics_of(values):
-    present = [value for value in values if value is not None and not is_nan(value)]
-    least = min(present, key=order, default=None)
-    most = max(present, key=order, default=None)
+    present: list[Any] = [value for value in values if value is not None and not is_nan(value)]
+    least: Any = min(present, key=order, default=None)
+    most: Any = max(present, key=order, default=None)
     is_text = isinstance(least, str | bytes)
     return ColumnStatistics(
         rows=len(values),

@@ -52,8 +52,9 @@ DAY_US = 86_400_000_000
     ],
 )  # fmt: skip
 def test_what_a_condition_means(text, expected):
-    wanted = tuple(Comparison(column, operator, values) for column, operator, *values in
-                   [(c, o, *v) for c, o, *v in expected] for values in [tuple(values)])  # fmt: skip
+    wanted = tuple(
+        Comparison(column, operator, tuple(values)) for column, operator, *values in expected
+    )
     assert parse_where(text, VERSION) == wanted
 
 

@@ -9,7 +9,11 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.protocol.hostile_batches import batch, records
 from storage_engine.tools.commands.verify_replicas import PartitionReport, ReplicaReport, describe
-from storage_engine.tools.inspection.replica_comparison import Comparison, Difference, compare
+from storage_engine.tools.inspection.replica_comparison import (
+    Difference,
+    ReplicaComparison,
+    compare,
+)
 
 
 def three(at: int, *, value_size: int = 5, **fields: int) -> ReplicaBatch:
@@ -34,13 +38,13 @@ LOG = [three(0), three(3), three(6)]
 
 def compared(
     reference: Sequence[ReplicaBatch], replica: Sequence[ReplicaBatch], *, compacted: bool = False
-) -> Comparison:
+) -> ReplicaComparison:
     return compare(Replica(reference), Replica(replica), is_compacted=compacted)
 
 
 def test_equal_replicas_are_equal():
-    assert compared(LOG, LOG) == Comparison(batches=3)
-    assert compared([], []) == Comparison()
+    assert compared(LOG, LOG) == ReplicaComparison(batches=3)
+    assert compared([], []) == ReplicaComparison()
 
 
 @pytest.mark.parametrize(
@@ -73,17 +77,21 @@ def test_damage_of_the_leader_is_told_as_the_leaders():
 
 def test_what_retention_deletes_meanwhile_is_no_difference():
     replica = Replica(LOG[1:], start_offset=3)
-    assert compare(Replica(LOG), replica, is_compacted=False) == Comparison(batches=2)
-    assert compare(Replica(LOG), Replica(LOG[2:], 6), is_compacted=False) == Comparison(batches=1)
-    assert compare(Replica(LOG[2:], 6), Replica(LOG), is_compacted=False) == Comparison(batches=1)
+    assert compare(Replica(LOG), replica, is_compacted=False) == ReplicaComparison(batches=2)
+    assert compare(Replica(LOG), Replica(LOG[2:], 6), is_compacted=False) == ReplicaComparison(
+        batches=1
+    )
+    assert compare(Replica(LOG[2:], 6), Replica(LOG), is_compacted=False) == ReplicaComparison(
+        batches=1
+    )
 
 
 def test_in_a_compacted_topic_only_batches_of_the_same_shape_count():
     compacted = three(3, count=2, last_offset_delta=2)
     done = compared(LOG, [LOG[0], compacted, LOG[2]], compacted=True)
-    assert done == Comparison(batches=2, skipped=1)
-    assert compared(LOG, [LOG[2]], compacted=True) == Comparison(batches=1, skipped=2)
-    assert compared(LOG[:1], LOG, compacted=True) == Comparison(batches=1, skipped=2)
+    assert done == ReplicaComparison(batches=2, skipped=1)
+    assert compared(LOG, [LOG[2]], compacted=True) == ReplicaComparison(batches=1, skipped=2)
+    assert compared(LOG[:1], LOG, compacted=True) == ReplicaComparison(batches=1, skipped=2)
     done = compared(LOG, [LOG[0], three(3, value_size=6), LOG[2]], compacted=True)
     assert done.difference is not None
     assert done.difference.offset == 3
