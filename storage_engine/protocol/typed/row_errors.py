@@ -22,6 +22,8 @@ class RowsDoNotFitError(InvalidRecordError):
 
 def shown(value: Any) -> str:
     """Return a value as an error shows it: on one line, and shortened."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "backslashreplace")
     text = value if isinstance(value, str) else repr(value)
     if len(text) > SHOWN_CHARACTERS:
         text = f"{text[: SHOWN_CHARACTERS - 3]}..."

@@ -73,6 +73,8 @@ _COLUMN_BYTES = ENTRY_BYTES + 2 * MAX_BOUND_BYTES + 160
 _PART_BYTES = 80
 """What each part of a type adds to that, with the padding of its buffers."""
 _TIME_BYTES = 8
+_GROWTHS = 4
+"""How often the rows of a batch are tried to be made more."""
 _TIMES_BYTES = _COLUMN_BYTES + _PART_BYTES
 """Of timestamps, which a batch may have."""
 _MOST_BATCH_BYTES = MAX_DECOMPRESSED_BYTES // 2
@@ -303,20 +305,34 @@ class _Plan:
         return True
 
     def _stop(self, start: int) -> int:
-        left = self._rows - start
-        count = max(1, min(left, MAX_ROWS, int(self._room / self._row_bytes)))
-        while True:
-            size = self._table.slice(start, count).nbytes + count * _TIME_BYTES
-            if size <= self._room or count == 1:
-                break
+        most = min(self._rows - start, MAX_ROWS)
+        count = max(1, min(most, int(self._room / self._row_bytes)))
+        size = self._size(start, count)
+        while size > self._room and count > 1:
             # At least an eighth less, so that this ends soon.
             count = max(1, min(int(count * self._room / size), count - count // 8 - 1))
+            size = self._size(start, count)
+        for _ in range(_GROWTHS):
+            # The rows before were larger.
+            more = min(most, int(count * self._room / size))
+            if more <= count + count // 8:
+                break
+            most = more
+            grown = self._size(start, more)
+            if grown > self._room:
+                most = more = (count + more) // 2
+                grown = self._size(start, more)
+            if grown <= self._room:
+                count, size = more, grown
         if count == 1 and size > MAX_DECOMPRESSED_BYTES:
             raise RecordTooLargeError(
                 f"row {start} has {size} bytes, at most {MAX_DECOMPRESSED_BYTES} are possible"
             )
         self._row_bytes = max(size / count, 1.0)
         return start + count
+
+    def _size(self, start: int, count: int) -> int:
+        return int(self._table.slice(start, count).nbytes) + count * _TIME_BYTES
 
 
 def _parts(kind: Any) -> int:

@@ -16,6 +16,7 @@ from storage_engine.core.typed.column_types import (
     BinaryColumn,
     ColumnType,
     DateColumn,
+    DecimalColumn,
     FloatColumn,
     IntervalColumn,
     MapColumn,
@@ -144,6 +145,10 @@ def _as(array: Any, column_type: ColumnType) -> Any:
             kind = arrow_type(column_type)
             mask = kernel("is_null", array) if array.null_count else None
             return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+        case DecimalColumn():
+            # The parser leaves the number of digits to us.
+            array.validate(full=True)
+            return array
         case _:
             return cast(array, arrow_type(column_type))
 

@@ -176,7 +176,8 @@ class _Tokens:
         last = np.searchsorted(slashes, quotes) - 1
         near = (last >= 0) & (slashes[np.maximum(last, 0)] == quotes - 1)
         count = np.where(near, last - runs[np.maximum(last, 0)] + 1, 0)
-        return quotes[count % 2 == 0]
+        unescaped: Ints = quotes[count % 2 == 0]
+        return unescaped
 
 
 class _Edits:
@@ -245,6 +246,8 @@ class _Edits:
             field = np.where(known, fields[np.maximum(colon, 0)], -1)
             return np.where(is_struct[owner], field, inner[owner])
 
+        # A name is no value.
+        words = words[~np.isin(words, names.starts)]
         if len(words):
             found = resolved(words)
             floats = words[(found >= 0) & (self._kinds[np.maximum(found, 0)] == _FLOAT)]

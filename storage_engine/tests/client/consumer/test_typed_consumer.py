@@ -10,6 +10,7 @@ from storage_engine.core.errors import ConfigError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
+from storage_engine.protocol.apis import describe_schemas
 from storage_engine.protocol.records.records import iter_encoded
 from storage_engine.tests.client.typed_topics import (
     ROWS_IN_BATCH,
@@ -25,8 +26,8 @@ ROWS = 30
 
 @pytest.fixture
 def filled(fake):
-    """Topic t: two partitions with 30 rows each."""
-    add_typed_topic(fake, "t", [1, 2])
+    """Topic t: two partitions with 30 rows each, of one leader: one answer has both."""
+    add_typed_topic(fake, "t", [1, 1])
     append_numbered(fake, "t", range(3))
     append_numbered(fake, "t", range(3), partition=1)
     return fake
@@ -144,6 +145,44 @@ def test_a_version_that_brokers_tell_late_is_waited_for_and_no_row_is_lost(fille
     filled.schemas["t"] = WIDER
     rest = polled(consumer, 2 * ROWS + 21 - len(found), columns=None)
     assert sorted(found + rest["id"].to_pylist()) == sorted([*range(50), *range(ROWS), 99])
+
+
+def test_brokers_without_schemas_have_records(filled, consumer):
+    del filled.api_versions[describe_schemas.KEY]
+    filled.add_topic("u", [1])
+    append_plain(filled, "u", [b"a"])
+    consumer.assign([U0])
+    assert polled(consumer, 1)["value"].to_pylist() == [b"a"]
+    with pytest.raises(ConfigError, match="topic 'u' has no schema"):
+        consumer.poll_table(200, columns=["value"])
+
+
+def test_a_topic_that_is_made_anew_under_its_name_is_read_by_its_own_schema(filled, consumer):
+    consumer.assign([T0])
+    polled(consumer, ROWS)
+    filled.create_again("t", [2])
+    filled.schemas["t"] = new_schema(parse_ddl("other STRING"), [])
+    batch = typed_batch(filled.topic_ids["t"], {"other": ["x"] * 40}, filled.schemas["t"])
+    filled.partition("t").append(batch)
+    filled.wake()
+    assert polled(consumer, 10).to_pylist() == [{"other": "x"}] * 10
+
+
+@pytest.mark.parametrize("where", [None, "fare >= 0"])
+def test_columns_are_read_on_where_the_log_was_truncated_or_begins_later(filled, consumer, where):
+    consumer.assign([T0])
+    polled(consumer, ROWS, columns=["id"], where=where)
+    filled.partition("t").lose_from(2)
+    filled.move_leader("t", 0, 2)
+    append_numbered(filled, "t", range(7, 9))
+    filled.wake()
+    expected = list(range(70, 90))
+    assert polled(consumer, 20, columns=["id"], where=where)["id"].to_pylist() == expected
+    partition = filled.partition("t")
+    partition.start_offset = 30
+    del partition.batches[:3]
+    consumer.seek(T0, 0)
+    assert polled(consumer, 10, columns=["id"], where=where)["id"].to_pylist() == expected[10:]
 
 
 def test_topics_that_are_read_together_need_the_same_columns(filled, consumer):

@@ -1,0 +1,153 @@
+"""Random schemas, and rows that fit them."""
+
+import decimal
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from storage_engine.core.typed.column_types import (
+    ArrayColumn,
+    BinaryColumn,
+    BooleanColumn,
+    ColumnType,
+    DateColumn,
+    DecimalColumn,
+    FloatColumn,
+    IntegerColumn,
+    IntervalColumn,
+    MapColumn,
+    StringColumn,
+    StructColumn,
+    StructColumnField,
+    TimestampColumn,
+)
+from storage_engine.core.typed.topic_schema import ColumnSpec, new_schema
+from storage_engine.protocol.typed.arrow_types import arrow_type
+
+NAMES = st.sampled_from(["a", "b", "key", "value", "größe", 'q"q', "\\", "record", "NaN"])
+DECIMALS = st.integers(1, 38).flatmap(
+    lambda precision: st.builds(DecimalColumn, st.just(precision), st.integers(0, precision))
+)
+PLAIN_TYPES = st.one_of(
+    st.just(BooleanColumn()),
+    st.builds(IntegerColumn, st.sampled_from([8, 16, 32, 64])),
+    st.builds(FloatColumn, st.sampled_from([32, 64])),
+    DECIMALS,
+    st.just(StringColumn()),
+    st.just(BinaryColumn()),
+    st.just(DateColumn()),
+    st.builds(TimestampColumn, st.booleans()),
+    st.just(IntervalColumn()),
+)
+MAP_KEYS = st.one_of(
+    st.just(StringColumn()),
+    st.just(StringColumn()),
+    st.builds(IntegerColumn, st.sampled_from([32, 64])),
+    st.just(DateColumn()),
+)
+
+
+def _nested(inner: st.SearchStrategy[ColumnType]) -> st.SearchStrategy[ColumnType]:
+    fields = st.lists(
+        st.builds(StructColumnField, NAMES, inner, st.booleans()),
+        min_size=1,
+        max_size=3,
+        unique_by=lambda field: field.name.casefold(),
+    )
+    return st.one_of(
+        st.builds(ArrayColumn, inner, st.booleans()),
+        st.builds(MapColumn, MAP_KEYS, inner, st.booleans()),
+        st.builds(StructColumn, fields.map(tuple)),
+    )
+
+
+TYPES = st.recursive(PLAIN_TYPES, _nested, max_leaves=4)
+
+STRINGS = st.one_of(
+    st.text(max_size=8),
+    st.sampled_from(
+        [
+            "NaN",
+            "Infinity",
+            '"',
+            "\\",
+            '\\"',
+            "{}",
+            '{"a":1}',
+            "\n",
+            "\x00\x1f",
+            "null",
+            ":,[]",
+            "é😀",
+        ]
+    ),
+    st.text('ab\\"{', min_size=30, max_size=40),
+)
+
+
+WHOLE = {
+    BooleanColumn(): st.booleans(),
+    StringColumn(): STRINGS,
+    BinaryColumn(): st.binary(max_size=40),
+    DateColumn(): st.dates(date(1, 1, 1), date(9999, 12, 31)),
+    IntervalColumn(): st.integers(-(1 << 60), 1 << 60).map(lambda us: timedelta(microseconds=us)),
+}
+
+
+def values(column_type: ColumnType) -> st.SearchStrategy:
+    """Values as `pa.array` takes them, none of them null outside."""
+    match column_type:
+        case IntegerColumn(bits):
+            return st.integers(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+        case FloatColumn(bits):
+            return st.floats(width=bits)
+        case DecimalColumn(precision, scale):
+            most = 10**precision - 1
+            return st.integers(-most, most).map(
+                lambda n: Decimal(n).scaleb(-scale, decimal.Context(prec=60))
+            )
+        case TimestampColumn(with_zone):
+            moments = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))
+            return moments.map(lambda at: at.replace(tzinfo=UTC)) if with_zone else moments
+        case ArrayColumn(element, nullable):
+            return st.lists(maybe(element, nullable), max_size=3)
+        case MapColumn(key, value, nullable):
+            return st.dictionaries(values(key), maybe(value, nullable), max_size=3).map(
+                lambda entries: list(entries.items())
+            )
+        case StructColumn(fields):
+            return st.fixed_dictionaries(
+                {field.name: maybe(field.type, field.nullable) for field in fields}
+            )
+        case _:
+            return WHOLE[column_type]
+
+
+def maybe(column_type: ColumnType, nullable: bool) -> st.SearchStrategy:
+    return st.none() | values(column_type) if nullable else values(column_type)
+
+
+@st.composite
+def schemas(draw, most_columns=4):
+    names = [f"c{n}" for n in range(draw(st.integers(1, most_columns)))]
+    specs = [ColumnSpec(name, draw(TYPES), draw(st.booleans())) for name in names]
+    return new_schema(specs)
+
+
+@st.composite
+def schemas_and_rows(draw, least_rows=1, most_rows=12):
+    """A schema, and a pa.RecordBatch of its latest version."""
+    schema = draw(schemas())
+    count = draw(st.integers(least_rows, most_rows))
+    return schema, draw(rows_of(schema, count))
+
+
+@st.composite
+def rows_of(draw, schema, count):
+    arrays = []
+    for column in schema.latest.visible:
+        cells = st.lists(maybe(column.type, column.nullable), min_size=count, max_size=count)
+        arrays.append(pa.array(draw(cells), arrow_type(column.type)))
+    return pa.RecordBatch.from_arrays(arrays, [c.name for c in schema.latest.visible])
