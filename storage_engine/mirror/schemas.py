@@ -74,16 +74,16 @@ class MirroredSchemas:
         """Bring the versions that the source has got since. UnknownSchemaVersionError when it tells
         of none within the cluster's deadline."""
         topics = _topics(copy)
-        ids, target = self._known[topics]
-        assert target is not None, "records have no version"
-        source, topic, _ = topics
+        ids, known = self._known[topics]
+        assert known is not None, "records have no version"
+        source, topic, target = topics
         retry = Retry(
             f"a later schema of topic '{topic}' of {source}",
             Deadline.after(self._target.deadline_ms),
         )
         while True:
             found = self._of_sources[source].refresh(topic)
-            if found is not None and len(found.schema.versions) > len(target.schema.versions):
+            if found is not None and len(found.schema.versions) > len(known.schema.versions):
                 break
             # The broker that answered may be the last to learn of it.
             retry.pause(
@@ -92,7 +92,10 @@ class MirroredSchemas:
                     " no broker tells of"
                 )
             )
-        self._known[topics] = ids, self._brought(topics, found, target.topic_id, target.schema)
+        # Somebody else may have altered the target's meanwhile.
+        ours = self._of_target.refresh(target)
+        schema = known.schema if ours is None else ours.schema
+        self._known[topics] = ids, self._brought(topics, found, known.topic_id, schema)
 
     def _compared(self, topics: _Topics) -> TypedTarget | None:
         source, topic, target = topics
@@ -111,7 +114,8 @@ class MirroredSchemas:
     def _brought(
         self, topics: _Topics, theirs: KnownSchema, topic_id: UUID, ours: TopicSchema
     ) -> TypedTarget:
-        """Add what the target lacks of the source's versions."""
+        """Add what the target lacks of the source's versions. Only those of the source count from
+        then on: the target's own later ones have the same numbers as the source's next."""
         source, topic, target = topics
         count = min(len(ours.versions), len(theirs.schema.versions))
         if (ours.key, ours.versions[:count]) != (
@@ -124,8 +128,7 @@ class MirroredSchemas:
             )
         if len(theirs.schema.versions) > count:
             alter_topic_configs(self._target, target, {SCHEMA_SETTING: theirs.schema.to_json()})
-            ours = theirs.schema
-        return TypedTarget(topic_id, ours)
+        return TypedTarget(topic_id, theirs.schema)
 
 
 def _topics(copy: Copy) -> _Topics:

@@ -23,7 +23,7 @@ class TypedTarget(NamedTuple):
 
     topic_id: UUID
     schema: TopicSchema
-    """The target's: it has the versions of the source as far as batches of them were copied."""
+    """The source's, as far as the target has the same versions."""
 
 
 def copied_rows(

@@ -12,18 +12,20 @@ also checks values and statistics, and prints the rows as JSON.
 examples:
   headrace dump-log cluster/broker-1/data/flights-0/00000000000000000000.log
   headrace dump-log --deep --json cluster/broker-1/data/flights-0/*.log
+  headrace topics describe trips --bootstrap-server 127.0.0.1:9092 --json > trips.json
   headrace dump-log --deep --schema trips.json cluster/broker-1/data/trips-0/*.log
   headrace dump-log --verify-index cluster/broker-1/data/flights-0/*.log
 """
 
 import argparse
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storage_engine.core.errors import KafkaError
+from storage_engine.core.errors import ConfigError, KafkaError
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.records.record_batch import BatchHeader, Codec
 from storage_engine.protocol.typed.damage import column_name
@@ -77,8 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--schema",
         type=Path,
         metavar="FILE",
-        help="file with the schema of a typed topic, the value of its setting headrace.schema, as "
-        "'headrace topics describe' shows it",
+        help="file with what 'headrace topics describe TOPIC --json' prints of a typed topic, or "
+        "with the value of its setting headrace.schema",
     )
     add_json(parser)
 
@@ -107,11 +109,22 @@ Show = Callable[[str, dict[str, Any]], None]
 
 
 def read_schema(path: Path) -> TopicSchema:
-    """The schema in a file. ConfigError when it has none."""
+    """The schema in a file: a topic's setting, or the description of one topic. CommandError when
+    it has none."""
     try:
-        return TopicSchema.from_json(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--schema {path} can't be read: {error}") from None
+    try:
+        match json.loads(text):
+            case [{"configs": {"headrace.schema": {"value": str(value)}}}]:
+                text = value
+        return TopicSchema.from_json(text)
+    except (ValueError, RecursionError, ConfigError) as error:
+        raise CommandError(
+            f"--schema {path} has no schema: {error}; give what 'headrace topics describe TOPIC"
+            " --json' prints of one typed topic"
+        ) from None
 
 
 def _reports(

@@ -17,6 +17,7 @@ from storage_engine.protocol.typed.directory import encode_directory
 from storage_engine.protocol.typed.typed_batch import directory_of
 from storage_engine.tests.log.typed_support import SCHEMA, TOPIC_ID, typed_batch
 from storage_engine.tools.cli import main
+from storage_engine.tools.commands.dump_log import read_schema
 from storage_engine.tools.inspection.replica_comparison import compare
 
 
@@ -157,7 +158,15 @@ def test_a_file_that_is_no_schema_is_refused(
     assert "absent.json can't be read" in capsys.readouterr().err
     (tmp_path / "bad.json").write_text("id BIGINT")
     assert _dump("--schema", tmp_path / "bad.json", segment) == 1
-    assert capsys.readouterr().err.count("\n") == 1
+    told = capsys.readouterr().err
+    assert "bad.json has no schema: " in told and told.count("\n") == 1
+
+
+def test_the_description_of_a_topic_tells_its_schema(tmp_path: Path) -> None:
+    path = tmp_path / "trips.json"
+    setting = {"value": SCHEMA.to_json(), "source": "topic"}
+    path.write_text(json.dumps([{"name": "trips", "configs": {"headrace.schema": setting}}]))
+    assert read_schema(path) == SCHEMA
 
 
 class _Replica:
