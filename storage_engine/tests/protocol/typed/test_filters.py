@@ -25,7 +25,7 @@ from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.typed.arrays.row_filter import matching_rows
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.filter_bytes import decode_filter, encode_filter
-from storage_engine.protocol.typed.projection import SKIPPED, iter_frames
+from storage_engine.protocol.typed.projection import PROJECTED, SKIPPED, iter_frames
 from storage_engine.protocol.typed.typed_decoder import plan
 from storage_engine.tests.protocol.typed.logs import (
     decoded,
@@ -135,7 +135,7 @@ def test_batches_that_can_not_match_are_not_sent():
     read_plan = plan(schema, filter=[Comparison(1, Operator.IN, (500, 510))])
     data = frames_of(log, read_plan, schema)
     frames = list(iter_frames(data))
-    assert [frame.kind for frame in frames] == [SKIPPED, 1, SKIPPED] and batches > 10
+    assert [frame.kind for frame in frames] == [SKIPPED, PROJECTED, SKIPPED] and batches > 10
     assert len(data) < len(log) / 8
     assert frames[0].next_offset == frames[1].base_offset
     assert frames[-1].next_offset == 1000 and frames[-1].leader_epoch == 3
@@ -161,6 +161,15 @@ def test_columns_added_later_are_null_in_old_batches_for_filters_too():
         read_plan = plan(later, ["id"], filter=[Comparison(2, operator)])
         pieces = decoded(frames_of(log, read_plan, later), later, read_plan, framed=True)
         assert [n for p in pieces for n in p.batch.column("id").to_pylist()] == expected
+
+
+def test_batches_of_a_version_that_the_broker_does_not_know_yet_are_sent():
+    schema = schema_of("id BIGINT")
+    later = schema.evolved([ColumnSpec("id", IntegerColumn(64)), ColumnSpec("n", StringColumn())])
+    log = log_of(encoded(rows_from(later, [{"id": 1}]), later))
+    read_plan = plan(later, filter=[Comparison(1, Operator.EQ, (2,))])
+    assert [frame.kind for frame in iter_frames(frames_of(log, read_plan, schema))] == [PROJECTED]
+    assert [frame.kind for frame in iter_frames(frames_of(log, read_plan, later))] == [SKIPPED]
 
 
 @pytest.mark.parametrize(

@@ -235,3 +235,10 @@ def test_bounds_of_decimals_are_exact():
 def test_bounds_that_do_not_fit_their_type_are_damage(data, kind):
     with pytest.raises(CorruptRecordError, match="does not fit the column's type"):
         decode_bound(data, kind)
+
+
+def test_bounds_of_a_producer_that_make_no_sense_are_not_used():
+    batch = changed(good_batch(), entries=lambda e: [e[0]._replace(minimum=b"123"), e[1]])
+    check(batch)
+    entry = read_directory(batch[HEADER_BYTES:]).column(1)
+    assert statistics_of(entry, SCHEMA.latest.by_id[1].type, 2) is None
