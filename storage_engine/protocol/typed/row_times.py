@@ -21,8 +21,9 @@ def row_times(header: BatchHeader, batch: memoryview, *, max_bytes: int) -> tupl
     for column_id in (OFFSETS, TIMESTAMPS):
         found = outline.places.get(column_id)
         if found is not None:
-            start = columns_at + found.place
-            blocks[column_id] = batch[start : start + found.stored_bytes]
+            place, stored_bytes, _, _ = found
+            start = columns_at + place
+            blocks[column_id] = batch[start : start + stored_bytes]
     rows = StoredRows(
         header, outline, _NO_COLUMNS, blocks, check_columns=False, max_bytes=max_bytes
     )
