@@ -44,6 +44,11 @@ def known_schemas(
     return found
 
 
+def is_remembered(options: ConnectionOptions, topic: str) -> bool:
+    """Whether something is remembered of the topic, however old."""
+    return (options, topic) in _remembered
+
+
 def known_schema_or_older(options: ConnectionOptions, topic: str) -> "KnownSchema | None":
     """The schema of a topic. Where no broker answers, the one that was known last: a running query
     waits for its brokers in the tasks, which have more patience."""

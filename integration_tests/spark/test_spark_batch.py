@@ -297,9 +297,9 @@ def test_a_wrong_source_option_is_told_when_the_frame_is_made(spark, options, li
         ),
     ],
 )
-def test_a_wrong_write_is_told_before_anything_runs(spark, frame, options, line):
+def test_a_wrong_write_is_told_before_anything_runs(spark, servers, frame, options, line):
     with pytest.raises(AnalysisException) as raised:
-        _write(spark.range(1).selectExpr(frame), "h:1", **options)
+        _write(spark.range(1).selectExpr(frame), servers, **options)
     assert last_line(raised.value) == line
     assert len(str(raised.value).splitlines()) <= 6
 

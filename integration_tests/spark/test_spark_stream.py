@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from chispa import assert_df_equality
 from confluent_kafka.admin import NewPartitions
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 
 from connector.data_source import HeadraceDataSource
 from connector.sink.stream_writer import HeadraceStreamWriter
@@ -269,13 +269,14 @@ def test_a_stream_reads_and_writes_on_while_a_leader_is_killed(
     assert sorted(written) == list(range(producer.acknowledged))
 
 
-def test_a_topic_that_does_not_exist_stops_a_query_with_one_line(spark, servers, tmp_path):
-    with pytest.raises(StreamingQueryException) as raised:
-        _run(_stream(spark, servers, "nowhere"), tmp_path)
+def test_a_topic_that_does_not_exist_is_told_before_a_query_starts(spark, servers):
+    with pytest.raises(AnalysisException) as raised:
+        _stream(spark, servers, "nowhere")
     assert last_line(raised.value).startswith("[UNKNOWN_TOPIC] no topic nowhere on 127.0.0.1:")
 
 
-def test_ending_offsets_are_refused_in_a_stream(spark, servers, topic, tmp_path):
+def test_ending_offsets_are_refused_in_a_stream(spark, spark_cluster, servers, topic, tmp_path):
+    create_topic(spark_cluster, topic)
     with pytest.raises(Exception) as raised:
         _run(_stream(spark, servers, topic, endingOffsets="latest"), tmp_path)
     assert last_line(raised.value).startswith("[BAD_OPTION] 'endingOffsets'")

@@ -1,5 +1,5 @@
-"""Our producer, consumer and commands on typed topics, with real brokers: rows are there once and in
-order though a leader is killed, and what a transaction or a filter leaves out leaves no gap.
+"""Our producer, consumer and commands on typed topics, with real brokers: rows are there once and
+in order though a leader is killed, and what a transaction or a filter leaves out leaves no gap.
 """
 
 import json
@@ -21,6 +21,7 @@ from storage_engine.client import (
     TopicPartition,
 )
 from storage_engine.client.producer.partition_choice import partition_for_key
+from storage_engine.tools.cli import main
 
 SCHEMA = "id BIGINT NOT NULL, kind INT, fare DOUBLE, tags ARRAY<STRING>"
 TABLE_ROWS = 500
@@ -194,7 +195,7 @@ def test_reader_and_writer_go_on_when_columns_are_added_hidden_and_widened(serve
 
 def polled(consumer, count, **selection) -> pa.Table:
     """So many rows, as one table."""
-    tables = []
+    tables: list[pa.Table] = []
     while sum(table.num_rows for table in tables) < count:
         table = consumer.poll_table(**selection)
         if table.num_rows:
@@ -238,15 +239,15 @@ def test_the_commands_print_take_and_export_columns(servers, tmp_path, capsys):
     lines = [json.dumps({"id": n, "fare": n / 4}) for n in range(200)]
     succeed("produce", topic, *server, stdin="\n".join(lines).encode())
     where = ("--columns", "id,_partition", "--where", "fare >= 40 AND fare < 40.75")
-    output = succeed("consume", topic, *server, *where, "--exit-at-end")
+    output = shown(capsys, "consume", topic, *server, *where, "--exit-at-end")
     assert sorted(map(json.loads, output.splitlines()), key=lambda row: row["id"]) == [
         {"id": n, "_partition": partition_for_key(b"%d" % n, 3)} for n in (160, 161, 162)
     ]
-    output = succeed("consume", topic, *server, "--max", "200")
+    output = shown(capsys, "consume", topic, *server, "--max", "200")
     assert sorted(json.loads(line)["id"] for line in output.splitlines()) == list(range(200))
-    export = ("export", topic, *server, "--dir", tmp_path / "out")
-    succeed(*export, *where)
-    assert "3 of them kept" in succeed(*export, *where)
+    export = ("export", topic, *server, "--dir", str(tmp_path / "out"))
+    shown(capsys, *export, *where)
+    assert "3 of them kept" in shown(capsys, *export, *where)
     found = ds.dataset(tmp_path / "out", format="parquet").to_table()
     assert found.schema.equals(pa.schema([("id", pa.int64()), ("_partition", pa.int32())]))
     assert sorted(found["id"].to_pylist()) == [160, 161, 162]
@@ -259,3 +260,9 @@ def test_the_commands_print_take_and_export_columns(servers, tmp_path, capsys):
         (1, (*export, "--columns", "id"), "has another export"),
     ):
         assert complaint in fail_here(capsys, *arguments, status=status)
+
+
+def shown(capsys, *arguments) -> str:
+    """The output of a command, run within this process."""
+    assert main([*arguments]) == 0
+    return str(capsys.readouterr().out)

@@ -136,6 +136,7 @@ class Compaction:
                 if not producer.batches
             ),
             aborted=tuple(aborted),
+            schema=log.config.schema,
         )
 
     def _first_dirty_timestamp(self, first_dirty: int) -> int:

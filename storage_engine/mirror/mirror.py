@@ -1,6 +1,6 @@
 """Copies topics of some clusters into another, each record once.
 
-    source 1 ─┐                          ┌─ records, as batches of the same content
+    source 1 ─┐                          ┌─ records or columns, as batches of the same content
     source 2 ─┼─ fetch, read_committed ──┤                              one transaction
     ...      ─┘                          └─ how far each partition is   of the target
 
@@ -38,6 +38,7 @@ from storage_engine.core.ids import (
     topic_id_to_text,
     topic_name_problem,
 )
+from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
 from storage_engine.mirror.offsets import DeliveredBatch, runs_of
 from storage_engine.mirror.plan import (
     COMPACTED,
@@ -49,6 +50,7 @@ from storage_engine.mirror.plan import (
     missing_partitions,
 )
 from storage_engine.mirror.progress import Copy, MirrorProgress, Moved, Row, TopicIds
+from storage_engine.mirror.schemas import MirroredSchemas
 from storage_engine.mirror.source import (
     READ_COMMITTED,
     MirrorSource,
@@ -56,7 +58,7 @@ from storage_engine.mirror.source import (
     is_gone,
 )
 from storage_engine.net.deadline import monotonic_ms
-from storage_engine.protocol.records.copied_batches import Span, copied_batches
+from storage_engine.protocol.records.copied_batches import CopiedBatch, Span, copied_batches
 from storage_engine.protocol.records.records import iter_decoded, iter_encoded
 
 REFRESH_MS = 5_000
@@ -129,6 +131,7 @@ class Mirror(Closing):
         self._target = target
         self._report = report
         self._sources = {name: MirrorSource(name, each, report) for name, each in sources.items()}
+        self._schemas = MirroredSchemas(target, sources, report)
         self._progress_partition = TopicPartition(progress_topic, 0)
         self._transactions = ProducerTransactions(
             target,
@@ -207,6 +210,7 @@ class Mirror(Closing):
                     topic_id_to_text(source_id), topic_id_to_text(ids[target])
                 )
         before, self._ids, self._copies = self._ids, known_ids, copies
+        self._schemas.refresh(known_ids)
         for name in self._sources:
             self._read_on(name, before)
 
@@ -225,7 +229,9 @@ class Mirror(Closing):
                             name=target,
                             partitions=create[target],
                             replication_factor=self.config.replication_factor,
-                            configs=copied_settings(settings),
+                            configs=self._schemas.settings_for_target(
+                                target, copied_settings(settings)
+                            ),
                         )
                     )
             create_topics(self._target, new)
@@ -252,7 +258,8 @@ class Mirror(Closing):
         positions = {copy.tp: self._committed(copy) for copy in copies}
         if before != self._ids or positions != source.positions:
             ids = {copy.tp.topic: topic_id_from_text(self._ids[copy].source) for copy in copies}
-            source.read(positions, ids)
+            typed = {c.tp.topic for c in copies if self._schemas.target_of(c) is not None}
+            source.read(positions, ids, typed)
 
     # Records.
 
@@ -300,9 +307,24 @@ class Mirror(Closing):
         copy = self._copies[source.name, fetched.tp]
         pending = self._moved(copy, fetched.next_offset)
         assert self._writer is not None
-        for batch, spans in copied_batches(fetched.committed(), start_offset=fetched.start_offset):
+        for batch, spans in self._copied_batches(copy, fetched):
             self._pending_bytes += len(batch)
             self._writer.append(copy.target, batch, done=partial(_delivered, pending, spans))
+
+    def _copied_batches(self, copy: Copy, fetched: FetchedBatches) -> list[CopiedBatch]:
+        """All batches of an answer, once the target has the versions of the schema that they
+        need."""
+        while True:
+            try:
+                return list(
+                    copied_batches(
+                        fetched.committed(),
+                        start_offset=fetched.start_offset,
+                        typed=self._schemas.target_of(copy),
+                    )
+                )
+            except UnknownSchemaVersionError:
+                self._schemas.bring_later(copy)
 
     def _moved(self, copy: Copy, next_offset: int) -> _Pending:
         """The open transaction brings the partition there."""

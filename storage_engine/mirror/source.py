@@ -6,7 +6,7 @@ batches that it had fetched. A source that has answered once may be away for any
 are copied meanwhile. Source: R-CLI6.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from uuid import UUID
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
@@ -19,6 +19,7 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+from storage_engine.protocol.typed.projection import WANT_STORED, TypedWant
 
 DEADLINE_MS = 10_000
 """The timeout of requests to a source: it is longer than a failover, and other sources wait for
@@ -53,6 +54,7 @@ class MirrorSource:
         self._report = report
         self._positions: dict[TopicPartition, int] = {}
         self._topic_ids: dict[str, UUID] = {}
+        self._wants: dict[str, TypedWant] = {}
         self._jumped: dict[TopicPartition, int] = {}
         self._topics: dict[str, tuple[UUID, int]] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -124,11 +126,18 @@ class MirrorSource:
         jumped, self._jumped = self._jumped, {}
         return jumped
 
-    def read(self, positions: Mapping[TopicPartition, int], topic_ids: Mapping[str, UUID]) -> None:
+    def read(
+        self,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, UUID],
+        typed: Collection[str] = (),
+    ) -> None:
         """Reads these partitions from now on, each from its offset, and no others; of topics with
-        these ids, whatever else has their names by then."""
+        these ids, whatever else has their names by then. Of topics in `typed` come their batches as
+        they are stored, of others with a schema JSON records."""
         self._positions = dict(positions)
         self._topic_ids = dict(topic_ids)
+        self._wants = dict.fromkeys(typed, TypedWant(WANT_STORED))
         self.close()
 
     def poll(self, wait_ms: int) -> list[FetchedBatches]:
@@ -146,6 +155,7 @@ class MirrorSource:
                 on_out_of_range=self._go_on_at,
                 on_truncated=self._truncated,
                 topic_ids=self._topic_ids,
+                typed_wants=self._wants,
             )
         try:
             found = self._reader.poll(wait_ms)

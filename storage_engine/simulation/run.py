@@ -7,8 +7,8 @@ after every event, then ends the faults and checks that the cluster converges.
     ... with transactions: before that the group's coordinator is restarted, the next one takes long
     to load; in the end those that are open end, and readers get what they should
 
-A run is a function of (seed, seconds, with transactions or without, the numbers of the faults that
-take place).
+A run is a function of (seed, seconds, with transactions or without, with typed topics or without,
+the numbers of the faults that take place).
 """
 
 import gc
@@ -41,6 +41,7 @@ from storage_engine.simulation.transactions.world import (
     TransactionalWorld,
     settings_of,
 )
+from storage_engine.simulation.typed.world import BROKER_SETTINGS, TypedWorld
 from storage_engine.simulation.world.broker import SimulatedBroker
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
@@ -107,9 +108,11 @@ class SeedRun:
         *,
         seconds: int,
         transactions: bool,
+        typed: bool = False,
         only: Collection[int] | None = None,
     ) -> None:
-        """`only`: the numbers of the faults that take place; None: all."""
+        """`typed`: with typed topics, too. `only`: the numbers of the faults that take place; None:
+        all."""
         self.seed = seed
         self.profile = profile_of(seed)
         self._seconds = seconds
@@ -129,7 +132,8 @@ class SeedRun:
             disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
             **SETTINGS  # type: ignore[arg-type]
             | (SCRIPT_SETTINGS if seed < 0 else {})
-            | (settings_of(self.profile) if transactions else {}),
+            | (settings_of(self.profile) if transactions else {})
+            | (BROKER_SETTINGS if typed else {}),
         )
         self.trace = Trace(self.cluster.loop)
         self.checker = Checker(self.cluster, self.trace)
@@ -139,6 +143,9 @@ class SeedRun:
             self.transactions = TransactionalWorld(
                 self.cluster, self.checker, self.trace, self.profile, seed, safe
             )
+        self.typed: TypedWorld | None = None
+        if typed:
+            self.typed = TypedWorld(self.cluster, self.checker, self.profile, seed)
         self.injector = Injector(
             self.cluster,
             self.checker,
@@ -172,7 +179,8 @@ class SeedRun:
             events=self.cluster.loop.events,
             simulated_ms=self.cluster.loop.now_ms,
             acknowledged=sum(producer.acknowledged for producer in self.producers),
-            counts=self.transactions.counts() if self.transactions else {},
+            counts=(self.transactions.counts() if self.transactions else {})
+            | (self.typed.counts() if self.typed else {}),
             rule=rule,
             failure=failure,
             trace=self.trace.lines() if failure else [],
@@ -199,6 +207,8 @@ class SeedRun:
         if self.transactions is not None:
             self._finish_transactions(self.transactions)
         self.checker.check_everything()
+        if self.typed is not None:
+            self.typed.check_end()
 
     def _watch(self) -> None:
         for broker in self.cluster.brokers:
@@ -220,6 +230,8 @@ class SeedRun:
         self.checker.expect_topic(UNCLEAN, unclean=True, min_in_sync=1)
         self.cluster.create_topic(SAFE, SAFE_PARTITIONS, **settings)
         self.cluster.create_topic(UNCLEAN, 1, unclean_leader_election_enable="true")
+        if self.typed is not None:
+            self.typed.create_topics()
 
     def _start_clients(self) -> None:
         choose = self._choose
@@ -259,6 +271,9 @@ class SeedRun:
             consumer.run()
         if self.transactions is not None:
             self.transactions.start()
+        if self.typed is not None:
+            self.typed.start()
+            self.producers += self.typed.producers
 
     # --- after the faults ---
 
@@ -368,10 +383,17 @@ class SeedRun:
 
 
 def run_seed(
-    seed: int, *, seconds: int, transactions: bool = False, only: Collection[int] | None = None
+    seed: int,
+    *,
+    seconds: int,
+    transactions: bool = False,
+    typed: bool = False,
+    only: Collection[int] | None = None,
 ) -> SeedOutcome:
     """Run one seed. All objects of the run are freed, also where no garbage collection runs."""
-    outcome = SeedRun(seed, seconds=seconds, transactions=transactions, only=only).outcome()
+    run = SeedRun(seed, seconds=seconds, transactions=transactions, typed=typed, only=only)
+    outcome = run.outcome()
+    del run
     if not gc.isenabled():
         gc.collect()
     return outcome

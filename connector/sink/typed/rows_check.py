@@ -8,7 +8,7 @@ from connector.connections import cluster_for
 from connector.errors import OptionError, in_one_line
 from connector.options.sink_options import SinkOptions, TopicCreation
 from connector.schema import check_sink_schema, take_origin
-from connector.topic_schemas import known_schema_or_older, known_schemas
+from connector.topic_schemas import is_remembered, known_schema_or_older, known_schemas
 from connector.typed_columns import METADATA_COLUMNS, column_type_of
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from connector.sink.typed.typed_sink import TypedSink
     from storage_engine.client.topic_schemas import KnownSchema
+
+RECORD_COLUMNS = frozenset({"key", "value", "headers", "topic", "partition"})
+"""Rows with other columns are meant for a typed topic."""
 
 SCHEMA_SETTING = "headrace.schema"
 """The topic's setting that holds its schema."""
@@ -66,7 +69,7 @@ def _checked(
 
 def _look_up(options: SinkOptions, topic: str) -> "tuple[bool, KnownSchema | None]":
     """Whether the topic exists, and its schema."""
-    if options.creation is not None:
+    if options.creation is not None and not is_remembered(options.connection, topic):
         # No use in waiting for one that is to be made.
         found = cluster_for(options.connection).metadata([topic])
         if found.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -95,7 +98,7 @@ def _check_records(
     try:
         check_sink_schema(schema, topic_option=options.topic, origin=origin)
     except OptionError as error:
-        if exists:
+        if exists or RECORD_COLUMNS.issuperset(field.name.lower() for field in schema.fields):
             raise
         raise OptionError(
             error.code,

@@ -23,6 +23,7 @@ from storage_engine.protocol.apis.fetch import (
 )
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.transport import Transport
+from storage_engine.protocol.typed.projection import WANT_STORED, TypedWant
 
 CHANNEL = "repair"
 FETCH_VERSION = 12
@@ -83,7 +84,13 @@ class RepairFetch:
                 min_bytes=0,
                 max_bytes=ANSWER_BYTES,
                 partitions=[
-                    FetchPartition(tp.topic, tp.partition, self._next_offset, ANSWER_BYTES)
+                    FetchPartition(
+                        tp.topic,
+                        tp.partition,
+                        self._next_offset,
+                        ANSWER_BYTES,
+                        want=TypedWant(WANT_STORED),
+                    )
                 ],
             ),
             timeout_ms=TIMEOUT_MS,

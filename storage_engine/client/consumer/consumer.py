@@ -12,12 +12,11 @@
         consumer.assign(consumer.partitions_of("clicks"))
         table = consumer.poll_table()
 
-Records of a topic with a schema are JSON rows; `poll_table` returns its columns, see there.
-
-A record that was handed out counts as read once the next records are asked for; `commit` stores,
-and `position` tells, where each partition goes on. A record is handed out again after a crash, and
-never left out. For one thread; a second one, of the consumer's own, keeps the membership. Source:
-R-CLI2; the errors are in `consumer_errors`.
+Records of a topic with a schema are JSON rows; `poll_table` returns its columns. A record that was
+handed out counts as read once the next records are asked for; `commit` stores, and `position`
+tells, where each partition goes on. A record is handed out again after a crash, and never left out.
+For one thread; a second one, of the consumer's own, keeps the membership. Source: R-CLI2; the
+errors are in `consumer_errors`.
 """
 
 import contextlib

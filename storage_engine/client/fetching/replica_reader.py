@@ -19,9 +19,13 @@ from storage_engine.protocol.apis.fetch import (
 )
 from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
 from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers
+from storage_engine.protocol.typed.projection import WANT_STORED, TypedWant
 
 FETCH_BYTES = 1 << 20
 """The size of one answer; a single larger batch is returned whole."""
+
+_AS_STORED = TypedWant(WANT_STORED)
+"""Without it a replica would show rows of typed batches as JSON records."""
 
 _BEFORE_ANY = -1
 """An offset that every replica refuses, with where it begins and its high watermark."""
@@ -91,7 +95,7 @@ class ReplicaReader:
 
     def _fill(self) -> None:
         while self._position < self._end_offset:
-            wanted = FetchPartition(*self._tp, self._position, FETCH_BYTES)
+            wanted = FetchPartition(*self._tp, self._position, FETCH_BYTES, want=_AS_STORED)
             (answer,) = _fetch(self._cluster, self.broker_id, [wanted], self._timeout_ms)
             code = ErrorCode.of(answer.error_code)
             if code is ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset > self._position:

@@ -23,8 +23,12 @@ from storage_engine.protocol.records.record_batch import (
     BatchHeader,
     read_header,
 )
+from storage_engine.protocol.typed.damage import damaged_part
 
 PIECE_BYTES = 1 << 20
+
+LOOKED_INTO_BYTES = 16 << 20
+"""The largest damaged batch that is read again to say what of it is damaged."""
 
 
 class SegmentScrub:
@@ -103,7 +107,7 @@ class SegmentScrub:
                     return at
                 problem = self._contradiction(header)
                 if problem is None and not self._crc_matches(descriptor, piece, at, self.position):
-                    problem = "the CRC does not match"
+                    problem = self._wrong_crc(descriptor, header)
             if header is None or problem is not None:
                 self._skip(descriptor, indexes, header, problem or "no batch")
                 return max(at, 1)
@@ -146,6 +150,13 @@ class SegmentScrub:
             crc = crc32c(part, crc)
             position += len(part)
         return crc == header.crc
+
+    def _wrong_crc(self, descriptor: int, header: BatchHeader) -> str:
+        size = header.size_in_bytes
+        if size > LOOKED_INTO_BYTES:
+            return "the CRC does not match"
+        batch = self._read(descriptor, self.position, size)
+        return f"the CRC does not match{damaged_part(header, batch)}"
 
     def _contradiction(self, header: BatchHeader) -> str | None:
         """Return what in the header contradicts the batches before it; None when nothing does."""

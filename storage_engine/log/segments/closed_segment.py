@@ -17,6 +17,7 @@ from storage_engine.protocol.records.record_batch import (
     read_header,
 )
 from storage_engine.protocol.records.record_filter import StoredBatch
+from storage_engine.protocol.typed.damage import damaged_part
 
 CHUNK_BYTES = 1 << 20
 BATCH_MAX_BYTES = 128 << 20
@@ -58,8 +59,11 @@ class ClosedSegment(NamedTuple):
                 chunk, chunk_start, at = self._read(
                     disk, descriptor, position, max(size, CHUNK_BYTES)
                 )
-            if header.magic != MAGIC or not crc_matches(chunk, at, size):
-                raise self._damaged(position, "its CRC does not match")
+            if header.magic != MAGIC:
+                raise self._damaged(position, f"it has magic {header.magic}")
+            if not crc_matches(chunk, at, size):
+                part = damaged_part(header, chunk[at : at + size])
+                raise self._damaged(position, f"its CRC does not match{part}")
             if not next_offset <= header.base_offset <= header.last_offset < self.next_offset:
                 raise self._damaged(position, f"offset {header.base_offset} does not fit in")
             next_offset = header.next_offset

@@ -8,6 +8,10 @@
     smaller than SMALL_BYTES, next to another     both in one: a log of tiny batches would cost a
       such one                                      request for each
     control batches, empty ones                   left out
+    typed ones                                    with the target's topic id; columns byte for byte,
+                                                    also where it has gaps, is of LogAppendTime, or
+                                                    begun before `start_offset`, unless that leaves
+                                                    rows out. Small ones stay as they are
 
 Damaged batches stay refused: a checksum is computed anew only where the old one was right. Spans
 say which offsets of the source are in a batch. Source: R-CLI6; KIP-98.
@@ -29,11 +33,14 @@ from storage_engine.protocol.records.record_batch import (
     Codec,
     crc_matches,
     iter_headers,
+    read_header,
     seal,
 )
 from storage_engine.protocol.records.record_filter import OpenBatches, StoredBatch, sealed
 from storage_engine.protocol.records.records import DEFAULT_MAX_DECOMPRESSED_BYTES, EncodedBatch
 from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.copied_typed import TypedTarget, copied_rows
+from storage_engine.protocol.typed.typed_batch import is_typed
 
 SMALL_BYTES = 16 << 10
 """Below this size the fixed cost of a batch, some 100 microseconds here and in brokers, is more
@@ -73,10 +80,16 @@ class CopiedBatch(NamedTuple):
     """Ascending, never empty."""
 
 
-def copied_batches(pieces: Iterable[memoryview], *, start_offset: int) -> Iterator[CopiedBatch]:
+def copied_batches(
+    pieces: Iterable[memoryview], *, start_offset: int, typed: TypedTarget | None = None
+) -> Iterator[CopiedBatch]:
     """Yield the batches that `pieces` have from `start_offset` on; each piece holds whole batches
     in log order, none of an aborted transaction. CorruptRecordError names the offset of a damaged
-    one."""
+    one.
+
+    `typed` is what typed batches are copied for. UnknownSchemaVersionError, before anything of a
+    batch is copied, when its version is newer than the schema there.
+    """
     waiting = _Waiting(start_offset)
     for piece in pieces:
         for position, header in iter_headers(piece):
@@ -86,7 +99,10 @@ def copied_batches(pieces: Iterable[memoryview], *, start_offset: int) -> Iterat
             _check(batch, header)
             if not waiting.has_room_for(header):
                 yield from waiting.taken()
-            if _is_whole(header, start_offset) and len(batch) >= SMALL_BYTES:
+            if is_typed(header):
+                yield from waiting.taken()
+                yield _typed(batch, header, start_offset, typed)
+            elif _is_whole(header, start_offset) and len(batch) >= SMALL_BYTES:
                 yield from waiting.taken()
                 yield _as_it_is(batch, header)
             else:
@@ -173,6 +189,21 @@ def _of_rows(opened: OpenBatches, rows: Ints) -> CopiedBatch:
     data = sealed(header, opened.renumbered(rows), len(rows))
     batch = EncodedBatch(data=memoryview(data), record_count=len(rows))
     return CopiedBatch(batch, _spans(opened.offsets[rows]))
+
+
+def _typed(
+    batch: memoryview, header: BatchHeader, start_offset: int, target: TypedTarget | None
+) -> CopiedBatch:
+    if target is None:
+        raise CorruptRecordError(
+            f"the record batch at offset {header.base_offset} can't be copied: it is typed, and"
+            " what it is copied to has no schema"
+        )
+    data, offsets = copied_rows(batch, header, start_offset=start_offset, target=target)
+    seal(data, 0, read_header(data)._replace(**_FRESH))
+    return CopiedBatch(
+        EncodedBatch(data=memoryview(data), record_count=len(offsets)), _spans(offsets)
+    )
 
 
 def _check(batch: memoryview, header: BatchHeader) -> None:

@@ -23,6 +23,7 @@ from storage_engine.protocol.records.compression import decompress
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     MAGIC,
+    TYPED_BIT,
     BatchHeader,
     BytesLike,
     Codec,
@@ -272,6 +273,11 @@ def _check_batch(batch: memoryview, header: BatchHeader, *, check_crc: bool) -> 
     count = header.records_count
     if header.magic != MAGIC:
         raise _corrupt(header, f"it has magic {header.magic}, only {MAGIC} can be read")
+    if header.attributes & TYPED_BIT and count:
+        raise CorruptRecordError(
+            f"the record batch at offset {header.base_offset} has columns, not records: it is read"
+            " with the schema of its topic"
+        )
     if check_crc and not crc_matches(batch, 0, len(batch)):
         raise _corrupt(header, "its CRC does not match")
     if count < 0 or header.last_offset_delta < count - 1:

@@ -16,7 +16,8 @@ not changed at all.
 Source: the record format of the Kafka protocol (drawn in record_encoder.py); KIP-534.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     MAGIC,
+    TYPED_BIT,
     BatchHeader,
     BytesLike,
     Codec,
@@ -94,6 +96,9 @@ class StoredBatch(NamedTuple):
 
 class OpenBatches:
     """Some decompressed batches, with a column per property and a row per record."""
+
+    unreadable: Mapping[int, str] = MappingProxyType({})
+    """Leaders refuse what can't be decoded, where it has to be."""
 
     def __init__(self, batches: Sequence[StoredBatch]) -> None:
         """All of the batches have records. CorruptRecordError names the offset of a batch whose
@@ -166,11 +171,10 @@ class OpenBatches:
         )
         return _bytes_of(join(prefix, gather(pa.py_buffer(self._source), rests, stops - rests)))
 
-    @property
-    def keys(self) -> Any:
-        """Return a pa.BinaryArray; a record without a key has null."""
+    def key_arrays(self) -> tuple[Any]:
+        """Return all keys as one pa.BinaryArray; a record without a key has null."""
         keys = gather(pa.py_buffer(self._source), self._fields.key_starts, self._fields.key_lengths)
-        return keys if pa.types.is_binary(keys.type) else keys.cast(pa.binary())
+        return (keys if pa.types.is_binary(keys.type) else keys.cast(pa.binary()),)
 
     def per_record(self, per_batch: Any) -> Any:
         """Return a column with a value per record from one with a value per batch."""
@@ -256,7 +260,8 @@ class OpenBatches:
 
 def emptied(header: BatchHeader) -> BytesLike:
     """Return the batch without records: it still carries its producer's epoch and sequence."""
-    return sealed(header._replace(attributes=header.attributes & ~CODEC_MASK), b"", 0)
+    attributes = header.attributes & ~(CODEC_MASK | TYPED_BIT)
+    return sealed(header._replace(attributes=attributes), b"", 0)
 
 
 def sealed(header: BatchHeader, records: BytesLike, count: int) -> bytearray:

@@ -164,15 +164,9 @@ class Directory(NamedTuple):
         return sum(entry.raw_bytes for entry in self.entries)
 
 
-class Place(NamedTuple):
-    """Where a column lies."""
-
-    place: int
-    """Of its first byte, counted from the end of the directory."""
-    stored_bytes: int
-    crc: int
-    entry_at: int
-    """Where its entry begins in the directory."""
+Place = tuple[int, int, int, int]
+"""Where a column lies, and its CRC: place, stored bytes, CRC, and where its entry begins in the
+directory. A plain tuple, since there are many."""
 
 
 class Outline(NamedTuple):
@@ -198,6 +192,28 @@ class Outline(NamedTuple):
         place = self.places.get(column_id)
         return None if place is None else self._entry(place[3])
 
+    def null_counts(self) -> tuple[dict[int, int], int]:
+        """Return the number of nulls of each column, and the bytes of all columns after
+        decompression; CorruptRecordError when an entry's numbers are impossible."""
+        counts: dict[int, int] = {}
+        total = 0
+        data, unpack, rows = self.data, ENTRY.unpack_from, self.rows
+        for column_id, (_, _, _, position) in self.places.items():
+            fields = unpack(data, position)
+            _, _, stored, raw, _, nulls, codec, encoding, flags, low, high = fields
+            if not (
+                (raw == stored if codec == CODEC_NONE else raw > 0 and codec in _CODECS)
+                and 0 <= nulls <= rows
+                and encoding <= DICTIONARY
+                and flags <= _ALL_FLAGS
+                and low <= MAX_BOUND_BYTES
+                and high <= MAX_BOUND_BYTES
+            ):
+                raise _impossible(fields)
+            counts[column_id] = nulls
+            total += raw
+        return counts, total
+
     def directory(self) -> Directory:
         """Return all that the directory says."""
         entries = tuple(self._entry(place[3]) for place in self.places.values())
@@ -215,7 +231,7 @@ class Outline(NamedTuple):
             and low <= MAX_BOUND_BYTES
             and high <= MAX_BOUND_BYTES
         ):
-            raise _damaged(f"the entry of column {fields[0]} has impossible numbers: {fields}")
+            raise _impossible(fields)
         at = position + ENTRY_BYTES
         middle = at + low
         return tuple.__new__(
@@ -238,14 +254,14 @@ def read_outline(section: BytesLike, *, section_bytes: int | None = None) -> Out
     size = len(data)
     room = (len(section) if section_bytes is None else section_bytes) - size
     places: dict[int, Place] = {}
-    unpack, new = _OUTLINE.unpack_from, tuple.__new__
+    unpack = _OUTLINE.unpack_from
     position, place = HEAD_BYTES, 0
     try:
         for _ in range(count):
             column_id, at, stored, crc, low, high = unpack(data, position)
             if at != place or stored <= 0:
                 raise _damaged(f"the column {column_id} has {stored} bytes from {at} on")
-            places[column_id] = new(Place, (at, stored, crc, position))
+            places[column_id] = (at, stored, crc, position)
             place += stored
             position += ENTRY_BYTES + low + high
     except struct.error:
@@ -314,15 +330,19 @@ def seal_directory(buffer: bytearray | memoryview, position: int, size: int) -> 
 def statistics_of(
     entry: ColumnEntry | None, column_type: ColumnType, rows: int
 ) -> ColumnStatistics | None:
-    """Return what is known of a column's values; CorruptRecordError when its bounds don't fit its
-    type. `entry` None stands for a column that the batch leaves out, because all of it is null."""
+    """Return what is known of a column's values; None, as nothing is, when the bounds that its
+    producer gave don't fit its type. `entry` None stands for a column that the batch leaves out,
+    because all of it is null."""
     if entry is None:
-        return ColumnStatistics(rows=rows, null_count=rows, minimum=None, maximum=None)
+        return ColumnStatistics(rows=rows, null_count=rows)
     minimum: Literal | None = None
     maximum: Literal | None = None
     if entry.flags & HAS_BOUNDS:
-        minimum = decode_bound(entry.minimum, column_type)
-        maximum = decode_bound(entry.maximum, column_type)
+        try:
+            minimum = decode_bound(entry.minimum, column_type)
+            maximum = decode_bound(entry.maximum, column_type)
+        except CorruptRecordError:
+            return None
     return ColumnStatistics(
         rows=rows,
         null_count=entry.null_count,
@@ -375,6 +395,10 @@ def encode_bound(value: Literal, column_type: ColumnType) -> tuple[bytes, bool]:
             return data[:end], True
         case _:
             return _INT64.pack(int(value)), False
+
+
+def _impossible(fields: tuple[int, ...]) -> CorruptRecordError:
+    return _damaged(f"the entry of column {fields[0]} has impossible numbers: {fields}")
 
 
 def _damaged(reason: str) -> CorruptRecordError:

@@ -193,8 +193,7 @@ def project_stored(
     than `limit_bytes`. Without a schema nothing is skipped.
 
     CorruptRecordError when a directory is damaged, and when a header is by which batches would be
-    skipped. UnknownSchemaVersionError when a filter meets a batch of a version that `schema` does
-    not have. What goes wrong after the first frame ends the frames, and is raised by the next call.
+    skipped. What goes wrong after the first frame ends the frames, and is raised by the next call.
     """
     frames = _Frames(stored, want, limit_bytes)
     failure: KafkaError | None = None
@@ -239,7 +238,10 @@ def _add(
 
 
 def may_have_rows(outline: Outline, comparisons: Sequence[Comparison], schema: TopicSchema) -> bool:
-    """Return False when no row of the batch can meet all comparisons."""
+    """Return False when no row of the batch can meet all comparisons. Of a version that `schema`
+    does not have yet nothing is known."""
+    if outline.schema_version > schema.latest.version:
+        return True
     version = schema.version(outline.schema_version)
     for comparison in comparisons:
         column_id = comparison.column_id

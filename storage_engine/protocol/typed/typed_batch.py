@@ -99,37 +99,36 @@ def check_typed_batch(
     producer that knows more or less than this broker.
     """
     try:
-        directory = directory_of(header, batch)
+        outline = outline_of(header, batch)
+        nulls, raw = outline.null_counts()
     except CorruptRecordError as error:
         # The batch's CRC is right: its producer wrote it so.
         raise InvalidRecordError(str(error)) from None
-    if directory.topic_id != topic_id:
+    if outline.topic_id != topic_id:
         raise KafkaError(
-            f"a typed batch is for the topic id {directory.topic_id}, the topic's is {topic_id}:"
+            f"a typed batch is for the topic id {outline.topic_id}, the topic's is {topic_id}:"
             " it was created anew, ask for its schema again",
             ErrorCode.UNKNOWN_TOPIC_ID,
         )
-    version = schema.version(directory.schema_version)
-    raw = directory.raw_bytes
+    version = schema.version(outline.schema_version)
     if raw > MAX_DECOMPRESSED_BYTES:
         raise RecordTooLargeError(
             f"a typed batch has columns of {raw} bytes after decompression, at most"
             f" {MAX_DECOMPRESSED_BYTES} are allowed: send smaller batches"
         )
-    _check_columns(directory, schema, version)
+    _check_columns(nulls, outline.rows, schema, version)
 
 
-def _check_columns(directory: Directory, schema: TopicSchema, version: SchemaVersion) -> None:
-    columns = version.by_id
-    nulls: dict[int, int] = {}
-    for column_id, _, _, _, _, null_count, *_ in directory.entries:
-        nulls[column_id] = null_count
-        if column_id not in columns and column_id not in _PRODUCED_SYSTEM_COLUMNS:
-            what = "offsets" if column_id == OFFSETS else f"id {column_id}"
-            raise InvalidRecordError(
-                f"a typed batch has a column of {what}, which version {version.version} of the"
-                " schema does not have"
-            )
+def _check_columns(
+    nulls: dict[int, int], rows: int, schema: TopicSchema, version: SchemaVersion
+) -> None:
+    """Check the columns, given by their numbers of nulls."""
+    for column_id in nulls.keys() - version.by_id.keys() - _PRODUCED_SYSTEM_COLUMNS:
+        what = "offsets" if column_id == OFFSETS else f"id {column_id}"
+        raise InvalidRecordError(
+            f"a typed batch has a column of {what}, which version {version.version} of the schema"
+            " does not have"
+        )
     key = schema.key
     tombstones = nulls.get(TOMBSTONES)
     if tombstones is not None and not key:
@@ -141,7 +140,7 @@ def _check_columns(directory: Directory, schema: TopicSchema, version: SchemaVer
     for column in version.columns:
         if column.nullable or (tombstones is not None and column.column_id not in key):
             continue
-        missing = nulls.get(column.column_id, directory.rows)
+        missing = nulls.get(column.column_id, rows)
         if missing:
             raise InvalidRecordError(
                 f"a typed batch has {missing} nulls in the column '{column.name}', which is NOT"

@@ -188,8 +188,11 @@ def _of_batches(
 ) -> _Opened:
     view = memoryview(buffer).cast("B")
     for position, header in iter_headers(view):
-        if wanted.touches(header.base_offset, header.next_offset):
-            batch = view[position : position + header.size_in_bytes]
+        batch = view[position : position + header.size_in_bytes]
+        if header.next_offset <= wanted.start:
+            # It would be skipped because of what its header says.
+            _check_crc(header, batch, check_crcs)
+        elif wanted.touches(header.base_offset, header.next_offset):
             stored = _of_batch(header, batch, schema, max_bytes, check_crcs)
             yield header.next_offset, header.partition_leader_epoch, stored
 
@@ -198,7 +201,10 @@ def _of_frames(
     buffer: Any, schema: TopicSchema, max_bytes: int, wanted: _Wanted, check_crcs: bool
 ) -> _Opened:
     for frame in iter_frames(buffer):
-        if wanted.touches(frame.base_offset, frame.next_offset):
+        if frame.next_offset <= wanted.start:
+            # It would be skipped because of what its header says.
+            _of_frame(frame, schema, max_bytes, check_crcs)
+        elif wanted.touches(frame.base_offset, frame.next_offset):
             stored = _of_frame(frame, schema, max_bytes, check_crcs)
             yield frame.next_offset, frame.leader_epoch, stored
 
@@ -223,11 +229,15 @@ def _of_batch(
     """Return None for a batch without rows: a control batch, or what compaction left."""
     if is_typed(header):
         return StoredRows.of_batch(header, batch, schema, check_crc=check_crcs, max_bytes=max_bytes)
-    if check_crcs and not crc_matches(batch, 0, header.size_in_bytes):
-        raise damaged(header, "its CRC does not match")
+    _check_crc(header, batch, check_crcs)
     if not header.is_control and header.records_count:
         raise damaged(header, "it has plain records, but its topic is typed")
     return None
+
+
+def _check_crc(header: BatchHeader, batch: memoryview, check_crcs: bool) -> None:
+    if check_crcs and not crc_matches(batch, 0, header.size_in_bytes):
+        raise damaged(header, "its CRC does not match")
 
 
 @dataclass(slots=True)

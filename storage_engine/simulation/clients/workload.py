@@ -14,6 +14,7 @@ from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.records.record_batch import iter_headers, read_header
+from storage_engine.protocol.typed.projection import TypedWant
 from storage_engine.simulation.checks.checkers import Checker
 from storage_engine.simulation.checks.ledger import InvariantViolation, PartitionRecord
 from storage_engine.simulation.world.cluster import SimulatedCluster
@@ -139,7 +140,7 @@ class WorkloadProducer(WorkloadClient):
         self.acknowledged = 0
         self.acknowledged_ms = -1
         """When the newest acknowledgement came."""
-        self._number = number
+        self.number = number
         self._producer_id = FIRST_PRODUCER_ID + number if idempotent else -1
         self._producer_epoch = 0
         self._pause_ms = pause_ms
@@ -177,14 +178,18 @@ class WorkloadProducer(WorkloadClient):
     def _make_batch(self) -> None:
         self._count = self.choose.randint(1, MAX_RECORDS)
         self._sent += 1
-        idempotent = self._producer_id >= 0
-        self._batch = make_batch(
-            self._count,
-            payload=b"%d/%d" % (self._number, self._sent),
-            producer=(self._producer_id, self._producer_epoch, self._sequence)
-            if idempotent
-            else (-1, -1, -1),
-        )
+        self._batch = self.next_batch(self._count, self._sent)
+
+    def next_batch(self, count: int, sent: int) -> memoryview:
+        """Return the batch that is sent next, with so many records; `sent`: its number."""
+        return make_batch(count, payload=b"%d/%d" % (self.number, sent), producer=self.producing)
+
+    @property
+    def producing(self) -> tuple[int, int, int]:
+        """Producer id, epoch and sequence of the next batch."""
+        if self._producer_id < 0:
+            return -1, -1, -1
+        return self._producer_id, self._producer_epoch, self._sequence
 
     def _on_reply(self, leader: int, epoch: int, reply: Any) -> None:
         if isinstance(reply, TransportError):
@@ -214,12 +219,12 @@ class WorkloadProducer(WorkloadClient):
             return
         assert self._batch is not None
         if self.acks == -1:
-            self._check_acknowledged(answer.base_offset)
+            self.check_acknowledged(answer.base_offset)
         self.acknowledged += 1
         self.acknowledged_ms = self.cluster.loop.now_ms
         self._go_on()
 
-    def _check_acknowledged(self, offset: int) -> None:
+    def check_acknowledged(self, offset: int) -> None:
         """Check that a batch acknowledged by all is committed, with this content, on enough
         replicas."""
         assert self._batch is not None
@@ -252,6 +257,7 @@ class WorkloadReader(WorkloadClient):
     """Reads partitions in turn, each from its start again once in a while."""
 
     committed_only = False
+    fetch_version = FETCH_VERSION
 
     def __init__(
         self,
@@ -284,10 +290,20 @@ class WorkloadReader(WorkloadClient):
         self.request(
             leader,
             FETCH,
-            FETCH_VERSION,
-            fetch_request(*tp, offset, wait_ms=wait_ms, committed_only=self.committed_only),
+            self.fetch_version,
+            fetch_request(
+                *tp,
+                offset,
+                wait_ms=wait_ms,
+                committed_only=self.committed_only,
+                typed_want=self.wanted(),
+            ),
             lambda reply: self._on_reply(tp, leader, epoch, offset, reply),
         )
+
+    def wanted(self) -> TypedWant | None:
+        """Return what the next fetch asks for of a typed topic."""
+        return None
 
     def take(self, tp: TopicPartition, leader: int, epoch: int, answer: Any) -> None:
         """Checks what a leader served, and moves the position. `epoch`: the leader's, when it was

@@ -6,6 +6,7 @@ Everything happens in `loop`; a caller that waits runs it.
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
@@ -32,7 +33,7 @@ from storage_engine.simulation.world.requests import (
     reassign_request,
 )
 from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
-from storage_engine.zookeeper.znodes import PartitionStateZNode
+from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
 
 CLIENT_TIMEOUT_MS = 120_000
 
@@ -101,6 +102,14 @@ class SimulatedCluster:
         data = self.zookeeper.data(PartitionStateZNode.path(tp.topic, tp.partition))
         assert data is not None
         return PartitionStateZNode.decode(tp.topic, tp.partition, data)
+
+    def topic_id(self, topic: str) -> UUID:
+        """Return the id in ZooKeeper of an existing topic."""
+        data = self.zookeeper.data(TopicZNode.path(topic))
+        assert data is not None
+        topic_id = TopicZNode.decode(topic, data).topic_id
+        assert topic_id is not None, "brokers give each topic one"
+        return topic_id
 
     # --- a client ---
 

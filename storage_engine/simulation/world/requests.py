@@ -19,6 +19,7 @@ from storage_engine.protocol.records.record_batch import (
     BatchHeader,
     seal,
 )
+from storage_engine.protocol.typed.projection import TypedWant
 
 ANSWER_MS = 30_000
 """How long the broker may take for a request."""
@@ -80,6 +81,7 @@ def fetch_request(
     wait_ms: int = 0,
     rack: str = "",
     committed_only: bool = False,
+    typed_want: TypedWant | None = None,
 ) -> FetchRequest:
     """Return a consumer's request."""
     return FetchRequest(
@@ -87,7 +89,7 @@ def fetch_request(
         max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=FETCH_MAX_BYTES,
-        partitions=[FetchPartition(topic, partition, offset, FETCH_MAX_BYTES)],
+        partitions=[FetchPartition(topic, partition, offset, FETCH_MAX_BYTES, want=typed_want)],
         rack_id=rack,
         isolation_level=READ_COMMITTED if committed_only else READ_UNCOMMITTED,
     )

@@ -293,7 +293,7 @@ class FakeCluster:
                 return self._produce(broker_id, message, forced)
             case "Fetch":
                 return self._fetched(broker_id, message, forced)
-            case "DescribeSchemas":
+            case "DescribeSchemas" if self.admin is None:
                 return self._described_schemas(message)
         assert self.admin is not None, f"{api} is not served"
         return self.admin(broker_id, api, message)

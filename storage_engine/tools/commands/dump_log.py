@@ -6,19 +6,30 @@ it. With --verify-index only indexes are checked, those of a given .log file inc
 wrong entries are printed. The exit status is 1 when something is wrong. The broker may be running
 meanwhile; a batch that it is just writing can then look cut off.
 
+Of a typed batch, --deep checks the directory and the CRC of each column. With the topic's schema it
+also checks values and statistics, and prints the rows as JSON.
+
 examples:
   headrace dump-log cluster/broker-1/data/flights-0/00000000000000000000.log
   headrace dump-log --deep --json cluster/broker-1/data/flights-0/*.log
+  headrace topics describe trips --bootstrap-server 127.0.0.1:9092 --json > trips.json
+  headrace dump-log --deep --schema trips.json cluster/broker-1/data/trips-0/*.log
   headrace dump-log --verify-index cluster/broker-1/data/flights-0/*.log
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from storage_engine.core.errors import ConfigError, KafkaError
+from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.records.record_batch import BatchHeader, Codec
+from storage_engine.protocol.typed.damage import column_name
+from storage_engine.protocol.typed.typed_batch import is_typed
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.inspection.index_verification import verify_indexes
@@ -36,6 +47,7 @@ from storage_engine.tools.inspection.transaction_check import (
     marker_document,
     snapshot_documents,
 )
+from storage_engine.tools.inspection.typed_check import TypedCheck
 from storage_engine.tools.table import print_json, write_line
 
 _BATCH_LINE = "{:>10}  {:>12}  {:>12}  {:>8}  {:>10}  {:>6}  {:>6}  {:>13}  {:>8}  {:>5}  {:>8}  {}"
@@ -63,6 +75,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only compare the indexes with their .log files, and print the wrong entries",
     )
+    parser.add_argument(
+        "--schema",
+        type=Path,
+        metavar="FILE",
+        help="file with what 'headrace topics describe TOPIC --json' prints of a typed topic, or "
+        "with the value of its setting headrace.schema",
+    )
     add_json(parser)
 
 
@@ -70,11 +89,12 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace dump-log`."""
     if args.verify_index:
         return verify_indexes(args.files, as_json=args.json)
+    schema = None if args.schema is None else read_schema(args.schema)
     documents: list[dict[str, Any]] = []
     problems: list[str] = []
     for path in args.files:
         show = _collect(documents, path) if args.json else _print_line
-        for report in _reports(path, deep=args.deep, show=show):
+        for report in _reports(path, deep=args.deep, schema=schema, show=show):
             if report.problem is not None:
                 problems += [f"{path}: {_place(report)}: {report.problem}"]
     if args.json:
@@ -88,12 +108,33 @@ def run(args: argparse.Namespace) -> int:
 Show = Callable[[str, dict[str, Any]], None]
 
 
-def _reports(path: Path, *, deep: bool, show: Show) -> Iterator[BatchReport | IndexEntryReport]:
+def read_schema(path: Path) -> TopicSchema:
+    """The schema in a file: a topic's setting, or the description of one topic. CommandError when
+    it has none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--schema {path} can't be read: {error}") from None
+    try:
+        match json.loads(text):
+            case [{"configs": {"headrace.schema": {"value": str(value)}}}]:
+                text = value
+        return TopicSchema.from_json(text)
+    except (ValueError, RecursionError, ConfigError) as error:
+        raise CommandError(
+            f"--schema {path} has no schema: {error}; give what 'headrace topics describe TOPIC"
+            " --json' prints of one typed topic"
+        ) from None
+
+
+def _reports(
+    path: Path, *, deep: bool, schema: TopicSchema | None, show: Show
+) -> Iterator[BatchReport | IndexEntryReport]:
     base_offset = base_offset_of(path)
     with ExitStack() as stack:
         data = stack.enter_context(mapped(path))
         if path.suffix == ".log":
-            yield from _log_reports(path, data, base_offset, deep=deep, show=show)
+            yield from _log_reports(path, data, base_offset, deep=deep, schema=schema, show=show)
             return
         if path.suffix == ".snapshot":
             _show_producers(path, show)
@@ -121,7 +162,13 @@ def _reports(path: Path, *, deep: bool, show: Show) -> Iterator[BatchReport | In
 
 
 def _log_reports(
-    path: Path, data: memoryview, base_offset: int, *, deep: bool, show: Show
+    path: Path,
+    data: memoryview,
+    base_offset: int,
+    *,
+    deep: bool,
+    schema: TopicSchema | None,
+    show: Show,
 ) -> Iterator[BatchReport]:
     batches = records = 0
     heading = _BATCH_LINE.format(*_BATCH_HEADING)
@@ -137,11 +184,16 @@ def _log_reports(
             continue
         batches += 1
         records += header.records_count
-        document = _batch_document(report, header)
+        # A copy: a view that outlives this would keep the file mapped.
+        batch = memoryview(bytes(data[report.position : report.position + header.size_in_bytes]))
+        content = _Content({}, ())
+        if deep and report.problem is None:
+            content = _content(batch, header, schema)
+            report = replace(report, problem=content.problem)
+        document = _batch_document(report, header) | content.document
         kind = _kind(header)
         if header.is_control and report.problem is None:
-            end = report.position + header.size_in_bytes
-            marker = marker_document(data[report.position : end], header)
+            marker = marker_document(batch, header)
             document["marker"] = marker
             if marker["type"] is not None:
                 kind = marker["type"]
@@ -149,16 +201,50 @@ def _log_reports(
         if "coordinator_epoch" in document.get("marker", ()):
             epoch = document["marker"]["coordinator_epoch"]
             lines.append(f"{header.base_offset:>24}  {kind} by coordinator epoch {epoch}")
-        if deep and report.problem is None:
-            from storage_engine.tools.record_text import describe_records
-
-            end = report.position + header.size_in_bytes
-            described = describe_records(data[report.position : end], header)
-            document["records"] = described
-            lines.extend(_record_line(record) for record in described)
+        lines += content.lines
         show("\n".join(lines), document)
         yield report
     show(f"{batches} batches, {records} records", {})
+
+
+class _Content(NamedTuple):
+    """What --deep shows of a batch."""
+
+    document: dict[str, Any]
+    lines: Sequence[str]
+    problem: str | None = None
+
+
+def _content(batch: memoryview, header: BatchHeader, schema: TopicSchema | None) -> _Content:
+    if not is_typed(header):
+        from storage_engine.tools.record_text import describe_records
+
+        described = describe_records(batch, header)
+        return _Content({"records": described}, [_record_line(record) for record in described])
+    try:
+        check = TypedCheck(header, batch, schema)
+    except KafkaError as error:
+        return _Content({}, (), str(error))
+    document = check.document()
+    lines = [_column_line(column) for column in document["columns"]]
+    problem = check.problem()
+    if problem is None:
+        records = check.records()
+        if records is None:
+            lines.append(f"{'':10}  rows are shown with --schema FILE")
+        else:
+            document["records"] = records
+            lines += [_record_line(record) for record in records]
+    return _Content(document, lines, problem)
+
+
+def _column_line(column: dict[str, Any]) -> str:
+    name = f"{column['name']} {column['type']}" if "name" in column else column_name(column["id"])
+    bounds = f"  {column['minimum']!r} to {column['maximum']!r}" if "minimum" in column else ""
+    return (
+        f"{'':10}  {name}: {column['stored_bytes']} of {column['raw_bytes']} bytes, "
+        f"{column['codec']}, {column['encoding']}, {column['nulls']} nulls{bounds}"
+    )
 
 
 def _transaction_reports(
@@ -263,6 +349,8 @@ def _producer(header: BatchHeader) -> str:
 def _kind(header: BatchHeader) -> str:
     if header.is_control:
         return "control"
+    if is_typed(header):
+        return "typed/tx" if header.is_transactional else "typed"
     return "transact" if header.is_transactional else "data"
 
 

@@ -7,6 +7,9 @@ find no record missing and none twice. Topics are created with the partitions an
 source, and get more partitions when the source does. A second mirror of the same name stops the
 first.
 
+A typed topic is copied with its schema, later versions included. Where the target's topic has no
+schema, its rows become JSON records.
+
 With --groups, the mirror also translates the committed offsets of consumer groups and commits them
 in the target, so that members can continue there. A translated offset never skips a record that the
 group has not read. Groups that have members in the target, and offsets that are further there, are

@@ -8,8 +8,9 @@ is a script for one particular combination of faults, without random ones.
 
 The clients are producers, consumers, transactional producers, micro-batches of the exactly-once
 sink, a consumer group that commits offsets, and read_committed readers; the coordinators' logs are
-compacted meanwhile. --no-transactions leaves all but the plain producers and consumers out, and a
-seed then takes a third of the time.
+compacted meanwhile. --no-transactions leaves these out, and a seed then takes a third of the time.
+Others write rows to typed topics, as columns and as JSON, and compare what they read; --no-typed
+leaves these out.
 
 examples:
   headrace simulate --seeds 1000 --jobs 2
@@ -83,6 +84,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         default=True,
         help="run transactional clients too, or leave them out (default: run them)",
+    )
+    parser.add_argument(
+        "--typed",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write and read typed topics too, or leave them out (default: write and read them)",
     )
     parser.add_argument("--trace", action="store_true", help="print the events of a failing run")
     add_json(parser)
@@ -190,7 +197,12 @@ def _submit(
     pool: ProcessPoolExecutor, seed: int, args: argparse.Namespace, only: Any
 ) -> Future[SeedOutcome]:
     return pool.submit(
-        run_seed, seed, seconds=args.seconds, transactions=args.transactions, only=only
+        run_seed,
+        seed,
+        seconds=args.seconds,
+        transactions=args.transactions,
+        typed=args.typed,
+        only=only,
     )
 
 
@@ -215,6 +227,7 @@ def _explain(
     replay = (
         f"headrace simulate --seed {outcome.seed} --seconds {args.seconds}"
         f"{'' if args.transactions else ' --no-transactions'}"
+        f"{'' if args.typed else ' --no-typed'}"
         f" --faults {','.join(map(str, numbers)) or ','} --trace"
     )
     if not args.json:

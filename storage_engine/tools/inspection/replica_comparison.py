@@ -10,6 +10,7 @@ from typing import Protocol
 
 from storage_engine.client.fetching.replica_reader import ReplicaBatch
 from storage_engine.protocol.records.record_batch import BatchHeader, crc_matches
+from storage_engine.protocol.typed.damage import damaged_part
 
 
 class Batches(Protocol):
@@ -61,7 +62,9 @@ def compare(reference: Batches, replica: Batches, *, is_compacted: bool) -> Repl
             if not _is_sound(left):
                 # Copied with its damage: both have it.
                 done.difference = Difference(
-                    offset=left.header.base_offset, what=_WRONG_CRC, of_reference=True
+                    offset=left.header.base_offset,
+                    what=_wrong_crc(left),
+                    of_reference=True,
                 )
                 return done
             done.batches += 1
@@ -81,7 +84,6 @@ def compare(reference: Batches, replica: Batches, *, is_compacted: bool) -> Repl
     return done
 
 
-_WRONG_CRC = "its CRC does not match its contents"
 _NEVER = 2**63
 
 
@@ -91,6 +93,10 @@ def _next_offset(batch: ReplicaBatch | None) -> int:
 
 def _is_sound(batch: ReplicaBatch) -> bool:
     return crc_matches(batch.data, 0, len(batch.data))
+
+
+def _wrong_crc(batch: ReplicaBatch) -> str:
+    return f"its CRC does not match its contents{damaged_part(batch.header, batch.data)}"
 
 
 def _same_shape(left: BatchHeader, right: BatchHeader) -> bool:
@@ -112,9 +118,9 @@ def _difference(left: ReplicaBatch | None, right: ReplicaBatch | None) -> Differ
     ours, theirs = left.header, right.header
     offset = min(ours.base_offset, theirs.base_offset)
     if not _is_sound(right):
-        return Difference(offset=theirs.base_offset, what=_WRONG_CRC)
+        return Difference(offset=theirs.base_offset, what=_wrong_crc(right))
     if not _is_sound(left):
-        return Difference(offset=ours.base_offset, what=_WRONG_CRC, of_reference=True)
+        return Difference(offset=ours.base_offset, what=_wrong_crc(left), of_reference=True)
     if (ours.base_offset, ours.last_offset) != (theirs.base_offset, theirs.last_offset):
         return Difference(
             offset=offset,

@@ -22,6 +22,7 @@ from storage_engine.protocol.records.record_batch import (
     crc_matches,
     read_header,
 )
+from storage_engine.protocol.typed.damage import damaged_part
 from storage_engine.tools.errors import CommandError
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -108,8 +109,9 @@ def _fatal_problem(data: memoryview, position: int, header: BatchHeader) -> str 
 def _batch_problem(
     data: memoryview, position: int, header: BatchHeader, expected_offset: int
 ) -> str | None:
+    end = position + header.size_in_bytes
     if not crc_matches(data, position, header.size_in_bytes):
-        return "CRC does not match"
+        return f"CRC does not match{damaged_part(header, data[position:end])}"
     if header.base_offset < expected_offset:
         return f"base offset {header.base_offset} is below {expected_offset}, the next one"
     if header.last_offset_delta < 0 or header.records_count < 0:

@@ -31,7 +31,7 @@ _INT64 = struct.Struct("<q")
 _RECORD_BATCH = 3
 """The number of a RecordBatch among the kinds of messages."""
 _MESSAGE_KIND, _MESSAGE_CONTENT, _MESSAGE_BODY_BYTES, _MESSAGE_METADATA = 1, 2, 3, 4
-_BATCH_ROWS, _BATCH_COMPRESSION, _BATCH_VARIADIC = 0, 3, 4
+_BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_VARIADIC = 1, 2, 3, 4
 _MOST_METADATA_BYTES = 1 << 20
 """Of a type with 2,000 nested parts: some 100 KB."""
 
@@ -56,8 +56,11 @@ def read_message(data: Any, kind: Any) -> Any:
     body_at = _HEAD.size + metadata_bytes
     if continuation != _CONTINUATION or not metadata_bytes <= _MOST_METADATA_BYTES:
         raise _damaged(f"its metadata have {metadata_bytes} bytes")
-    if _body_bytes(bytes(view[_HEAD.size : body_at])) != len(view) - body_at:
+    body_bytes, nodes, buffers = _parts_of(bytes(view[_HEAD.size : body_at]))
+    if body_bytes != len(view) - body_at:
         raise _damaged(f"its body has not the {len(view) - body_at} bytes that are there")
+    if (nodes, buffers) != _expected_parts(kind):
+        raise _damaged(f"its {nodes} arrays and {buffers} buffers are not those of {kind}")
     try:
         return pa.ipc.read_record_batch(data, _schema_of(kind)).column(0)
     except (pa.ArrowException, OSError, ValueError, IndexError) as error:
@@ -66,9 +69,10 @@ def read_message(data: Any, kind: Any) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _body_bytes(metadata: bytes) -> int:
-    """Return the size of the message's body, from metadata that are those of a plain record batch.
-    Batches of one size have the same metadata over and over."""
+def _parts_of(metadata: bytes) -> tuple[int, int, int]:
+    """Return the size of the message's body, and how many arrays and buffers it has, from metadata
+    that are those of a plain record batch. Batches of one size have the same metadata over and
+    over."""
     try:
         message = _table_at(metadata, 0)
         kind = _slot(metadata, message, _MESSAGE_KIND)
@@ -83,9 +87,28 @@ def _body_bytes(metadata: bytes) -> int:
             raise _damaged("its buffers are compressed by Arrow")
         if _slot(metadata, batch, _BATCH_VARIADIC):
             raise _damaged("it has buffers of views")
-        return int(_INT64.unpack_from(metadata, body)[0]) if body else 0
+        body_bytes = int(_INT64.unpack_from(metadata, body)[0]) if body else 0
+        nodes = _vector_length(metadata, _slot(metadata, batch, _BATCH_NODES))
+        return body_bytes, nodes, _vector_length(metadata, _slot(metadata, batch, _BATCH_BUFFERS))
     except (struct.error, IndexError):
         raise _damaged("its metadata are cut off") from None
+
+
+@lru_cache(maxsize=1024)
+def _expected_parts(kind: Any) -> tuple[int, int]:
+    """Return how many arrays and buffers an array of this type has, nested ones included."""
+    nodes, buffers = 1, kind.num_buffers
+    for n in range(kind.num_fields):
+        inner_nodes, inner_buffers = _expected_parts(kind.field(n).type)
+        nodes, buffers = nodes + inner_nodes, buffers + inner_buffers
+    return nodes, buffers
+
+
+def _vector_length(metadata: bytes, field: int) -> int:
+    """Return the length of the vector to which a field leads."""
+    if not field:
+        return 0
+    return int(_REFERENCE.unpack_from(metadata, _table_at(metadata, field))[0])
 
 
 def _table_at(metadata: bytes, reference: int) -> int:

@@ -176,7 +176,8 @@ class _Tokens:
         last = np.searchsorted(slashes, quotes) - 1
         near = (last >= 0) & (slashes[np.maximum(last, 0)] == quotes - 1)
         count = np.where(near, last - runs[np.maximum(last, 0)] + 1, 0)
-        return quotes[count % 2 == 0]
+        unescaped: Ints = quotes[count % 2 == 0]
+        return unescaped
 
 
 class _Edits:

@@ -1,7 +1,8 @@
 """Clients that know no typed batches get records of JSON, checked again after the wait for them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def fill(cluster: SimulatedCluster, batches: int, rows: int = ROWS, **named) -> 
         assert answer.error_code == 0
 
 
-def rows_of(answer) -> list[tuple[int, bytes | None, dict | None]]:
+def rows_of(answer) -> list[tuple[int, bytes | None, Any]]:
     """Offset, key and value of each record, after a check of each batch's CRC."""
     records = memoryview(bytes(answer.records))
     for position, header in iter_headers(records):
@@ -82,8 +83,9 @@ def conversions(cluster: SimulatedCluster) -> int:
     return cluster[1].parts.requests.json_answers.conversions
 
 
-def hold(cluster: SimulatedCluster) -> list:
-    cluster[1].loop.held = held = []
+def hold(cluster: SimulatedCluster) -> list[Callable[[], None]]:
+    held: list[Callable[[], None]] = []
+    cluster[1].loop.held = held
     return held
 
 

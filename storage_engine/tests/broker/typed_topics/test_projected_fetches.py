@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from storage_engine.broker.requests.typed_reads import LookBudget
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
+from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.log.segments import projected_slice
-from storage_engine.protocol.apis.fetch import API, FetchPartition, FetchRequest
+from storage_engine.protocol.apis.fetch import API, BY_NAME, FetchPartition, FetchRequest
 from storage_engine.protocol.typed.projection import (
     PROJECTED,
     SKIPPED,
@@ -33,6 +36,7 @@ from storage_engine.tests.broker.typed_topics.typed_support import (
     topic_id_of,
     typed_batch,
 )
+from storage_engine.tests.sampling import examples
 
 ROWS = 1000
 """Of a batch: its columns are a few kilobytes."""
@@ -171,8 +175,6 @@ def test_a_filter_of_many_values_makes_a_turn_look_at_fewer_batches():
 
 def test_control_batches_come_whole(cluster):
     partition = cluster[1].replicas.get(TRIPS)
-    from storage_engine.core.transactions.partition_transactions import TransactionMarker
-
     fill(cluster, 1)
     partition.append_marker(7, 0, TransactionMarker(commits=True, coordinator_epoch=0))
     cluster.loop.run_for(100)
@@ -275,8 +277,6 @@ def test_typed_and_other_topics_are_fetched_together(cluster):
         FetchPartition("plain", 0, 0, 1 << 20),
         FetchPartition("plain", 0, 0, 1 << 20, want=columns(1)),
     ]
-    from storage_engine.protocol.apis.fetch import BY_NAME
-
     request = FetchRequest(0, 1, 1 << 20, named[:2])
     typed, untyped = cluster.answer(cluster.ask(1, BY_NAME, 12, request)).partitions
     assert kinds(typed) == [PROJECTED]
@@ -284,3 +284,75 @@ def test_typed_and_other_topics_are_fetched_together(cluster):
     request = FetchRequest(0, 1, 1 << 20, named[2:])
     (framed,) = cluster.answer(cluster.ask(1, BY_NAME, 12, request)).partitions
     assert kinds(framed) == [WHOLE]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory) -> Iterator[SimulatedCluster]:
+    """Batches of many sizes, and markers among them: their ids are their offsets."""
+    made = SimulatedCluster(tmp_path_factory.mktemp("filled"), 1, default_replication_factor="1")
+    create_typed(made, segment_bytes="40000")
+    partition = made[1].replicas.get(TRIPS)
+    for number, rows in enumerate((1, 700, 3, 2000, 40, 1, 1, 1500, 9, 300)):
+        first = partition.log.log_end_offset
+        answer = produced(made, typed_batch(topic_id_of(made), first, rows, tag=str(number)))
+        assert answer.base_offset == first
+        if number % 3 == 2:
+            marker = TransactionMarker(commits=True, coordinator_epoch=0)
+            partition.append_marker(7, 0, marker)
+    made.loop.run_for(100)
+    yield made
+    made.close()
+
+
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    start=st.integers(0, 4_400),
+    limit=st.one_of(st.integers(1, 400), st.integers(1, 40_000)),
+    most=st.integers(1, 8),
+    ids=st.sets(st.sampled_from([1, 2, 3]), min_size=1),
+    bound=st.one_of(st.none(), st.integers(-10, 5_000)),
+    operator=st.sampled_from([Operator.GE, Operator.LT, Operator.EQ, Operator.NE]),
+)
+def test_however_small_its_answers_a_reader_gets_each_row_that_matches_once(
+    filled, start, limit, most, ids, bound, operator
+):
+    comparisons = [] if bound is None else [Comparison(1, operator, (bound,))]
+    want = columns(*sorted({1, *ids}), comparisons=comparisons)
+    end = filled[1].replicas.get(TRIPS).high_watermark
+    reading = plan(SCHEMA, ["id"], ["_offset"], comparisons)
+    found = []
+    offset = start
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("storage_engine.broker.requests.typed_reads.BATCHES_MAX", most)
+        while offset < end:
+            answer = fetched(filled, offset, want=want, partition_max_bytes=limit)
+            decoded = iter_typed_decoded(
+                answer.records, reading, start_offset=offset, framed=True, topic_schema=SCHEMA
+            )
+            for rows in decoded:
+                found += rows.batch.column("id").to_pylist()
+                assert rows.next_offset > offset
+                offset = rows.next_offset
+    compare = {
+        Operator.GE: lambda n: n >= bound,
+        Operator.LT: lambda n: n < bound,
+        Operator.EQ: lambda n: n == bound,
+        Operator.NE: lambda n: n != bound,
+    }[operator]
+    everything = every_id(filled)
+    assert found == [n for n in everything if n >= start and (bound is None or compare(n))]
+
+
+def every_id(cluster: SimulatedCluster) -> list[int]:
+    """As the log has them, by the decoder of whole batches."""
+    log = cluster[1].replicas.get(TRIPS).log
+    found: list[int] = []
+    offset = 0
+    while (piece := log.reads.read(offset, max_bytes=1 << 20)) is not None:
+        reading = plan(SCHEMA, ["id"])
+        for rows in iter_typed_decoded(
+            piece.read_bytes(), reading, framed=False, topic_schema=SCHEMA
+        ):
+            found += rows.batch.column("id").to_pylist()
+        offset = piece.end_offset
+    return found

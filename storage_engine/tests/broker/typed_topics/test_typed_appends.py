@@ -17,6 +17,7 @@ from storage_engine.tests.broker.typed_topics.typed_support import (
     create_typed,
     fetched,
     produced,
+    reason,
     topic_id_of,
     typed_batch,
 )
@@ -68,13 +69,13 @@ def test_a_topic_without_a_schema_refuses_a_typed_batch_and_says_why(cluster):
     cluster.produced_when_there(PLAIN, b"x")
     answer = produced(cluster, typed_batch(topic_id_of(cluster, PLAIN), 0, 3), tp=PLAIN)
     assert answer.error_code == ErrorCode.INVALID_RECORD
-    assert "without a schema" in answer.error_message
+    assert "without a schema" in reason(answer)
 
 
 def test_the_batch_of_another_topic_of_the_name_is_refused(cluster):
     answer = produced(cluster, typed_batch(UUID(int=7), 0, 3))
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    assert str(UUID(int=7)) in answer.error_message
+    assert str(UUID(int=7)) in reason(answer)
 
 
 def test_a_version_that_this_broker_does_not_know_yet_can_be_sent_again(cluster):
@@ -126,10 +127,10 @@ def resealed_section(batch: bytearray, section: bytes) -> bytearray:
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_hostile_typed_batch_is_refused_and_nothing_is_stored(cluster, what):
-    change, reason = HOSTILE[what]
+    change, words = HOSTILE[what]
     answer = produced(cluster, change(typed_batch(topic_id_of(cluster), 0, 3)))
     assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_RECORD, answer
-    assert reason in answer.error_message
+    assert words in reason(answer)
     assert not fetched(cluster, replica=1).records
 
 

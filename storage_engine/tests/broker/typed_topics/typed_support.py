@@ -97,6 +97,12 @@ def produced(
     return answer
 
 
+def reason(answer: ProducePartitionResponse) -> str:
+    """The message of a refusal."""
+    assert answer.error_code and answer.error_message
+    return answer.error_message
+
+
 def fetch(
     cluster: SimulatedCluster,
     offset: int = 0,

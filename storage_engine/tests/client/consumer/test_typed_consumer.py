@@ -26,8 +26,8 @@ ROWS = 30
 
 @pytest.fixture
 def filled(fake):
-    """Topic t: two partitions with 30 rows each."""
-    add_typed_topic(fake, "t", [1, 2])
+    """Topic t: two partitions with 30 rows each, of one leader: one answer has both."""
+    add_typed_topic(fake, "t", [1, 1])
     append_numbered(fake, "t", range(3))
     append_numbered(fake, "t", range(3), partition=1)
     return fake

@@ -104,7 +104,7 @@ def comparisons(literals):
 def test_what_matches_is_never_skipped(column_type):
     literals = VALUES[column_type]
 
-    @settings(max_examples=examples(1000), deadline=None)
+    @settings(max_examples=examples(500), deadline=None)
     @given(st.lists(st.none() | literals, min_size=1, max_size=4), comparisons(literals))
     def check(values, comparison):
         statistics = statistics_of(values)

@@ -1,0 +1,341 @@
+"""Leaves rows out of typed batches, for compaction, and gives rows other offsets, for another log:
+what `record_filter` does to batches of records.
+
+    part                     of a batch that lost rows
+    header                   as record_filter says
+    topic id, version        as they were: a batch is never brought to a later version
+    columns                  the rows that are left, with their own statistics; one codec for all
+    offset deltas            always there: how far each row lies behind base_offset, which stays
+    timestamps               the rows that are left; with a delete horizon, which takes the place of
+                               the base timestamp, there also when the batch had none
+
+A batch that loses none is not changed at all. Columns are decoded and written one after the other,
+so that the memory is that of one column and the new batch. How a column is written follows from its
+values alone, not from how it was before: replicas compact in different steps, and end with the same
+bytes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.typed.column_types import (
+    BinaryColumn,
+    BooleanColumn,
+    ColumnType,
+    IntegerColumn,
+    StringColumn,
+)
+from storage_engine.core.typed.topic_schema import TopicSchema
+from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
+from storage_engine.protocol.records.control_record import DELETE_HORIZON_BIT
+from storage_engine.protocol.records.record_batch import (
+    HEADER_BYTES,
+    LENGTH_END,
+    BatchHeader,
+    BytesLike,
+    seal,
+)
+from storage_engine.protocol.records.record_filter import Mask, StoredBatch
+from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed import directory
+from storage_engine.protocol.typed.arrow_types import arrow_type
+from storage_engine.protocol.typed.column_bounds import NO_BOUNDS, bounds_of
+from storage_engine.protocol.typed.column_codec import store_column
+from storage_engine.protocol.typed.directory import (
+    OFFSETS,
+    TIMESTAMPS,
+    TOMBSTONES,
+    ColumnEntry,
+    encode_directory,
+)
+from storage_engine.protocol.typed.stored_rows import StoredRows
+from storage_engine.protocol.typed.typed_batch import damaged, directory_of
+from storage_engine.protocol.typed.typed_keys import key_bytes
+
+KEYS_TOGETHER_BYTES = 1 << 20
+
+_BOUNDED_SYSTEM_TYPES: dict[int, ColumnType] = {
+    TIMESTAMPS: IntegerColumn(64),
+    TOMBSTONES: BooleanColumn(),
+}
+
+Replacements = Mapping[int, Any]
+"""By column id a pa.Array with a value for each row that is left; None leaves the column out."""
+
+
+class OpenTypedBatch:
+    """One batch, whose columns are decoded when they are asked for."""
+
+    def __init__(self, header: BatchHeader, batch: memoryview, schema: TopicSchema) -> None:
+        """CorruptRecordError for a damaged batch, UnknownSchemaVersionError for one of a version
+        that `schema` does not have."""
+        self.header = header
+        self.directory = directory_of(header, batch)
+        self._section = batch[HEADER_BYTES : header.size_in_bytes]
+        self._schema = schema
+        self._version = schema.version(self.directory.schema_version)
+        self._rows = StoredRows.of_batch(
+            header, batch, schema, check_crc=False, max_bytes=MAX_DECOMPRESSED_BYTES
+        )
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.directory.rows
+
+    @property
+    def deltas(self) -> Ints:
+        """Return how far each row lies behind the batch's base offset; they ascend."""
+        return self._stored.deltas
+
+    @property
+    def offsets(self) -> Ints:
+        return self.deltas + self.header.base_offset
+
+    @property
+    def timestamps_ms(self) -> Ints:
+        """Return the timestamps that readers get."""
+        return self._stored.timestamps
+
+    @property
+    def _stored(self) -> StoredRows:
+        """The columns, of which each may be as large as all of them: they are decoded one by
+        one."""
+        self._rows.bytes = 0
+        return self._rows
+
+    @property
+    def is_tombstone(self) -> Mask:
+        found = self._stored.tombstones
+        return np.zeros(len(self), np.bool_) if found is None else found
+
+    def values(self, name: str) -> Any:
+        """Return the array of the column that the batch's version has by that name."""
+        column = self._version.column(name)
+        if self.directory.column(column.column_id) is None:
+            return pa.nulls(len(self), arrow_type(column.type))
+        return self._array(column.column_id)
+
+    @property
+    def keys(self) -> Any:
+        """Return a pa.BinaryArray; null where there is no key."""
+        columns = self._schema.key_columns(self._version)
+        if not columns:
+            return pa.nulls(len(self), pa.binary())
+        stored = self._stored
+        arrays = [
+            _there(self.header, column_id, stored.column(column_id))
+            for column_id in self._schema.key
+        ]
+        rows = pa.RecordBatch.from_arrays(arrays, [column.name for column in columns])
+        return key_bytes(rows, self._schema, self._version)
+
+    def with_rows(
+        self,
+        header: BatchHeader,
+        rows: Ints | None,
+        replaced: Replacements,
+        topic_id: UUID | None = None,
+    ) -> bytearray:
+        """Return a whole batch of these rows (None: all, copied byte for byte), with `header` but
+        for what follows from them."""
+        taken = None if rows is None else pa.array(rows)
+        codec = max((entry.codec for entry in self.directory.entries), default=0)
+        entries: list[ColumnEntry] = []
+        columns: list[BytesLike] = []
+        for entry in self.directory.entries:
+            if entry.column_id in replaced:
+                continue
+            start = self.directory.size + entry.place
+            stored: BytesLike = self._section[start : start + entry.stored_bytes]
+            if taken is not None:
+                array = self._array(entry.column_id).take(taken)
+                if array.null_count == len(array):
+                    # A column without a value is left out.
+                    continue
+                entry, stored = self._encoded(entry.column_id, array, codec)
+            entries.append(entry)
+            columns.append(stored)
+        for column_id, array in replaced.items():
+            if array is not None:
+                entry, stored = self._encoded(column_id, array, codec)
+                entries.append(entry)
+                columns.append(stored)
+        count = len(self) if rows is None else len(rows)
+        head = encode_directory(
+            topic_id=topic_id or self.directory.topic_id,
+            schema_version=self.directory.schema_version,
+            rows=count,
+            entries=entries,
+        )
+        batch = bytearray(HEADER_BYTES)
+        batch += head
+        for column in columns:
+            batch += column
+        seal(batch, 0, header._replace(length=len(batch) - LENGTH_END, crc=0, records_count=count))
+        return batch
+
+    def _array(self, column_id: int) -> Any:
+        match column_id:
+            case directory.TIMESTAMPS:
+                return pa.array(self.timestamps_ms)
+            case directory.TOMBSTONES:
+                return pa.array(self.is_tombstone)
+            case directory.HEADERS:
+                return self._stored.headers
+        return _there(self.header, column_id, self._stored.column(column_id))
+
+    def _encoded(self, column_id: int, array: Any, codec: int) -> tuple[ColumnEntry, BytesLike]:
+        column = self._version.by_id.get(column_id)
+        column_type = _BOUNDED_SYSTEM_TYPES.get(column_id) if column is None else column.type
+        bounds = NO_BOUNDS if column_type is None else bounds_of(array, column_type)
+        nulls = array.null_count
+        if isinstance(column_type, StringColumn | BinaryColumn):
+            array = _with_dictionary(array)
+        stored = store_column(array, codec)
+        return stored.entry(column_id, nulls, *bounds), stored.block
+
+
+def decoded_size(batch: StoredBatch) -> int:
+    """Return about how many bytes a typed batch takes when it is decoded."""
+    try:
+        return directory_of(batch.header, batch.data).raw_bytes
+    except CorruptRecordError:
+        return len(batch.data)
+
+
+class OpenTypedBatches:
+    """Some typed batches, with a column per property and a row per record, as `OpenBatches` has
+    them.
+
+    Leaders don't look into columns. A producer may have written what nobody can decode, or what
+    becomes too much: such a batch stays as it is, its rows have no key, and `unreadable` tells why.
+    """
+
+    def __init__(self, batches: Sequence[StoredBatch], schema: TopicSchema) -> None:
+        """All of the batches have rows. UnknownSchemaVersionError as for one."""
+        self.batches = batches
+        self.unreadable: dict[int, str] = {}
+        """The reason by the number of the batch; found out by and by."""
+        self._counts = np.array([batch.header.records_count for batch in batches], np.int64)
+        self._opened: list[OpenTypedBatch | None] = []
+        deltas, tombstones = [], []
+        for number, batch in enumerate(batches):
+            count = batch.header.records_count
+            try:
+                opened = OpenTypedBatch(batch.header, batch.data, schema)
+                columns = opened.deltas, opened.is_tombstone
+            except CorruptRecordError as error:
+                self.unreadable[number] = str(error)
+                opened = None
+                columns = np.arange(count), np.zeros(count, np.bool_)
+            self._opened.append(opened)
+            deltas.append(columns[0] + batch.header.base_offset)
+            tombstones.append(columns[1])
+        self._has_key = bool(schema.key)
+        self.offsets: Ints = np.concatenate(deltas)
+        self._is_tombstone: Mask = np.concatenate(tombstones)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.offsets)
+
+    def key_arrays(self) -> Iterator[Any]:
+        """Yield pa.BinaryArrays, small ones joined; null where there is no key. A dictionary may
+        stand for far more bytes than the batch has, so that only one batch is decoded at a time."""
+        parts: list[Any] = []
+        for number, opened in enumerate(self._opened):
+            parts.append(self._keys_of(number, opened))
+            if sum(part.nbytes for part in parts) >= KEYS_TOGETHER_BYTES:
+                yield pa.concat_arrays(parts)
+                parts = []
+        if parts:
+            yield pa.concat_arrays(parts)
+
+    def _keys_of(self, number: int, opened: OpenTypedBatch | None) -> Any:
+        if opened is not None:
+            try:
+                return opened.keys
+            except CorruptRecordError as error:
+                self.unreadable[number] = str(error)
+        return pa.nulls(int(self._counts[number]), pa.binary())
+
+    @property
+    def has_key(self) -> Mask:
+        """Known once all `key_arrays` are."""
+        readable = [number not in self.unreadable for number in range(len(self.batches))]
+        found: Mask = self.per_record(np.array(readable) & self._has_key)
+        return found
+
+    @property
+    def is_tombstone(self) -> Mask:
+        return self._is_tombstone & self.has_key
+
+    def per_record(self, per_batch: Any) -> Any:
+        """Return a column with a value per row from one with a value per batch."""
+        return np.repeat(per_batch, self._counts)
+
+    def per_batch(self, per_record: Mask) -> Ints:
+        """Return for how many rows of each batch it is true."""
+        ends = np.cumsum(per_record, dtype=np.int64)[np.cumsum(self._counts) - 1]
+        return np.diff(ends, prepend=0)
+
+    def rewritten(self, kept: Mask, horizons: Sequence[int | None]) -> list[BytesLike | None]:
+        """Return each batch with its `kept` rows only; None for one that keeps none.
+
+        `horizons` has the time for each batch that gets a delete horizon.
+        """
+        results: list[BytesLike | None] = []
+        begin = 0
+        for number, batch in enumerate(self.batches):
+            opened, horizon = self._opened[number], horizons[number]
+            rows = np.flatnonzero(kept[begin : begin + self._counts[number]])
+            begin += int(self._counts[number])
+            data: BytesLike | None = batch.data
+            if not len(rows):
+                data = None
+            elif opened is not None and (len(rows) < len(opened) or horizon is not None):
+                try:
+                    data = _with_kept(opened, rows, horizon)
+                except CorruptRecordError as error:
+                    self.unreadable[number] = str(error)
+            results.append(data)
+        return results
+
+
+def _there(header: BatchHeader, column_id: int, found: tuple[Any, Any] | None) -> Any:
+    """Return the array of a column that the batch must have."""
+    if found is None:
+        raise damaged(header, f"it has no column {column_id} that its schema version knows")
+    return found[1]
+
+
+def _with_kept(opened: OpenTypedBatch, rows: Ints, horizon: int | None) -> bytearray:
+    header = opened.header
+    replaced: dict[int, Any] = {OFFSETS: pa.array(opened.deltas[rows].astype(np.int32))}
+    if header.timestamp_type == 0:
+        times = opened.timestamps_ms[rows]
+        header = header._replace(max_timestamp=int(times.max()))
+        if horizon is not None:
+            replaced[TIMESTAMPS] = pa.array(times)
+    else:
+        # All rows have the header's time.
+        replaced[TIMESTAMPS] = None
+    if horizon is not None:
+        header = header._replace(
+            base_timestamp=horizon, attributes=header.attributes | DELETE_HORIZON_BIT
+        )
+    return opened.with_rows(header, rows, replaced)
+
+
+def _with_dictionary(array: Any) -> Any:
+    """Return the array with a dictionary, where that makes it smaller by a quarter."""
+    encoded = pc.dictionary_encode(array)
+    if 4 * (encoded.dictionary.nbytes + encoded.indices.nbytes) <= 3 * array.nbytes:
+        return encoded
+    return array
