@@ -2,4 +2,6 @@
 
 from connector.spark_version import pushes_filters
 
-collect_ignore = [] if pushes_filters() else ["test_pushdown.py", "test_typed_narrowing.py"]
+PUSHDOWN = ["test_pushdown.py", "typed/test_typed_narrowing.py"]
+
+collect_ignore = [] if pushes_filters() else PUSHDOWN

@@ -72,8 +72,14 @@ def int64_values(array: Any) -> Ints:
     """A pa.Int64Array without nulls, not copied. Not by `to_numpy`, which imports pandas too."""
     if not len(array):
         return np.empty(0, np.int64)
-    start = array.offset
-    return np.frombuffer(array.buffers()[1], np.int64)[start : start + len(array)]
+    values: Ints = numbers_in(array.buffers()[1], np.int64, array.offset, len(array))
+    return values
+
+
+def numbers_in(buffer: Any, kind: Any, start: int, count: int) -> Any:
+    """Return `count` numbers of a pa.Buffer from number `start` on. Arrow's messages may have
+    buffers that end with a part of a number."""
+    return np.frombuffer(buffer, kind, count, start * np.dtype(kind).itemsize)
 
 
 _EMPTY = binary_scalar(b"")
@@ -134,8 +140,10 @@ def one_array(array: Any) -> Any:
 
 def _offsets_of(array: Any) -> Offsets:
     wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-    offsets: Offsets = np.frombuffer(array.buffers()[1], np.int64 if wide else np.int32)
-    return offsets[array.offset : array.offset + len(array) + 1]
+    offsets: Offsets = numbers_in(
+        array.buffers()[1], np.int64 if wide else np.int32, array.offset, len(array) + 1
+    )
+    return offsets
 
 
 def _with_empty_nulls(array: Any) -> Any:

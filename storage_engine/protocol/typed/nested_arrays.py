@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage_engine.protocol.records.arrow_binary import binary_array
+from storage_engine.protocol.records.arrow_binary import binary_array, numbers_in
 from storage_engine.protocol.records.arrow_kernels import kernel
 from storage_engine.protocol.records.varints import Ints
 
@@ -40,8 +40,7 @@ def list_lengths(array: Any) -> Ints:
     """Return the number of elements of each list, 0 for a null."""
     if not len(array):
         return np.zeros(0, np.int64)
-    start = array.offset
-    offsets = np.frombuffer(array.buffers()[1], np.int32)[start : start + len(array) + 1]
+    offsets = numbers_in(array.buffers()[1], np.int32, array.offset, len(array) + 1)
     lengths: Ints = np.diff(offsets).astype(np.int64)
     if array.null_count:
         lengths[null_mask(array)] = 0

@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion, TopicSchema
-from storage_engine.protocol.records.arrow_binary import int64_values
+from storage_engine.protocol.records.arrow_binary import int64_values, numbers_in
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     MAGIC,
@@ -148,7 +148,7 @@ class StoredRows:
                     " but no column of offsets",
                 )
             return np.arange(len(self), dtype=np.int64)
-        narrow = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(self)]
+        narrow = numbers_in(array.buffers()[1], np.int32, array.offset, len(self))
         deltas: Ints = narrow.astype(np.int64)
         if (
             array.null_count

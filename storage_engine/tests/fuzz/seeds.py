@@ -1,21 +1,31 @@
 """Inputs to begin with: a message of every API in its newest and its oldest version, as Kafka's own
-schemas have it, records good and bad in every compression, and log-ins by each mechanism."""
+schemas have it, records good and bad in every compression, typed batches, and log-ins by each
+mechanism."""
 
 import warnings
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, settings
 
 from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
 from storage_engine.protocol.records.record_batch import Codec
+from storage_engine.protocol.typed.arrow_types import arrow_schema
+from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant, project
+from storage_engine.protocol.typed.typed_encoder import iter_typed
 from storage_engine.tests.fuzz.targets import (
     SCRAM_FIRST,
+    TYPED_ID,
+    TYPED_PLAN,
+    TYPED_SCHEMA,
     VERSIONS,
     log_in_input,
     records_input,
     request_input,
+    typed_input,
 )
 from storage_engine.tests.protocol import hostile_batches
 from storage_engine.tests.protocol.apis import kio_messages
@@ -27,7 +37,12 @@ _NO_TAGS = b"\x00"
 
 def write_seeds(target: str, folder: Path) -> None:
     """A file for each."""
-    every = {"request": _requests, "records": _records, "log_in": _log_ins}[target]
+    every = {
+        "request": _requests,
+        "records": _records,
+        "log_in": _log_ins,
+        "typed": _typed_batches,
+    }[target]
     for number, seed in enumerate(every()):
         (folder / f"seed-{number:04}").write_bytes(seed)
 
@@ -95,3 +110,25 @@ def _records() -> Iterator[bytes]:
         yield records_input(0, Codec.NONE, blob)
     for blob, _ in hostile_batches.REFUSED.values():
         yield records_input(1, Codec.NONE, blob[:600])
+
+
+def _typed_batches() -> Iterator[bytes]:
+    rows = pa.RecordBatch.from_pylist(
+        [
+            {"id": 1, "s": "x", "d": 1.5, "b": b"y", "a": [{"x": "z"}], "m": [("k", 2.0)]},
+            {"id": 2, "s": "x", "dec": Decimal("1.25"), "im": [(3, None)]},
+        ]
+        * 40,
+        arrow_schema(TYPED_SCHEMA.latest.columns),
+    )
+    want = TypedWant(WANT_FRAMES, TYPED_PLAN.column_ids)
+    for codec in (Codec.NONE, Codec.LZ4, Codec.ZSTD):
+        (batch,) = iter_typed(
+            rows, TYPED_SCHEMA, TYPED_SCHEMA.latest, TYPED_ID, compression=codec, now_ms=5
+        )
+        yield typed_input(0, bytes(batch.data))
+        yield typed_input(1, bytes(batch.data))
+        answer = project(batch.data, want, TYPED_SCHEMA, limit_bytes=1 << 20)
+        yield typed_input(2, b"".join(answer.pieces))
+    yield typed_input(3, b'{"id":1,"s":"\\u00e9","d":"NaN","dec":1.5,"b":"YQ==","m":{"a":1}}')
+    yield typed_input(3, b'{"id":1,"at":"2026-01-31T00:00:00Z","a":[{"x":"y"}],"im":[]}')

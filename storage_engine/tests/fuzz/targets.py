@@ -1,5 +1,5 @@
 """What is fuzzed by coverage: any bytes as a request, as records, as brokers and clients take them,
-and as the tokens of a log-in.
+as batches of typed topics, and as the tokens of a log-in.
 
 A target returns, or raises what no decoder of ours may: anything but an error of ours of one line.
 The first bytes of an input choose what the others are meant to be, so that a mutation of the first
@@ -12,6 +12,10 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from uuid import UUID
+
+import pyarrow as pa
+from crc32c import crc32c
 
 from storage_engine.broker.authentication.token_check import TokenCheck, TokenRules
 from storage_engine.broker.authentication.token_keys import TokenKey
@@ -28,6 +32,8 @@ from storage_engine.core.security.sasl_server_scram import (
     ScramServer,
 )
 from storage_engine.core.security.scram_credential import ScramMechanism
+from storage_engine.core.typed.ddl import parse_ddl
+from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.protocol.apis.registry import (
     INTERNAL_RANGES,
     OWN_RANGES,
@@ -43,12 +49,31 @@ from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     MAGIC,
+    TYPED_BIT,
     Codec,
     compute_crc,
+    iter_headers,
+    read_header,
+    seal,
     validate_for_append,
 )
 from storage_engine.protocol.records.record_keys import check_keys
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.records import decode_batches, encode_batches
+from storage_engine.protocol.typed.directory import HEAD_BYTES
+from storage_engine.protocol.typed.json_columns import typed_from_json
+from storage_engine.protocol.typed.json_rows import as_json_batches
+from storage_engine.protocol.typed.typed_batch import check_typed_batch, is_typed
+from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
+
+TYPED_ID = UUID(int=7)
+TYPED_SCHEMA = new_schema(
+    parse_ddl(
+        "id BIGINT NOT NULL, s STRING, d DOUBLE, dec DECIMAL(9,2), b BINARY, at TIMESTAMP,"
+        " a ARRAY<STRUCT<x: STRING NOT NULL>>, m MAP<STRING, DOUBLE>, im MAP<INT, DATE>"
+    ),
+    ["id"],
+)
+TYPED_PLAN = plan(TYPED_SCHEMA, metadata=["_offset", "_timestamp", "_headers", "_deleted"])
 
 VERSIONS = [
     (key, version)
@@ -144,6 +169,48 @@ def log_in_input(way: str, *tokens: bytes, is_begun: bool = False) -> bytes:
     return bytes([LOG_IN_WAYS.index(way) | is_begun << 2]) + TOKENS_APART.join(tokens)
 
 
+def typed_input(way: int, batch: bytes) -> bytes:
+    """See `typed`."""
+    return bytes([way]) + batch
+
+
+def typed(data: bytes) -> None:
+    """As batches of a typed topic. Ways: 0 as they are, 1 with right lengths and checksums, 2 as a
+    projected answer, 3 as the JSON record of a foreign client."""
+    if not data:
+        return
+    way, found = data[0] & 3, bytearray(data[1:])
+    with _refusing(KafkaError):
+        if way == 3:
+            (batch,) = encode_batches(pa.array([bytes(found)], pa.binary()))
+            view = memoryview(batch.data)
+            typed_from_json(view, read_header(view), TYPED_SCHEMA, TYPED_ID)
+            return
+        if way == 1 and len(found) > HEADER_BYTES:
+            found = _typed_and_sealed(found)
+        view = memoryview(bytes(found))
+        for position, header in iter_headers(view):
+            batch_view = view[position : position + header.size_in_bytes]
+            if is_typed(header):
+                check_typed_batch(header, batch_view, schema=TYPED_SCHEMA, topic_id=TYPED_ID)
+                as_json_batches(batch_view, header, TYPED_SCHEMA)
+        for _ in iter_typed_decoded(view, TYPED_PLAN, framed=way == 2, topic_schema=TYPED_SCHEMA):
+            pass
+
+
+def _typed_and_sealed(found: bytearray) -> bytearray:
+    """Give header and directory, if there is room for one, the checksums that are right."""
+    section = found[HEADER_BYTES:]
+    if len(section) >= HEAD_BYTES:
+        size = min(max(int.from_bytes(section[4:8], "big"), HEAD_BYTES), len(section))
+        section[:8] = b"HRT1" + size.to_bytes(4, "big")
+        section[8:12] = crc32c(section[12:size]).to_bytes(4, "big")
+    found[HEADER_BYTES:] = section
+    header = read_header(bytes(8) + (len(found) - LENGTH_END).to_bytes(4, "big") + found[12:])
+    seal(found, 0, header._replace(magic=MAGIC, attributes=TYPED_BIT))
+    return found
+
+
 def log_in(data: bytes) -> None:
     """As the tokens of a client that knows no password: it is never let in. `is_begun`: its first
     token was of the form."""
@@ -221,4 +288,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "request": within_time(request),
     "records": within_time(records),
     "log_in": within_time(log_in),
+    "typed": within_time(typed),
 }

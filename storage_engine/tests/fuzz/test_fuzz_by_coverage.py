@@ -20,7 +20,7 @@ from storage_engine.tests.fuzz.targets import (
 )
 from storage_engine.tests.sampling import ALL_FAULTS
 
-RUNS = {"request": 2_500, "records": 500, "log_in": 5_000}
+RUNS = {"request": 2_500, "records": 500, "log_in": 5_000, "typed": 500}
 """Some seconds; in full two hundred times as many, with another seed each time."""
 INPUT_TIMEOUT_S = 60
 """For one input: far more than any takes, also on a loaded machine."""
