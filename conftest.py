@@ -8,6 +8,7 @@ worker is left with one at the end.
 
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,8 +92,9 @@ OTHERS_S = 20
 def pytest_configure(config: pytest.Config) -> None:
     """For every process that a test starts; and what hypothesis tries."""
     unexpected.is_fatal = True
-    # Hundreds of brokers and workers start: compiled once, not in each of them.
+    # Hundreds of brokers and workers start: compiled once, not in each of them. Nor are the tests.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # What fails for one must fail for all. New examples: HEADRACE_FAULTS=full, or the profile
     # "search". No deadlines: a busy machine fails no test.
     profiles = hypothesis.settings
