@@ -88,6 +88,10 @@ that takes half as long again is marked in the report."""
 OTHERS_S = 20
 """What no other file takes."""
 
+EXAMPLES = 30
+"""Of hypothesis, always the same, where a test asks for no other number; in full a hundred new
+ones."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """For every process that a test starts; and what hypothesis tries."""
@@ -99,7 +103,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # "search". No deadlines: a busy machine fails no test.
     profiles = hypothesis.settings
     profiles.register_profile("search", deadline=None)
-    profiles.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+    profiles.register_profile(
+        "repeatable", derandomize=True, database=None, deadline=None, max_examples=EXAMPLES
+    )
     if config.getoption("--hypothesis-profile", None) is None:
         profiles.load_profile("search" if ALL_FAULTS else "repeatable")
     if not ALL_FAULTS:

@@ -113,7 +113,7 @@ def test_sessions_cut_for_a_moment_cost_nobody_the_leadership(tmp_path):
 
 
 def test_zookeeper_that_is_gone_for_longer_than_a_session_lets_the_cluster_come_back(tmp_path):
-    with running_cluster(tmp_path) as cluster:
+    with running_cluster(tmp_path, has_zookeeper=True) as cluster:
         create_topic(cluster, TOPIC, config=SAFE)
         client = admin(cluster)
         folder = tmp_path / "zookeeper"
