@@ -1,6 +1,7 @@
 """From an open cluster to one whose brokers talk to each other over TLS, by rolling restarts: first
 each gets the new listener, then each uses it, then each gives up the old one. A producer that waits
-for all replicas writes all the while, and no record is missing or out of order.
+for all replicas writes all the while, and no record is missing or out of order. Two brokers, three
+with HEADRACE_FAULTS=full.
 
 Source: Kafka's system tests, the rolling upgrade of security, phases one and two.
 """
@@ -126,7 +127,9 @@ def rolling(tmp_path) -> Iterator[Rolling]:
         for broker in BROKERS:
             brokers.start(broker, made.settings(broker, (OPEN,)))
         admin = AdminClient({"bootstrap.servers": made.bootstrap(OPEN)})
-        wait_until(lambda: len(admin.list_topics(timeout=10).brokers) == len(BROKERS), "all are known")
+        wait_until(
+            lambda: len(admin.list_topics(timeout=10).brokers) == len(BROKERS), "all are known"
+        )
         admin.create_topics([NewTopic("t", 3, len(BROKERS))])["t"].result(30)
         yield made
 

@@ -16,10 +16,10 @@ from storage_engine.simulation.run import run_seed
 from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
-SEEDS = 400 if ALL_FAULTS else 20
+SEEDS = 400 if ALL_FAULTS else 30
 STORIES = 8
 """Seeds below 0: each compound fault twice, alone."""
-WITH_TRANSACTIONS = 200 if ALL_FAULTS else 4
+WITH_TRANSACTIONS = 200 if ALL_FAULTS else 6
 """Seeds that have transactions, too."""
 
 
