@@ -10,10 +10,13 @@ from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion, TopicSchema
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
+from storage_engine.protocol.typed.arrays.ipc_message import read_message, write_message
 from storage_engine.protocol.typed.arrays.not_null import first_null_inside
 from storage_engine.protocol.typed.arrow_types import arrow_type, same_layout
 from storage_engine.protocol.typed.nested_arrays import bits, boolean_array, list_lengths, null_mask
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
+
+_SMALL_BYTES = 4096
 
 
 def fitting_columns(
@@ -117,6 +120,7 @@ def _of_type(array: Any, column: SchemaColumn) -> Any:
 
 
 def _validated(array: Any, name: str) -> Any:
+    array = _compact(array)
     try:
         array.validate(full=True)
     except pa.ArrowException as error:
@@ -124,6 +128,14 @@ def _validated(array: Any, name: str) -> Any:
         raise RowsDoNotFitError(
             f"the column '{printable(name)}' is no valid Arrow array: {text:.200}", column=name
         ) from None
+    return array
+
+
+def _compact(array: Any) -> Any:
+    """Return a few rows of a large nested array without the rest, which would be validated with
+    them each time."""
+    if array.type.num_fields and array.get_total_buffer_size() > 2 * array.nbytes + _SMALL_BYTES:
+        return read_message(write_message(array), array.type)
     return array
 
 

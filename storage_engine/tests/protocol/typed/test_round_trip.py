@@ -16,6 +16,7 @@ from storage_engine.protocol.records.record_batch import (
     read_header,
 )
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
+from storage_engine.protocol.typed.arrays.row_fit import fitting_columns
 from storage_engine.protocol.typed.directory import DICTIONARY, read_directory
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 from storage_engine.protocol.typed.typed_decoder import plan
@@ -250,6 +251,17 @@ def test_nulls_deep_inside_are_found_in_their_row():
     with pytest.raises(RowsDoNotFitError, match="row 3 has null inside"):
         encoded(rows, schema)
     assert len(encoded(rows.slice(0, 3), schema)) == 1
+
+
+def test_a_few_rows_of_a_large_table_are_checked_without_the_rest():
+    schema = schema_of("a ARRAY<STRUCT<x: STRING NOT NULL>>, m MAP<STRING, INT>")
+    rows = rows_from(schema, [{"a": [{"x": f"{n}"}, None], "m": [("k", n)]} for n in range(2_000)])
+    few = rows.slice(1_000, 2)
+    for _, array in fitting_columns(few, schema, schema.latest):
+        assert array.get_total_buffer_size() < 1000
+    assert table_of(decoded(log_of(encoded(few, schema)), schema), plan(schema)).to_pylist() == (
+        few.to_pylist()
+    )
 
 
 def test_a_codec_that_columns_do_not_have_is_refused():
