@@ -36,12 +36,12 @@ from storage_engine.protocol.records.record_batch import (
     Codec,
 )
 from storage_engine.protocol.records.record_decoder import DecodedRecords, decode_batches
+from storage_engine.protocol.typed.arrays.json_fault import fault_of
 from storage_engine.protocol.typed.arrays.json_parser import JsonReader
 from storage_engine.protocol.typed.arrays.json_source import UnreadableJsonError
 from storage_engine.protocol.typed.arrays.json_text import joined, text
 from storage_engine.protocol.typed.arrays.row_fit import fitting_columns, fitting_headers
 from storage_engine.protocol.typed.directory import HEADERS, MAX_ROWS, TOMBSTONES
-from storage_engine.protocol.typed.json_fault import fault_of
 from storage_engine.protocol.typed.nested_arrays import (
     binary_values,
     bits,

@@ -117,42 +117,29 @@ def iter_typed(
     `tombstones` booleans. A tombstone keeps only its key columns. RowsDoNotFitError names what does
     not fit.
     """
-    codec = codec_number(compression)
+    codec, count = codec_number(compression), rows.num_rows
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    columns = fitting_columns(rows, schema, version, tombstones=tombstones)
-    found = [TypedColumn(column.column_id, array, column.type) for column, array in columns]
-    count = rows.num_rows
     times = _times(timestamps, count, now)
-    if headers is not None:
-        found.append(TypedColumn(HEADERS, fitting_headers(headers, count), None))
-    if tombstones is not None and bits(tombstones).any():
-        found.append(TypedColumn(TOMBSTONES, tombstones, BooleanColumn()))
+    found = _columns(rows, schema, version, headers, tombstones)
     dictionaries = dictionary_columns(found)
     attributes = TYPED_BIT | (TRANSACTIONAL_BIT if transactional else 0)
+    blank = BatchHeader(
+        0, 0, 0, MAGIC, 0, attributes, 0, 0, 0, producer_id, producer_epoch, base_sequence, 0
+    )
     sequence = base_sequence
     plan = _Plan(found, count, batch_bytes)
     for start, stop in plan:
-        count = stop - start
-        part = [each._replace(array=each.array.slice(start, count)) for each in found]
+        part = [each._replace(array=each.array.slice(start, stop - start)) for each in found]
         part_times = times if isinstance(times, int) else times[start:stop]
         first, largest, time_column = batch_times(part_times)
-        header = BatchHeader(
-            base_offset=0,
-            length=0,
-            partition_leader_epoch=0,
-            magic=MAGIC,
-            crc=0,
-            attributes=attributes,
-            last_offset_delta=count - 1,
-            base_timestamp=first,
-            max_timestamp=largest,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=sequence,
-            records_count=count,
-        )
         data = encode_typed(
-            header,
+            blank._replace(
+                last_offset_delta=stop - start - 1,
+                base_timestamp=first,
+                max_timestamp=largest,
+                base_sequence=sequence,
+                records_count=stop - start,
+            ),
             part + time_column,
             topic_id=topic_id,
             schema_version=version.version,
@@ -161,9 +148,22 @@ def iter_typed(
         )
         if len(data) > batch_bytes and plan.halve(start, stop):
             continue
-        yield EncodedBatch(data=memoryview(data), record_count=count)
+        yield EncodedBatch(data=memoryview(data), record_count=stop - start)
         if sequence >= 0:
-            sequence = advance_sequence(sequence, count)
+            sequence = advance_sequence(sequence, stop - start)
+
+
+def _columns(
+    rows: Any, schema: TopicSchema, version: SchemaVersion, headers: Any, tombstones: Any
+) -> list[TypedColumn]:
+    """Return the columns of all rows but for their times."""
+    columns = fitting_columns(rows, schema, version, tombstones=tombstones)
+    found = [TypedColumn(column.column_id, array, column.type) for column, array in columns]
+    if headers is not None:
+        found.append(TypedColumn(HEADERS, fitting_headers(headers, rows.num_rows), None))
+    if tombstones is not None and bits(tombstones).any():
+        found.append(TypedColumn(TOMBSTONES, tombstones, BooleanColumn()))
+    return found
 
 
 def codec_number(compression: Codec) -> int:
