@@ -1,5 +1,5 @@
 # make demo      the main job on real input: three brokers, a Spark stream, a broker and the driver killed, the result proved
-# make test      every check and every test; the long fault tests with a sample of their seeds
+# make test      every check and a test of every promise; CONTRIBUTING.md says what only test-all runs
 # make test-all  the same with all of their seeds, and the tests of Spark on each version that is served
 
 BIN := .venv/bin

@@ -1,8 +1,8 @@
 """R-REP11, R-CTL4: brokers whose ZooKeeper is cut off, slow, restarted or guarded by passwords go
 on, fence themselves where they must, and come back; nothing acknowledged is lost.
 
-Connections cut for a moment, an ensemble of three and ACLs: with HEADRACE_FAULTS=full. Sessions that
-live on over another connection are in storage_engine/tests/zookeeper/test_session.py, too.
+Connections cut for a moment, an ensemble of three and ACLs: with HEADRACE_FAULTS=full. Servers that
+are gone for a moment are in storage_engine/tests/zookeeper/test_session.py, too.
 """
 
 import contextlib
