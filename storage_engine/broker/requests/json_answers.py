@@ -37,7 +37,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,
 )
-from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers
+from storage_engine.protocol.records.record_batch import BatchHeader, crc_matches, iter_headers
 from storage_engine.protocol.typed.typed_batch import is_typed
 
 CONVERTED_AT_ONCE = 2
@@ -86,6 +86,12 @@ class JsonBatch(bytearray):
 
     __slots__ = ("__weakref__",)
 
+
+_NOT_TYPED = CorruptRecordError(
+    "a batch of a typed topic has no columns, and its CRC does not match"
+).as_outcome()
+"""A marker, or a batch without rows; or one whose header is damaged: not every client looks at the
+CRC of what it would take for a marker."""
 
 Converted = JsonBatch | KafkaError
 """A batch of records, or why it can't be made."""
@@ -251,11 +257,9 @@ class _AnswerInMaking:
         self._stored_left = STORED_MAX_BYTES
         self.needs: list[_Need] = []
         self.damaged: list[tuple[HostedPartition, int, CorruptRecordError]] = []
-        self.is_empty = not any(
-            answer.records is not None and not isinstance(answer.records, UnconvertedSlice)
-            for answer in read.partitions
-        )
-        """Whether no partition has records."""
+        self.is_empty = True
+        """Whether no partition up to here has records. Those behind it don't count: a batch that is
+        larger than the limit would never come beside a topic that always has some."""
         self.read = read
         for place, wanted in enumerate(fetch.request.partitions):
             answer = read.partitions[place]
@@ -266,6 +270,8 @@ class _AnswerInMaking:
                 read.partitions[place] = made
                 if made.error_code:
                     read.failed = True
+            elif answer.records is not None:
+                self.is_empty = False
 
     def _made_of(
         self,
@@ -333,7 +339,7 @@ class _AnswerInMaking:
     def _found(self, each: "_StoredBatch") -> JsonBatch | memoryview | KafkaError | None:
         """What is to be sent for a batch; None until it is converted."""
         if not is_typed(each.header):
-            return each.batch
+            return each.batch if crc_matches(each.batch, 0, len(each.batch)) else _NOT_TYPED
         found = self._fetch.converted.get(each.key)
         return self._cache.get(each.key) if found is None else found
 

@@ -37,7 +37,7 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_decoder import DecodedRecords, decode_batches
 from storage_engine.protocol.typed.arrays.json_fault import fault_of
-from storage_engine.protocol.typed.arrays.json_parser import JsonReader
+from storage_engine.protocol.typed.arrays.json_parser import LARGE_BYTES, JsonReader
 from storage_engine.protocol.typed.arrays.json_source import UnreadableJsonError
 from storage_engine.protocol.typed.arrays.json_text import joined, text
 from storage_engine.protocol.typed.arrays.row_fit import fitting_columns, fitting_headers
@@ -60,8 +60,8 @@ from storage_engine.protocol.typed.typed_keys import key_texts
 
 _EMPTY_OBJECT = binary_values((b"{}",))
 
-PIECE_BYTES = 4 << 20
-"""The text that is parsed at once: what it costs in memory is many times as much."""
+PIECE_BYTES = LARGE_BYTES
+"""The text that is parsed at once: what it costs in memory is up to 200 times as much."""
 
 MAX_CELLS = 32 << 20
 """The most values of one batch, nulls and nested ones included: `{}` is short, but has all

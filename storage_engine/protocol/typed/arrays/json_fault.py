@@ -34,6 +34,10 @@ from storage_engine.core.typed.column_types import (
 from storage_engine.core.typed.topic_schema import SchemaColumn
 from storage_engine.protocol.typed.row_errors import shown
 
+MOST_BYTES = 64 << 10
+"""Nothing is looked for in a longer value: Python takes seconds for the numbers of some megabytes,
+in which nothing else of the broker runs."""
+
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 _FLOAT_MAX = 3.4028235677973366e38
 _ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
@@ -50,6 +54,8 @@ class _FaultError(Exception):
 def fault_of(value: bytes, columns: Sequence[SchemaColumn]) -> tuple[str, str]:
     """Return the column that is wrong, if one is, and a sentence's end that says so; an empty one
     when nothing was found."""
+    if len(value) > MOST_BYTES:
+        return "", ""
     try:
         content = json.loads(
             value.decode(),

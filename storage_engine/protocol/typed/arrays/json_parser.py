@@ -37,6 +37,15 @@ from storage_engine.protocol.typed.arrays.json_text import joined, text
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.nested_arrays import bits, list_lengths
 
+LARGE_BYTES = 1 << 20
+"""A longer text is one record: it may have at most so many signs, as memory is needed for each."""
+MOST_SIGNS = 8 << 20
+MOST_PREPARED_SIGNS = 1 << 20
+"""The most where maps or NaN are looked for, which takes some hundred bytes for each."""
+
+_COUNTED_BYTES = 1 << 20
+"""Counted at once, without others getting their turn."""
+
 _FRAME = "record"
 _BLOCK_ROOM = 64
 _PREFIX, _SUFFIX = text(f'{{"{_FRAME}":'), text("}\n")
@@ -57,15 +66,15 @@ class JsonReader:
     def cells(self, values: Any) -> int:
         """Return about how many values the columns of these objects can have at most, nulls and
         nested ones included: few bytes may become many."""
-        column = as_column(values, "the values")
-        braces = bytes(memoryview(column.data)).count(b"{") if column.data.size else 0
-        nested = max(0, braces - len(values))
+        nested = max(0, _count(values, b"{") - len(values))
         return len(values) * self._leaves + nested * self._nested_leaves
 
     def columns(self, values: Any) -> list[Any]:
         """Return an array for each column from a pa.BinaryArray, without nulls, with one JSON
         object each. UnreadableJsonError, without a record's number, when one is not."""
         try:
+            if len(values) == 1:
+                self._check_size(values)
             texts = joined(_PREFIX, cast(values, pa.string()), _SUFFIX)
             source = _source(texts, self._shape)
             parsed = self._parsed(source)
@@ -81,6 +90,16 @@ class JsonReader:
         except (pa.ArrowException, OSError, binascii.Error) as error:
             raise UnreadableJsonError(" ".join(str(error).split())) from None
 
+    def _check_size(self, values: Any) -> None:
+        if int(as_column(values, "the values").lengths[0]) <= LARGE_BYTES:
+            return
+        is_prepared = self._shape.has_maps or self._shape.has_floats
+        most = MOST_PREPARED_SIGNS if is_prepared else MOST_SIGNS
+        if _count(values, b"{}[]:,") > most:
+            raise UnreadableJsonError(
+                f"more than {most} colons, commas and braces are in it: send smaller records"
+            )
+
     def _parsed(self, source: Any) -> Any:
         from pyarrow import json
 
@@ -91,6 +110,20 @@ class JsonReader:
                 explicit_schema=self._schema, unexpected_field_behavior="error"
             ),
         )
+
+
+def _count(values: Any, characters: bytes) -> int:
+    """Return how many of these characters the values have."""
+    column = as_column(values, "the values")
+    if not len(values):
+        return 0
+    data = np.frombuffer(column.data, np.uint8)[int(column.offsets[0]) : int(column.offsets[-1])]
+    is_counted = np.zeros(256, np.bool_)
+    is_counted[np.frombuffer(characters, np.uint8)] = True
+    return sum(
+        int(np.count_nonzero(is_counted[data[start : start + _COUNTED_BYTES]]))
+        for start in range(0, len(data), _COUNTED_BYTES)
+    )
 
 
 def _source(texts: Any, shape: JsonShape) -> Any:

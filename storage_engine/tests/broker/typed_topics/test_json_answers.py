@@ -258,12 +258,12 @@ def test_a_batch_that_cannot_be_decoded_is_an_error_and_is_reported_for_repair(
     assert reported == [(partition, ROWS)]
 
 
-def damage(cluster: SimulatedCluster, position: int) -> None:
+def damage(cluster: SimulatedCluster, position: int, bits: int = 0x55) -> None:
     log = cluster[1].logs.logs[TRIPS]
     disk = disk_of(cluster)
     descriptor = disk.open_existing(log.segments.active.file.path)
     byte = disk.pread(descriptor, 1, position)[0]
-    disk.pwrite(descriptor, bytes((byte ^ 0x55,)), position)
+    disk.pwrite(descriptor, bytes((byte ^ bits,)), position)
     disk.close(descriptor)
 
 
@@ -365,3 +365,32 @@ def test_cold_batches_are_loaded_and_then_converted(cluster):
     disk.cold = {cluster[1].logs.logs[TRIPS].directory}
     assert rows_of(fetched(cluster)) == [row(n) for n in range(2 * ROWS)]
     assert disk.loads
+
+
+def test_a_batch_larger_than_the_limit_comes_also_beside_a_topic_that_always_has_records(cluster):
+    """As in Kafka, the first partition of a request that has records gives at least one batch."""
+    fill(cluster, 2)
+    plain = TopicPartition("plain", 0)
+    assert cluster.create_topic("plain").error_code == 0
+    cluster.produced_when_there(plain, b"x")
+
+    def asked(*names: str):
+        wanted = [FetchPartition(name, 0, 0, 100) for name in names]
+        request = FetchRequest(0, 1, 1 << 20, wanted)
+        return cluster.answer(cluster.ask(1, BY_NAME, 12, request)).partitions
+
+    trips, other = asked("trips", "plain")
+    assert rows_of(trips) == [row(n) for n in range(ROWS)]
+    assert other.records
+    other, trips = asked("plain", "trips")
+    assert other.records and not trips.records
+
+
+@pytest.mark.parametrize("bit", [0x20, 0x80])
+def test_a_batch_whose_header_calls_it_something_else_is_damage_and_no_marker(cluster, bit):
+    fill(cluster, 2)
+    partition = cluster[1].replicas.get(TRIPS)
+    second = next(p for p, h in partition.log.segments.active.scan() if h.base_offset == ROWS)
+    damage(cluster, second + 22, bit)
+    assert len(rows_of(fetched(cluster))) == ROWS
+    assert fetched(cluster, ROWS).error_code == ErrorCode.CORRUPT_MESSAGE
