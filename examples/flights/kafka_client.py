@@ -73,4 +73,8 @@ def read_json(config: Mapping[str, str], flights: pa.Table, partitions: int) -> 
 def _take(reading: JsonReading, message: Message) -> None:
     # An error is that of a broker it could not reach; it tries again.
     if message.error() is None:
-        reading.records.append((message.key(), message.value()))
+        # Every flight has a key and a value.
+        key, value = message.key(), message.value()
+        assert key is not None
+        assert value is not None
+        reading.records.append((key, value))

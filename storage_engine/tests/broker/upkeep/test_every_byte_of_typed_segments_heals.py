@@ -127,9 +127,9 @@ def rounds(cluster: SimulatedCluster) -> list[list[tuple[Path, int, int]]]:
             ]
         )
     count = max(map(len, of_segments))
-    chosen = range(count)
+    chosen = list(range(count))
     if not ALL_FAULTS:
-        chosen = random.Random(SEED).sample(range(count), SAMPLED_ROUNDS)
+        chosen = random.Random(SEED).sample(chosen, SAMPLED_ROUNDS)
     return [[places[n % len(places)] for places in of_segments] for n in chosen]
 
 
