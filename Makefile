@@ -1,5 +1,5 @@
 # make demo      the main job on real input: three brokers, a Spark stream, a broker and the driver killed, the result proved
-# make test      every check and every test; the long fault tests with a sample of their seeds
+# make test      every check and a test of every promise; CONTRIBUTING.md says what only test-all runs
 # make test-all  the same with all of their seeds, and the tests of Spark on each version that is served
 
 BIN := .venv/bin
@@ -7,14 +7,17 @@ BIN := .venv/bin
 # Beside that of .venv; integration_tests/support/spark_versions.py lists the same.
 EARLIER_SPARKS := 4.0 4.1 4.2
 
-.PHONY: demo test test-all checks tests
+# What Python has compiled is kept, whatever the environment says: hundreds of processes start.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test test-all checks tests compiled
 
 demo: .venv/.set-up
 	$(BIN)/python -m examples.flights.demo
 
 # The checks run beside the tests, which wait for timeouts at times. Either fails the whole.
 test: .venv/.set-up
-	$(MAKE) --jobs=2 checks tests
+	$(MAKE) --jobs=3 checks tests
 
 checks: .venv/.set-up
 	$(BIN)/ruff check .
@@ -25,8 +28,13 @@ checks: .venv/.set-up
 # Four at a time on two processors, one of them for all that use Spark: the others wait for timeouts
 # more than they compute.
 # Which of them runs what, and when: conftest.py.
-tests: .venv/spark/classes.jsa
+tests: .venv/spark/classes.jsa compiled
 	$(BIN)/python -m pytest -n 4 --dist loadfile
+
+# Each of the four collects all tests: in seven seconds where the tests are compiled, else in eighteen. What is wrong
+# with one is told by the run.
+compiled: .venv/.set-up
+	-$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 test-all: export HEADRACE_FAULTS := full
 test-all: $(EARLIER_SPARKS:%=.venv/versions/%/classes.jsa) test

@@ -8,6 +8,7 @@ worker is left with one at the end.
 
 import gc
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,17 +88,24 @@ that takes half as long again is marked in the report."""
 OTHERS_S = 20
 """What no other file takes."""
 
+EXAMPLES = 30
+"""Of hypothesis, always the same, where a test asks for no other number; in full a hundred new
+ones."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """For every process that a test starts; and what hypothesis tries."""
     unexpected.is_fatal = True
-    # Hundreds of brokers and workers start: compiled once, not in each of them.
+    # Hundreds of brokers and workers start: compiled once, not in each of them. Nor are the tests.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # What fails for one must fail for all. New examples: HEADRACE_FAULTS=full, or the profile
     # "search". No deadlines: a busy machine fails no test.
     profiles = hypothesis.settings
     profiles.register_profile("search", deadline=None)
-    profiles.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+    profiles.register_profile(
+        "repeatable", derandomize=True, database=None, deadline=None, max_examples=EXAMPLES
+    )
     if config.getoption("--hypothesis-profile", None) is None:
         profiles.load_profile("search" if ALL_FAULTS else "repeatable")
     if not ALL_FAULTS:
@@ -156,6 +164,18 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def pytest_report_header() -> str | None:
     seed = os.environ.get("HEADRACE_SEED")
     return None if seed is None else f"HEADRACE_SEED={seed}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Ten thousand tests and their modules are no garbage: nobody looks through them, neither while
+    they are made nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from integration_tests.support.cluster_support import SHARED_SETTINGS, make_whole, running_cluster
+from integration_tests.support.cluster_support import (
+    SHARED_SETTINGS,
+    make_whole,
+    running_cluster,
+    sharing_zookeeper,
+)
 from integration_tests.support.left_clients import free_left_clients
 from integration_tests.support.loop_disk import LoopDisk
 
@@ -23,8 +28,15 @@ def _no_client_outlives_its_file() -> Iterator[None]:
     free_left_clients()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_zookeeper(tmp_path_factory) -> Iterator[None]:
+    """Of all clusters whose tests do it no harm."""
+    with sharing_zookeeper(tmp_path_factory.mktemp("zookeeper")):
+        yield
+
+
 @pytest.fixture(scope="session")
-def _shared(tmp_path_factory):
+def _shared(tmp_path_factory, _one_zookeeper):
     with running_cluster(tmp_path_factory.mktemp("shared"), settings=SHARED_SETTINGS) as running:
         yield running
 

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-import fluss
+import fluss  # type: ignore[import-not-found]
 
 from benchmarks.typed.columns import SCHEMA, made_of
 

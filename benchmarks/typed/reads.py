@@ -41,12 +41,11 @@ class TableReader:
         with Consumer({**settings, "auto.offset.reset": "earliest"}) as consumer:
             consumer.assign(partitions)
             ends = consumer.end_offsets(partitions)
-            wanted = {} if columns is None else {"columns": columns, "where": where}
             sent, brokers, own = count(), seconds_of(self._brokers.pids), time.process_time()
             started = time.perf_counter()
             found = 0
             while any(consumer.position(each) < ends[each] for each in partitions):
-                found += consumer.poll_table(_POLL_MS, **wanted).num_rows
+                found += consumer.poll_table(_POLL_MS, columns=columns, where=where).num_rows
                 if time.perf_counter() - started > _LIMIT_S:
                     raise CommandError(f"topic '{topic}' is not read after {_LIMIT_S} s")
             time_s = time.perf_counter() - started

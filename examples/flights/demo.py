@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -18,28 +19,30 @@ from typing import NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from examples.flights import dataset, report
+from examples.flights import dataset, kafka_client, report
 from examples.flights.display import Display
 from examples.flights.driver_kill import DriverKill
 from examples.flights.failover import Failover
 from examples.flights.loader import DAY_MS, Loader
+from examples.flights.schemas import FLIGHTS, TOPICS, WEATHER
 from examples.flights.stream import Stream, StreamError
 from examples.flights.topics import Topics
-from storage_engine.core.errors import HeadraceError
-from storage_engine.tools.client_settings import connect
+from storage_engine.client import HeadraceError, Producer
+from storage_engine.client.settings import read_settings_file
 from storage_engine.tools.local import cluster_file
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.directory_lock import directory_lock
 from storage_engine.tools.local.local_cluster import LocalCluster
 
-PARTITIONS = {"flights": 4, "weather": 4, "delays": 4}
-"""Four is the least number for which the hash of Kafka's clients gives each airport its own."""
+PARTITIONS = 4
+"""Of each topic. Four is the least number for which the hash of Kafka's clients gives each airport
+its own."""
 
 KILL_AT = 0.4
 """Share of the records that is loaded when the broker is killed: the stream is under way."""
 
 CLOSING_MS = 15 * DAY_MS
-"""How late the record is that completes the last hours: more than `job.LATENESS`."""
+"""How late the row is that completes the last hours: more than `job.LATENESS`."""
 
 _LOOK_SECONDS = 0.1
 _DEADLINE_SECONDS = 900
@@ -72,17 +75,23 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
         servers, config = cluster.bootstrap_servers, cluster.admin_config(cluster.state)
         how = ", with TLS, log-ins and access rules" if arguments.secure else ""
         display.event(f"three brokers serve on {servers}{how}")
-        topics = stack.enter_context(Topics(connect(servers, config), PARTITIONS))
+        connecting = {"bootstrap.servers": servers}
+        if config is not None:
+            connecting |= read_settings_file(config)
+        topics = stack.enter_context(Topics(connecting, TOPICS, PARTITIONS))
         topics.create()
-        display.event("topics flights, weather and delays made, three replicas each; Spark starts")
+        display.event(
+            "topics flights, weather and delays made, typed, three replicas each; Spark starts"
+        )
         stream = Stream(servers, checkpoint, output / "spark.log", config)
         stack.callback(stream.stop)
         flights, weather = _first_days(arguments.days, dataset.flights(), dataset.weather())
         inputs = {
-            "flights": (dataset.flight_records(flights), PARTITIONS["flights"]),
-            "weather": (dataset.weather_records(weather), PARTITIONS["weather"]),
+            "flights": dataset.rows(flights, FLIGHTS),
+            "weather": dataset.rows(weather, WEATHER),
         }
-        loader = Loader(lambda: connect(servers, config), inputs, seconds=arguments.seconds)
+        producing = {**connecting, "compression.type": "lz4"}
+        loader = Loader(lambda: Producer(producing), inputs, seconds=arguments.seconds)
         stack.callback(loader.stop)
         display.event(f"read {len(flights):,} flights and {len(weather):,} weather reports")
         failover = Failover(cluster, display.event)
@@ -90,12 +99,14 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
         _watch(display, topics, loader, stream, failover, driver_kill)
         stream.stop()
         display.event("all is loaded and streamed; now everything is read back and compared")
-        findings = report.examine(topics, flights, weather)
+        as_json = kafka_client.read_json(connecting, flights, PARTITIONS)
+        findings = report.examine(topics, flights, weather, as_json)
         report.draw(findings, chart)
         display.event("done; the cluster stops")
     display.table("What happened", report.happened(loader, stream.progress, findings))
     display.table("The failover as a client saw it", failover.rows(loader.days))
     display.table("The kill of the driver", driver_kill.rows())
+    display.table("Flights as a client of Kafka's reads them", as_json.rows())
     display.lines(["", f"chart: {chart}", *report.verdict(findings)])
     if not findings.exact:
         return 1
@@ -143,7 +154,7 @@ def _watch(
             display.event("everything is in the log")
         if ends is not None and not closed and stream.progress.has_read(ends):
             # The last hours stay open until something later comes; there is no later flight.
-            topics.tell_time("flights", loader.end_ms + CLOSING_MS)
+            topics.tell_time(ends, loader.end_ms + CLOSING_MS)
             closed = True
         display.progress(loader.acknowledged, loader.total, _progress(loader, stream))
 
@@ -166,10 +177,10 @@ def _remove(*folders: Path) -> None:
 
 def _first_days(days: int, flights: pa.Table, weather: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The rows scheduled or observed within this number of days after the first."""
-    start = min(flights["scheduled"][0].value, weather["observed"][0].value)
-    end = pa.scalar(start + days * (DAY_MS // 1000), pa.timestamp("s"))
+    first = min(flights["scheduled"][0].as_py(), weather["observed"][0].as_py())
+    end = pa.scalar(first + timedelta(days=days), pa.timestamp("us", "UTC"))
     return (
-        flights.filter(pc.less(flights["time_hour"].cast(pa.timestamp("s")), end)),
+        flights.filter(pc.less(flights["time_hour"], end)),
         weather.filter(pc.less(weather["observed"], end)),
     )
 

@@ -1,25 +1,19 @@
-"""Writes the records into the log, a day of departures at a time, in event time order.
+"""Writes the rows into the log, a day of departures at a time, in event time order.
 
-A day begins when every record of the day before is acknowledged by all in-sync replicas. So no
-airport is ever more than a day ahead of another in the log, also while the leader of one partition
-is dead; the stream's watermark relies on it.
+A day begins when every row of the day before is acknowledged by all in-sync replicas. So no airport
+is ever more than a day ahead of another in the log, also while the leader of one partition is dead;
+the stream's watermark relies on it.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from examples.flights.dataset import Records
-from storage_engine.client.cluster import Cluster
-from storage_engine.client.producer.partitioner import partitions_for_keys
-from storage_engine.client.producer.produce import BatchWriter
-from storage_engine.core.errors import HeadraceError
-from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import EncodedBatch, encode_batches
+from storage_engine.client import HeadraceError, Producer
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -44,27 +38,16 @@ class LoadedDay:
         return self.acknowledged_at - self.sent_at
 
 
-@dataclass(frozen=True, slots=True)
-class _PartitionRecords:
-    partition: TopicPartition
-    records: Records
-    day_ends: np.ndarray[tuple[int], np.dtype[np.int64]]
-
-
 class Loader(threading.Thread):
     """Loads in the background, `seconds` in all when nothing holds it up."""
 
     def __init__(
-        self,
-        connect: Callable[[], Cluster],
-        topics: Mapping[str, tuple[Records, int]],
-        *,
-        seconds: float,
+        self, connect: Callable[[], Producer], topics: Mapping[str, pa.Table], *, seconds: float
     ) -> None:
-        """`connect`: a cluster for the loader's own thread. `topics`: for each topic its records
-        and the number of its partitions."""
+        """`connect`: a producer for the loader's own thread. `topics`: the rows of each, in the
+        order of their `_timestamp`."""
         super().__init__(name="loader", daemon=True)
-        self.total = sum(len(records) for records, _ in topics.values())
+        self.total = sum(len(rows) for rows in topics.values())
         self.days: list[LoadedDay] = []
         """Grows at its end only; other threads read it."""
         self.acknowledged = 0
@@ -72,18 +55,18 @@ class Loader(threading.Thread):
         self._connect = connect
         self._stopping = threading.Event()
         self._held_until = threading.Event()
-        self._first_ms = min(_first(records) for records, _ in topics.values())
-        last_ms = max(_last(records) for records, _ in topics.values())
-        self._day_count = (last_ms - self._first_ms) // DAY_MS + 1
-        self.end_ms = self._first_ms + self._day_count * DAY_MS
+        self._topics = topics
+        times = {topic: _milliseconds(rows["_timestamp"]) for topic, rows in topics.items()}
+        first_ms = min(int(each[0]) for each in times.values())
+        last_ms = max(int(each[-1]) for each in times.values())
+        self._day_count = (last_ms - first_ms) // DAY_MS + 1
+        self.end_ms = first_ms + self._day_count * DAY_MS
         """In event time: every record is of an earlier hour."""
         self._hold_at = int(HOLD_AT * self._day_count)
         self._seconds_per_day = seconds / self._day_count
-        self._partitions = [
-            part
-            for topic, (records, count) in topics.items()
-            for part in self._by_partition(topic, records, count)
-        ]
+        starts_ms = first_ms + np.arange(self._day_count + 1) * DAY_MS
+        # Where each day begins, and the last ends, among the rows of a topic.
+        self._bounds = {topic: np.searchsorted(each, starts_ms) for topic, each in times.items()}
 
     @property
     def share(self) -> float:
@@ -129,78 +112,35 @@ class Loader(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._load()
+            with self._connect() as producer:
+                self._load(producer)
         except HeadraceError as error:
             self._error = error
 
-    def _load(self) -> None:
-        cluster = self._connect()
-        writer = BatchWriter(cluster, acks=-1)
-        try:
-            due = time.monotonic()
-            for day in range(self._day_count):
-                if day == self._hold_at:
-                    self._held_until.wait()
-                if self._stopping.wait(max(0.0, due - time.monotonic())):
-                    break
-                due = max(due, time.monotonic() - 1.0) + self._seconds_per_day
-                self._load_day(writer, day)
-        finally:
-            writer.close()
-            cluster.close()
+    def _load(self, producer: Producer) -> None:
+        due = time.monotonic()
+        for day in range(self._day_count):
+            if day == self._hold_at:
+                self._held_until.wait()
+            if self._stopping.wait(max(0.0, due - time.monotonic())):
+                break
+            due = max(due, time.monotonic() - 1.0) + self._seconds_per_day
+            self._load_day(producer, day)
 
-    def _load_day(self, writer: BatchWriter, day: int) -> None:
+    def _load_day(self, producer: Producer, day: int) -> None:
         sent_at = time.monotonic()
         count = 0
-        for part in self._partitions:
-            for batch in _encode(part, day):
-                writer.append(part.partition, batch)
-                count += batch.record_count
-        writer.flush()
+        for topic, rows in self._topics.items():
+            start, end = self._bounds[topic][day : day + 2]
+            if start < end:
+                producer.send_table(topic, rows.slice(start, end - start))
+                count += int(end - start)
+        producer.flush()
         self.acknowledged += count
         self.days.append(
             LoadedDay(records=count, sent_at=sent_at, acknowledged_at=time.monotonic())
         )
 
-    def _by_partition(
-        self, topic: str, records: Records, count: int
-    ) -> Iterator[_PartitionRecords]:
-        partitions = np.asarray(partitions_for_keys(records.keys, count))
-        for partition in range(count):
-            rows = np.flatnonzero(partitions == partition)
-            if not len(rows):
-                continue
-            chosen = _take(records, rows)
-            days = (chosen.timestamps_ms.to_numpy() - self._first_ms) // DAY_MS
-            ends = np.searchsorted(days, np.arange(self._day_count), side="right")
-            yield _PartitionRecords(TopicPartition(topic, partition), chosen, ends)
 
-
-def _encode(part: _PartitionRecords, day: int) -> Sequence[EncodedBatch]:
-    start = int(part.day_ends[day - 1]) if day else 0
-    length = int(part.day_ends[day]) - start
-    if not length:
-        return []
-    return encode_batches(
-        part.records.values.slice(start, length),
-        part.records.keys.slice(start, length),
-        timestamps_ms=part.records.timestamps_ms.slice(start, length),
-        compression="lz4",
-    )
-
-
-def _take(records: Records, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Records:
-    chosen = pa.array(rows)
-    return Records(
-        keys=records.keys.take(chosen),
-        values=records.values.take(chosen),
-        timestamps_ms=records.timestamps_ms.take(chosen),
-    )
-
-
-def _first(records: Records) -> int:
-    return int(records.timestamps_ms[0].as_py())
-
-
-def _last(records: Records) -> int:
-    return int(records.timestamps_ms[-1].as_py())
+def _milliseconds(times: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.asarray(times.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()))

@@ -1,7 +1,7 @@
 """Proves that the log is right to the last record: compares it with the source, without Spark.
 
 Nothing here takes part in producing what it judges; it starts from the source tables and from the
-bytes of the log.
+rows of the log.
 """
 
 import io
@@ -13,26 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from examples.flights.schemas import DELAYS
+
 FLIGHT_KEY = ("origin", "scheduled", "carrier", "flight")
 WEATHER_KEY = ("origin", "observed")
-RESULT_KEY = ("airport", "hour")
+RESULT_KEY = DELAYS.key
 
-RESULT_SCHEMA = pa.schema(
-    [
-        ("airport", pa.string()),
-        ("hour", pa.timestamp("s")),
-        ("hour_of_day", pa.int64()),
-        ("flights", pa.int64()),
-        ("departed", pa.int64()),
-        ("delay_minutes", pa.int64()),
-        ("mean_delay", pa.float64()),
-        ("max_delay", pa.int64()),
-        ("temp", pa.float64()),
-        ("wind_speed", pa.float64()),
-        ("precip", pa.float64()),
-        ("visib", pa.float64()),
-    ]
-)
+RESULT_SCHEMA = DELAYS.arrow
 
 _SHOWN_DIFFERENCES = 10
 
@@ -71,7 +58,7 @@ def expected_results(flights: pa.Table, weather: pa.Table) -> pa.Table:
     return pa.table(
         {
             "airport": both["origin"],
-            "hour": both["time_hour"].cast(pa.timestamp("s")),
+            "hour": both["time_hour"],
             "hour_of_day": pc.coalesce(both["hour_max"], both["hour"]),
             "flights": pc.fill_null(both["count_all"], 0),
             "departed": departed,
@@ -84,7 +71,7 @@ def expected_results(flights: pa.Table, weather: pa.Table) -> pa.Table:
 
 
 def parse(values: pa.Array, schema: pa.Schema) -> pa.Table:
-    """Values of records, JSON objects with just the fields of `schema`, as a table."""
+    """JSON objects with just the fields of `schema` as a table."""
     lines = pc.binary_join(pa.ListArray.from_arrays([0, len(values)], values), b"\n")[0]
     return pyarrow.json.read_json(
         io.BytesIO(lines.as_buffer()),
@@ -94,18 +81,15 @@ def parse(values: pa.Array, schema: pa.Schema) -> pa.Table:
     ).select(schema.names)
 
 
-def latest_by_key(keys: pa.Array, values: pa.Array) -> pa.Array:
-    """The last value of each key; records of one key must be in the order of their offsets."""
-    encoded = keys.dictionary_encode()
-    last = np.empty(len(encoded.dictionary), dtype=np.int64)
-    # numpy keeps the last of several assignments to one place.
-    last[encoded.indices.to_numpy()] = np.arange(len(keys))
-    return values.take(pa.array(last))
+def latest_by_key(table: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The last row of each key; rows of one key must be in the order of their offsets."""
+    numbered = table.append_column("row", pa.array(np.arange(len(table))))
+    return table.take(numbered.group_by(list(key)).aggregate([("row", "max")])["row_max"])
 
 
-def repeats(keys: pa.Array) -> int:
-    """How many of the records have a key that another one has, too, beyond one each."""
-    return len(keys) - len(keys.unique())
+def repeats(table: pa.Table, key: Sequence[str]) -> int:
+    """How many of the rows have a key that another one has, too, beyond one each."""
+    return len(table) - len(table.group_by(list(key)).aggregate([]))
 
 
 def compare(expected: pa.Table, found: pa.Table, key: Sequence[str]) -> Comparison:

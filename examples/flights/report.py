@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from examples.flights import chart, dataset, proof
+from examples.flights import chart, proof, schemas
+from examples.flights.kafka_client import JsonReading
 from examples.flights.loader import Loader
 from examples.flights.proof import Comparison
+from examples.flights.schemas import TopicColumns
 from examples.flights.stream import StreamProgress
-from examples.flights.topics import Content, Topics
+from examples.flights.topics import Topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,42 +26,42 @@ class Findings:
 
     flights: Comparison
     weather: Comparison
+    json: Comparison
+    """Flights as a client of Kafka's reads them."""
     results: Comparison
     records: dict[str, int]
-    """Records in the log by topic, the closing record included."""
+    """Rows in the log by topic, the closing row included."""
     doubled: int
     """Results that stand in the log once more than they should."""
     latest_results: pa.Table
 
     @property
     def exact(self) -> bool:
-        comparisons = (self.flights, self.weather, self.results)
+        comparisons = (self.flights, self.weather, self.json, self.results)
         return not self.doubled and all(each.exact for each in comparisons)
 
 
-def examine(topics: Topics, flights: pa.Table, weather: pa.Table) -> Findings:
+def examine(topics: Topics, flights: pa.Table, weather: pa.Table, as_json: JsonReading) -> Findings:
     """Reads all three topics whole and compares them with the source tables."""
-    contents = {name: topics.read(name) for name in ("flights", "weather", "delays")}
-    latest = proof.parse(
-        proof.latest_by_key(contents["delays"].keys, contents["delays"].values),
-        proof.RESULT_SCHEMA,
-    )
+    rows = {name: topics.read(name) for name in schemas.TOPICS}
+    latest = proof.latest_by_key(rows["delays"], proof.RESULT_KEY)
     return Findings(
-        flights=_inputs(
-            flights.select(dataset.FLIGHT_COLUMNS), contents["flights"], proof.FLIGHT_KEY
-        ),
-        weather=_inputs(
-            weather.select(dataset.WEATHER_COLUMNS), contents["weather"], proof.WEATHER_KEY
-        ),
+        flights=_inputs(flights, rows["flights"], schemas.FLIGHTS, proof.FLIGHT_KEY),
+        weather=_inputs(weather, rows["weather"], schemas.WEATHER, proof.WEATHER_KEY),
+        json=as_json.compared(flights),
         results=proof.compare(proof.expected_results(flights, weather), latest, proof.RESULT_KEY),
-        records={name: len(content) for name, content in contents.items()},
-        doubled=proof.repeats(contents["delays"].keys),
+        records={name: len(table) for name, table in rows.items()},
+        doubled=proof.repeats(rows["delays"], proof.RESULT_KEY),
         latest_results=latest,
     )
 
 
-def _inputs(source: pa.Table, content: Content, key: tuple[str, ...]) -> Comparison:
-    return proof.compare(source, proof.parse(content.values.drop_null(), source.schema), key)
+def _inputs(
+    source: pa.Table, found: pa.Table, topic: TopicColumns, key: tuple[str, ...]
+) -> Comparison:
+    # What has no hour of the day is the closing row, which only has a time.
+    rows = found.filter(pc.is_valid(found["hour"]))
+    return proof.compare(source.select(topic.arrow.names), rows, key)
 
 
 def draw(findings: Findings, path: Path) -> None:
@@ -83,7 +86,7 @@ def happened(
         f"acknowledged within {flush_ms:.0f} ms (median of {len(loader.days)})",
     )
     for topic, count in findings.records.items():
-        yield f"topic {topic}", f"{count:,} records in the log"
+        yield f"topic {topic}", f"{count:,} rows in the log"
     batches = [batch for batch in stream.batches if batch.rows]
     if batches:
         batch_ms = statistics.median(batch.milliseconds for batch in batches)
@@ -105,10 +108,19 @@ def verdict(findings: Findings) -> Iterator[str]:
         f" {weather.expected:,} weather reports stand in the log as in the source file"
     )
     yield (
+        f"{word}: {findings.json.equal:,} of {findings.json.expected:,} flights that a client of"
+        " Kafka's read as JSON records are those of the source file"
+    )
+    yield (
         f"{word}: {results.equal:,} of {results.expected:,} results (airport, hour) are equal to"
         " those computed directly from the source file; lost:"
         f" {results.expected - results.equal:,}, doubled: {findings.doubled:,}"
     )
-    for name, comparison in (("flights", flights), ("weather", weather), ("delays", results)):
+    for name, comparison in (
+        ("flights", flights),
+        ("weather", weather),
+        ("flights as JSON", findings.json),
+        ("delays", results),
+    ):
         for difference in comparison.differences:
             yield f"  {name}: {difference}"

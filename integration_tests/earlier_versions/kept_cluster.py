@@ -35,7 +35,7 @@ def running_kept_cluster(commit: str, folder: Path) -> Iterator[LocalCluster]:
     for kept, place in (("broker", "broker-1/data"), ("zookeeper", "zookeeper/version-2")):
         (cluster / place).parent.mkdir(parents=True)
         (folder / kept).rename(cluster / place)
-    with running_cluster(cluster, brokers=1, settings=SETTINGS) as running:
+    with running_cluster(cluster, brokers=1, settings=SETTINGS, has_zookeeper=True) as running:
         yield running
 
 

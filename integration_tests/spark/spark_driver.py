@@ -1,29 +1,27 @@
-"""A Spark driver of its own, for tests that kill it: `spark_driver.py SERVERS TOPIC STARTING DIR
-MODE`.
+"""A Spark driver of its own, for tests that kill it: `spark_driver.py SERVERS TOPIC STARTING DIR`.
 
 Reads TOPIC and writes each micro-batch to `DIR/out/batch=<id>`, overwriting what an earlier attempt
-at the same batch left. MODE `stall` stops within the first micro-batch, after it has made
-`DIR/stalled`; MODE `run` reads all there is and ends.
+at the same batch left. It stops within the first micro-batch, after it has made `DIR/stalled`; the
+test's own Spark goes on with `start`.
 """
 
 import sys
 import time
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from integration_tests.support.spark_support import new_session
 
 
-def main() -> None:
-    servers, topic, starting, directory, mode = sys.argv[1:]
-    folder = Path(directory)
-    spark = new_session("headrace-driver")
-
+def start(
+    spark: SparkSession, servers: str, topic: str, starting: str, folder: Path, *, stalls: bool
+) -> StreamingQuery:
     def write_batch(frame: DataFrame, batch_id: int) -> None:
         out = str(folder / "out" / f"batch={batch_id}")
         frame.selectExpr("cast(value as string) as value").write.mode("overwrite").parquet(out)
-        if mode == "stall":
+        if stalls:
             (folder / "stalled").touch()
             time.sleep(3600)
 
@@ -36,11 +34,13 @@ def main() -> None:
     )
     writer = stream.writeStream.foreachBatch(write_batch)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
-    query = writer.start()
-    if mode == "stall":
-        query.awaitTermination()
-    query.processAllAvailable()
-    query.stop()
+    return writer.start()
+
+
+def main() -> None:
+    servers, topic, starting, directory = sys.argv[1:]
+    spark = new_session("headrace-driver")
+    start(spark, servers, topic, starting, Path(directory), stalls=True).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from chispa import assert_df_equality
 
+from integration_tests.spark.spark_driver import start
 from integration_tests.support.cluster_support import create_topic, wait_until
 from integration_tests.support.spark_support import (
     produce,
@@ -30,12 +31,12 @@ ROOT = Path(__file__).parents[2]
 RUN_TIMEOUT_S = 300
 
 
-def _start_driver(servers, topic, starting, folder, mode):
+def _start_driver(servers, topic, starting, folder):
     """In a process group of its own, with its JVM and its Python workers."""
     command = [sys.executable, "-m", "integration_tests.spark.spark_driver"]
-    with (folder / f"{mode}.log").open("wb") as log:
+    with (folder / "log").open("wb") as log:
         return subprocess.Popen(
-            [*command, servers, topic, starting, str(folder), mode],
+            [*command, servers, topic, starting, str(folder)],
             cwd=ROOT,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -54,7 +55,7 @@ def _numbers(first, last):
 
 
 STARTS = [("earliest", 0), ("latest", 100)]
-"""One of them, unless all are run: each takes two starts of Spark."""
+"""One of them, unless all are run: each takes a Spark of its own."""
 
 
 @pytest.mark.parametrize(
@@ -66,24 +67,24 @@ def test_a_driver_killed_in_its_first_micro_batch_loses_nothing(
     servers = spark_cluster.bootstrap_servers
     create_topic(spark_cluster, topic, partitions=3)
     produce(servers, topic, _numbers(0, 100))
-    driver = _start_driver(servers, topic, starting, tmp_path, "stall")
+    driver = _start_driver(servers, topic, starting, tmp_path)
     try:
         wait_until(
             lambda: (tmp_path / "stalled").exists() or driver.poll() is not None,
             "the driver reaches its first micro-batch",
             timeout_s=RUN_TIMEOUT_S,
         )
-        assert driver.poll() is None, (tmp_path / "stall.log").read_text()
+        assert driver.poll() is None, (tmp_path / "log").read_text()
         produce(servers, topic, _numbers(100, 300))
     finally:
         _kill(driver)
     assert not (tmp_path / "checkpoint" / "commits" / "0").exists()
 
-    driver = _start_driver(servers, topic, starting, tmp_path, "run")
+    query = start(spark, servers, topic, starting, tmp_path, stalls=False)
     try:
-        assert driver.wait(RUN_TIMEOUT_S) == 0, (tmp_path / "run.log").read_text()
+        query.processAllAvailable()
     finally:
-        _kill(driver)
+        query.stop()
     read = spark.read.parquet(str(tmp_path / "out")).select("value").orderBy("value")
     expected = spark.range(first_read, 300).selectExpr("cast(id as string) as value")
     assert_df_equality(read, expected.orderBy("value"), ignore_nullable=True)

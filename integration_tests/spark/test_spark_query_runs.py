@@ -21,10 +21,18 @@ from integration_tests.support.spark_support import (
     spark_cluster,
     topic,
 )
+from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = pytest.mark.slow
 
 __all__ = ["servers", "spark", "spark_cluster", "topic"]
+
+GROUPS = 2 if ALL_FAULTS else 1
+"""Of jobs, that foreachBatch sets."""
+
+ROWS = 10
+PER_BATCH = 5 if ALL_FAULTS else ROWS
+"""Rows of a run, and of its micro-batches."""
 
 
 class FrozenObjects(HeadraceDataSource):
@@ -55,7 +63,7 @@ def test_tasks_know_the_run_of_their_query_whatever_job_groups_foreach_batch_set
     """Spark itself says which run it is; groups of the user's may be UUIDs, and stay set."""
     for each in (f"{topic}-source", f"{topic}-0", f"{topic}-1"):
         create_topic(spark_cluster, each, partitions=1)
-    groups = [str(uuid.uuid4()) for _ in range(2)]
+    groups = [str(uuid.uuid4()) for _ in range(GROUPS)]
 
     def with_run(rows):
         from connector.options.sink_options import parse_sink_options
@@ -83,10 +91,10 @@ def test_tasks_know_the_run_of_their_query_whatever_job_groups_foreach_batch_set
 
     reader = spark.readStream.format("headrace").option("kafka.bootstrap.servers", servers)
     reader = reader.options(subscribe=f"{topic}-source", startingOffsets="earliest")
-    rows = reader.options(**per_batch(5)).load().select("value")
+    rows = reader.options(**per_batch(PER_BATCH)).load().select("value")
     runs = []
     for _ in range(2):
-        produce(servers, f"{topic}-source", [{"value": b"row"}] * 10)
+        produce(servers, f"{topic}-source", [{"value": b"row"}] * ROWS)
         writer = rows.writeStream.foreachBatch(write).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / "each")).start()
         assert query.awaitTermination(QUERY_TIMEOUT_S)
@@ -98,9 +106,9 @@ def test_tasks_know_the_run_of_their_query_whatever_job_groups_foreach_batch_set
         assert query.awaitTermination(QUERY_TIMEOUT_S)
         runs.append(query.runId)
     found = [(each.value() or b"").decode() for each in consume(servers, f"{topic}-0")]
-    assert found == [run for run in runs for _ in range(10)]
+    assert found == [run for run in runs for _ in range(ROWS)]
     in_groups = [(each.value() or b"").decode() for each in consume(servers, f"{topic}-1")]
-    assert in_groups == ["None"] * 40, "Spark says nothing of the run there"
+    assert in_groups == ["None"] * 20 * GROUPS, "Spark says nothing of the run there"
 
 
 def test_a_worker_that_has_read_before_does_not_visit_its_modules_after_each_task(

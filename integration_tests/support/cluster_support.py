@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from integration_tests.support.client_files import connected_as_admin, settings_for
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
+from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
 
 Value = TypeVar("Value")
 
@@ -83,6 +85,36 @@ def wait_while_lacking(
         time.sleep(0.05)
 
 
+class _Shared:
+    """The ZooKeeper of the clusters of a run: started for the first of them."""
+
+    folder: Path | None = None
+    server: EmbeddedZooKeeper | None = None
+
+
+@contextlib.contextmanager
+def sharing_zookeeper(folder: Path) -> Iterator[None]:
+    """Clusters that start in the block have a path each in one ZooKeeper: a Java of its own for
+    each takes as much of the processor as a broker."""
+    _Shared.folder = folder
+    try:
+        yield
+    finally:
+        _Shared.folder = None
+        if _Shared.server is not None:
+            _Shared.server.stop()
+            _Shared.server = None
+
+
+def _path_in_zookeeper() -> str | None:
+    """Where a new cluster is kept; None for a ZooKeeper of its own."""
+    if _Shared.folder is None:
+        return None
+    if _Shared.server is None:
+        _Shared.server = start_embedded(_Shared.folder, unsafe_no_fsync=True)
+    return f"{_Shared.server.connect}/{uuid.uuid4().hex}"
+
+
 @contextlib.contextmanager
 def running_cluster(
     directory: Path,
@@ -90,9 +122,11 @@ def running_cluster(
     brokers: int = 3,
     settings: tuple[tuple[str, str], ...] = (),
     is_secure: bool = False,
+    has_zookeeper: bool = False,
 ) -> Iterator[LocalCluster]:
     """A cluster on free ports that is gone after the block, whatever happens in it. `is_secure`:
-    the tests' clients are its super user.
+    the tests' clients are its super user. `has_zookeeper`: of its own, as a secure one has, in its
+    folder.
 
     Its brokers are killed: handing over one after the other takes seconds. A test that looks at
     what they leave calls `down` itself.
@@ -100,6 +134,7 @@ def running_cluster(
     request = UpRequest(
         brokers=brokers,
         port=0,
+        zookeeper=None if has_zookeeper or is_secure else _path_in_zookeeper(),
         settings=(*FEW_GROUPS, *QUICK_FAILOVER, *settings),
         is_secure=is_secure,
     )

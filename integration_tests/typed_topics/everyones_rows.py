@@ -1,6 +1,6 @@
 """Writers and readers of one typed topic that is everybody's: clients that we did not write send
-and get JSON, ours columns. Every row says by whom it is and the how manyth, so that loss, doubling
-and disorder can be told from the rows alone.
+and get JSON, ours columns. Every row says by whom it is and its number among these, so that loss,
+doubling and disorder can be told from the rows alone.
 
 A row's key is its writer and its partition; the partition is chosen here, as clients differ in how
 they choose it.

@@ -53,8 +53,9 @@ def test_the_result_is_exact_though_a_broker_and_the_driver_die_and_nothing_stay
     assert "is back in sync with every partition" in ended.stdout
     assert "Spark's driver killed with SIGKILL, in micro-batch" in ended.stdout
     assert "the next driver runs the query" in ended.stdout
-    log, results = ended.stdout.splitlines()[-2:]
+    log, as_json, results = ended.stdout.splitlines()[-3:]
     assert log.startswith("exact: 17,314 of 17,314 flights and 1,437 of 1,437 weather reports")
+    assert as_json.startswith("exact: 1,000 of 1,000 flights that a client of Kafka's read as JSON")
     assert results.startswith("exact: ")
     assert results.endswith("lost: 0, doubled: 0")
     assert (tmp_path / "delays.png").exists()
@@ -68,6 +69,6 @@ def test_a_folder_in_use_by_another_demo_is_one_clear_line(tmp_path):
     assert f"demo failed: another headrace command is running in '{tmp_path}'" in ended.stdout
 
 
-def test_the_closing_record_is_later_than_the_stream_waits():
+def test_the_closing_row_is_later_than_the_stream_waits():
     days = int(job.LATENESS.removesuffix(" days"))
     assert days * DAY_MS < demo.CLOSING_MS

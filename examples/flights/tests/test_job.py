@@ -11,11 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from examples.flights import dataset, job, proof
+from examples.flights.schemas import FLIGHTS, WEATHER
 
 DAYS = 40
 FILES = 4
-START = pa.scalar(1_357_020_000, pa.timestamp("s"))  # 2013-01-01 06:00 UTC
-END = pa.scalar(START.value + DAYS * 24 * 3600, pa.timestamp("s"))
+END = pa.scalar(
+    datetime.datetime(2013, 1, 1, 6, tzinfo=datetime.UTC) + datetime.timedelta(days=DAYS)
+)
 
 pytestmark = pytest.mark.slow
 
@@ -47,29 +49,18 @@ def weather():
     return table.filter(pc.less(table["observed"], END))
 
 
-def stream(spark, directory, *topics):
-    """A stream of the records, a file for each micro-batch, and a last one that only has a time."""
+def stream(spark, directory, table, topic):
+    """A stream of the rows, a file for each micro-batch, and a last one that only has a time."""
     directory.mkdir()
-    parts = [
-        pa.table(
-            {
-                "value": records.values,
-                "timestamp": records.timestamps_ms.cast(pa.timestamp("ms")).cast(
-                    pa.timestamp("us", "UTC")
-                ),
-            }
-        )
-        for records in topics
-    ]
-    table = pa.concat_tables(parts).sort_by("timestamp")
+    table = table.select(topic.arrow.names)
     rows = len(table) // FILES + 1
     for number in range(FILES):
         part = table.slice(number * rows, rows)
         pyarrow.parquet.write_table(part, directory / f"{number}.parquet")
-    closing = {"value": None, "timestamp": END.as_py() + datetime.timedelta(days=15)}
+    closing = {"origin": "", topic.time: END.as_py() + datetime.timedelta(days=15)}
     table = pa.Table.from_pylist([closing], table.schema)
     pyarrow.parquet.write_table(table, directory / f"{FILES}.parquet")
-    reader = spark.readStream.schema("value binary, timestamp timestamp")
+    reader = spark.readStream.schema(topic.ddl)
     return reader.option("maxFilesPerTrigger", 1).parquet(str(directory))
 
 
@@ -77,14 +68,13 @@ def test_every_hour_is_written_once_with_its_result_and_no_row_is_late(
     spark, tmp_path, flights, weather
 ):
     written = []
-    records = stream(
-        spark,
-        tmp_path / "records",
-        dataset.flight_records(flights),
-        dataset.weather_records(weather),
-    )
+    departures = stream(spark, tmp_path / "flights", flights, FLIGHTS)
+    reports = stream(spark, tmp_path / "weather", weather, WEATHER)
     query = (
-        job.delays(records)
+        job.delays(
+            departures.select(job.FLIGHT_COLUMNS.split(",")),
+            reports.select(job.WEATHER_COLUMNS.split(",")),
+        )
         .writeStream.foreachBatch(lambda frame, _: written.append(frame.toArrow()))
         .outputMode("append")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -93,8 +83,9 @@ def test_every_hour_is_written_once_with_its_result_and_no_row_is_late(
     )
     query.awaitTermination(120)
     assert sum(len(batch) > 0 for batch in written) > 2
-    rows = pa.concat_tables(written).combine_chunks()
-    results = proof.parse(rows["value"].combine_chunks().cast(pa.binary()), proof.RESULT_SCHEMA)
+    results = pa.concat_tables(written)
+    assert results.schema.names == proof.RESULT_SCHEMA.names
+    assert results.schema.types == proof.RESULT_SCHEMA.types
     expected = proof.expected_results(flights, weather)
     assert len(results) == len(expected)
     assert proof.compare(expected, results, proof.RESULT_KEY).differences == []

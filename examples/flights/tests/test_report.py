@@ -1,4 +1,4 @@
-"""The verdict is exact only when all three comparisons are, and names what is wrong."""
+"""The verdict is exact only when all comparisons are, and names what is wrong."""
 
 import pyarrow as pa
 
@@ -10,10 +10,11 @@ GOOD = Comparison(expected=3, equal=3, differences=[])
 BAD = Comparison(expected=1000, equal=999, differences=["missing: EWR, 2013-01-01 06:00:00"])
 
 
-def findings(*, flights=GOOD, weather=GOOD, results=GOOD, doubled=0):
+def findings(*, flights=GOOD, weather=GOOD, json=GOOD, results=GOOD, doubled=0):
     return Findings(
         flights=flights,
         weather=weather,
+        json=json,
         results=results,
         records={},
         doubled=doubled,
@@ -26,18 +27,20 @@ def test_all_equal_is_exact():
     assert good.exact
     assert list(report.verdict(good)) == [
         "exact: 3 of 3 flights and 3 of 3 weather reports stand in the log as in the source file",
+        "exact: 3 of 3 flights that a client of Kafka's read as JSON records are those of the"
+        " source file",
         "exact: 3 of 3 results (airport, hour) are equal to those computed directly from the"
         " source file; lost: 0, doubled: 0",
     ]
 
 
 def test_any_difference_is_wrong_and_named():
-    for name in ("flights", "weather", "results"):
+    for name in ("flights", "weather", "json", "results"):
         wrong = findings(**{name: BAD})
         lines = list(report.verdict(wrong))
         assert not wrong.exact
-        assert all(line.startswith("WRONG: ") for line in lines[:2])
-        assert lines[2].endswith("missing: EWR, 2013-01-01 06:00:00")
+        assert all(line.startswith("WRONG: ") for line in lines[:3])
+        assert lines[3].endswith("missing: EWR, 2013-01-01 06:00:00")
 
 
 def test_a_row_too_many_is_wrong_though_all_expected_are_there():
@@ -48,5 +51,5 @@ def test_a_row_too_many_is_wrong_though_all_expected_are_there():
 def test_a_result_that_stands_in_the_log_twice_is_wrong():
     wrong = findings(doubled=2)
     assert not wrong.exact
-    assert list(report.verdict(wrong))[1].startswith("WRONG: 3 of 3 results")
-    assert list(report.verdict(wrong))[1].endswith("lost: 0, doubled: 2")
+    assert list(report.verdict(wrong))[2].startswith("WRONG: 3 of 3 results")
+    assert list(report.verdict(wrong))[2].endswith("lost: 0, doubled: 2")

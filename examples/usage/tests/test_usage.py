@@ -19,7 +19,7 @@ from integration_tests.support.cluster_support import create_topic, running_clus
 from integration_tests.support.spark_support import consume, produce, servers, spark, topic
 from integration_tests.support.spark_versions import python_path
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TOPIC
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -80,6 +80,16 @@ def totals(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
     return sorted((each.key(), each.value()) for each in consume(servers, f"{topic}-target"))
 
 
+def test_the_job_for_spark_submit(spark, servers, orders, monkeypatch):
+    """In the session of the tests, which it would stop; in full with `spark-submit`."""
+    job = USAGE / "submit_totals.py"
+    monkeypatch.setattr(sys, "argv", [str(job), servers, orders, f"{orders}-target", "20260401"])
+    monkeypatch.setattr(type(spark), "stop", lambda _session: None)
+    runpy.run_path(str(job), run_name="__main__")
+    assert totals(servers, orders) == [(b"anna", b"42"), (b"bert", b"7")]
+
+
+@in_full
 def test_spark_submit_with_the_package_installed(servers, orders):
     job = [USAGE / "submit_totals.py", servers, orders, f"{orders}-target"]
     python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": python_path(ROOT)}
@@ -87,7 +97,7 @@ def test_spark_submit_with_the_package_installed(servers, orders):
     assert totals(servers, orders) == [(b"anna", b"42"), (b"bert", b"7")]
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="beside the package: with HEADRACE_FAULTS=full")
+@in_full
 def test_spark_submit_with_py_files(servers, orders, tmp_path):
     archive = tmp_path / "headrace.zip"
     with zipfile.ZipFile(archive, "w") as packed:

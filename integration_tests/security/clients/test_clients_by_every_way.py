@@ -23,7 +23,7 @@ from integration_tests.security.clients.clients_cluster import (
 )
 from integration_tests.security.clients.java_client import JavaClient
 from integration_tests.support.java_clients import NEWEST, SHA256
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import ALL_FAULTS, in_full
 
 
 @pytest.fixture(scope="module", params=[BOTH, "TLSv1.2"] if ALL_FAULTS else [BOTH])
@@ -90,6 +90,7 @@ def test_java(java_says, cell):
     assert re.search(wanted, told), told
 
 
+@in_full
 def test_java_logs_in_again_over_the_same_connection(java, cluster):
     """A session at this listener lasts two seconds."""
     way = cluster.way(Cell(SCRAM_256, asks=False), listener=BRIEF)
@@ -98,7 +99,7 @@ def test_java_logs_in_again_over_the_same_connection(java, cluster):
     assert int(told.rpartition(" ")[2]) <= 1, "but for the one to the first broker asked"
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="takes seconds; HEADRACE_FAULTS=full runs it")
+@in_full
 @pytest.mark.parametrize("client", [kafka_python_client, aiokafka_client])
 def test_who_does_not_log_in_again_connects_again_and_goes_on(cluster, client):
     """These clients don't know KIP-368: their connection ends with the session of two seconds."""

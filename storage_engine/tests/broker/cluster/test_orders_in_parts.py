@@ -81,7 +81,7 @@ def read(delivery: OrderDelivery) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("count", "full"), [(40_000, False), (200_000 if ALL_FAULTS else 60_000, True)]
+    ("count", "full"), [(26_000, False), (200_000 if ALL_FAULTS else 26_000, True)]
 )
 def test_a_large_cluster_is_told_with_requests_that_can_be_read(count, full):
     delivery = delivery_of(count, full=full, stop=tuple(EVERY))

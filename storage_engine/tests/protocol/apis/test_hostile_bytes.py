@@ -21,6 +21,13 @@ from storage_engine.protocol.apis.registry import (
     spec_for,
 )
 from storage_engine.tests.protocol.apis import kio_messages
+from storage_engine.tests.sampling import ALL_FAULTS
+
+MESSAGES = 3 if ALL_FAULTS else 2
+"""Random ones, of each kind and version."""
+
+CHANGES = 60 if ALL_FAULTS else 30
+"""Of each message: cuts, or bytes."""
 
 SOON_S = 30.0
 """Far above what any of these takes, far below a hang, also on a loaded machine."""
@@ -75,7 +82,7 @@ def few_messages(
     strategy = kio_messages.messages(kio_messages.kio_class(key, version, kind), pinned)
     made = []
 
-    @settings(max_examples=3, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=MESSAGES, deadline=None, derandomize=True, database=None)
     @given(strategy.map(kio_messages.encode), st.integers(0, 1000))
     def keep(data: bytes, seed: int) -> None:
         made.append((data, seed))
@@ -111,7 +118,7 @@ def test_a_truncated_message_is_an_invalid_request(key: int, version: int, kind:
     def check(data: bytes, choices: random.Random) -> None:
         if is_unsupported_version(key, kind, data):
             return
-        for end in choices.sample(range(len(data)), min(len(data), 60)):
+        for end in choices.sample(range(len(data)), min(len(data), CHANGES)):
             assert refuses(key, version, kind, data[:end]), f"cut at {end} of {data.hex()}"
 
     for_messages(key, version, kind, check)
@@ -141,7 +148,7 @@ def test_a_changed_byte_is_read_or_refused_and_never_anything_else(
     key: int, version: int, kind: str
 ) -> None:
     def check(data: bytes, choices: random.Random) -> None:
-        for _ in range(60 if data else 0):
+        for _ in range(CHANGES if data else 0):
             changed = bytearray(data)
             for _ in range(choices.randint(1, 3)):
                 changed[choices.randrange(len(data))] = choices.choice((0, 1, 127, 128, 254, 255))
