@@ -18,6 +18,11 @@ from typing import Any
 _JOB = Path(__file__).with_name("job.py")
 _STOP_SECONDS = 20
 
+_NO_WORKER = "Python worker failed to connect back"
+"""Spark gives each of its Python processes ten seconds to start, which a busy machine may need."""
+
+_MOST_STARTS_AGAIN = 3
+
 _SPARK_ARGUMENTS = (
     "--master local[2]",
     "--driver-memory 1g",
@@ -98,10 +103,12 @@ class Stream:
             f"--checkpoint={checkpoint}",
             *([] if config is None else [f"--client-config={config}"]),
         ]
+        self._starts_again_left = _MOST_STARTS_AGAIN
         log_file.unlink(missing_ok=True)
         self._start()
 
     def _start(self) -> None:
+        self._starts_before = self.progress.starts
         with self._log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -121,12 +128,18 @@ class Stream:
         self._reader.start()
 
     def check(self) -> None:
-        """Raises StreamError when the job has ended."""
+        """Raises StreamError when the job has ended. One that a busy machine has kept from starting
+        is started again, from its checkpoint."""
         status = self._process.poll()
-        if status is not None:
-            raise StreamError(
-                f"the Spark job ended by itself with status {status}: {self._last_words()}"
-            )
+        if status is None:
+            return
+        words = self._last_words()
+        if _NO_WORKER not in words or not self._starts_again_left:
+            raise StreamError(f"the Spark job ended by itself with status {status}: {words}")
+        self._starts_again_left -= 1
+        self._kill()
+        self.progress.starts = self._starts_before
+        self._start()
 
     def batch_under_way(self) -> int | None:
         """The micro-batch that is planned and not done, as the checkpoint has it."""

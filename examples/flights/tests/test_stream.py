@@ -89,6 +89,27 @@ def test_a_job_that_is_killed_starts_again_and_tells_of_both_starts(tmp_path, mo
         running.stop()
 
 
+def test_a_job_whose_workers_start_too_slowly_is_started_again_a_few_times(tmp_path, monkeypatch):
+    job = tmp_path / "job.py"
+    job.write_text(
+        "print('{\"started\": 1}', flush=True)\n"
+        "raise RuntimeError('Python worker failed to connect back.')"
+    )
+    monkeypatch.setattr(stream, "_JOB", job)
+    running = Stream("127.0.0.1:1", tmp_path / "checkpoint", tmp_path / "log")
+    try:
+        deadline = time.monotonic() + 60
+        with pytest.raises(StreamError, match="connect back"):
+            while time.monotonic() < deadline:
+                running.check()
+                time.sleep(0.01)
+        errors = (tmp_path / "log").read_text().count("RuntimeError: ")
+        assert errors == 1 + stream._MOST_STARTS_AGAIN
+    finally:
+        running.stop()
+    assert running.progress.starts == 1
+
+
 def test_stop_leaves_no_process_behind(tmp_path, monkeypatch):
     job = tmp_path / "job.py"
     job.write_text("import time\ntime.sleep(600)")
