@@ -45,7 +45,7 @@ COLUMNS = SCHEMA.latest.visible
 ARROW = arrow_schema(COLUMNS)
 PARTITIONS = 2
 
-PACE_S = 0.01
+PACE_S = 0.03
 LIMIT_S = 120.0
 DELIVERY_MS = 120_000
 

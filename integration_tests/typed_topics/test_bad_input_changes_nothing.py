@@ -53,6 +53,7 @@ MISFITS: dict[str, tuple[bytes | None, bytes | None]] = {
     "a missing key": (None, b'{"s": "x"}'),
     "a null key": (None, b'{"id": null}'),
     "an unknown column": (None, b'{"id": 1, "ids": 2}'),
+    "a very long name": (None, b'{"id": 1, "%s": 2}' % (b"n" * 60_000)),
     "a column twice": (None, b'{"id": 1, "id": 1}'),
     "text for a number": (None, b'{"id": "1"}'),
     "a fraction for a number": (None, b'{"id": 1.5}'),

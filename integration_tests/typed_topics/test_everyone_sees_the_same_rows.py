@@ -41,7 +41,7 @@ from storage_engine.core.typed.topic_schema import SCHEMA_SETTING
 from storage_engine.tests.sampling import in_full
 
 TOPIC = "typed-everyones"
-BEFORE, AFTER = 40, 40
+BEFORE, AFTER = 25, 25
 """As many rows of each writer come before the kill, and after another leads."""
 
 with_kcat = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
@@ -86,10 +86,10 @@ def written_through_a_kill(cluster: Any, topic: str, kinds: Sequence[type[RowWri
         cluster.kill_broker(victim)
         before = {writer: writer.written for writer in writers}
         _wait_for_each(writers, AFTER, before)
-        cluster.start_broker(victim)
         for writer in writers:
             writer.end()
             writer.check()
+        cluster.start_broker(victim)
         count = sum(writer.written for writer in writers)
         for reader in (live, columns):
             wait_until(

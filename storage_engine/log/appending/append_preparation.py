@@ -12,10 +12,12 @@ from uuid import UUID
 from storage_engine.core.errors import (
     CorruptRecordError,
     DecompressedTooLargeError,
+    ErrorCode,
     InvalidRecordError,
+    KafkaError,
     RecordTooLargeError,
 )
-from storage_engine.core.typed.topic_schema import TopicSchema
+from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID
 from storage_engine.protocol.records.batch_columns import BatchColumns
@@ -201,6 +203,9 @@ def _columns_of(batch: memoryview, schema: TopicSchema, topic_id: UUID, codec: C
     except CorruptRecordError as error:
         # Its CRC is right: the producer would send it again for ever.
         raise InvalidRecordError(f"a record batch is damaged: {error}") from None
+    except UnknownSchemaVersionError as error:
+        # What every client answers by sending again.
+        raise KafkaError(str(error), ErrorCode.NOT_ENOUGH_REPLICAS) from None
 
 
 def _recompressed(

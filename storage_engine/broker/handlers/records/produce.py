@@ -32,6 +32,9 @@ from storage_engine.protocol.apis.produce import (
 )
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 
+TOLD_MAX = 2_000
+"""The most characters of an error that a producer is told."""
+
 log = logging.getLogger(__name__)
 
 STEP_PARTITIONS = 20
@@ -283,15 +286,20 @@ def _failed(item: ProducePartition, failure: KafkaError) -> ProducePartitionResp
         -1,
         -1,
         -1,
-        str(failure),
+        _told(failure),
         _bad_records(failure),
     )
+
+
+def _told(failure: KafkaError) -> str:
+    """The message of a refusal: an answer that is too long for the protocol would reach nobody."""
+    return str(failure)[:TOLD_MAX]
 
 
 def _bad_records(failure: KafkaError) -> list[tuple[int, str | None]]:
     """The place in its batch of the record that was refused, where one was."""
     if isinstance(failure, RowsDoNotFitError) and failure.row >= 0:
-        return [(failure.row, str(failure))]
+        return [(failure.row, _told(failure))]
     return []
 
 

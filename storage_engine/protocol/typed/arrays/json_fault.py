@@ -13,7 +13,6 @@ from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from storage_engine.core.printable import printable
 from storage_engine.core.typed.column_types import (
     ArrayColumn,
     BinaryColumn,
@@ -78,7 +77,7 @@ def fault_of(value: bytes, columns: Sequence[SchemaColumn]) -> tuple[str, str]:
                 _check(each, column.type, name)
     except _FaultError as error:
         path, reason = error.args
-        return path.split(".")[0], f"the column '{printable(path)}' {reason}"
+        return path.split(".")[0], f"the column '{shown(path)}' {reason}"
     return "", ""
 
 

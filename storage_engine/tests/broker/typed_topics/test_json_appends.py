@@ -12,6 +12,7 @@ import pytest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
+from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.records.record_batch import Codec, iter_headers, read_header
@@ -270,3 +271,23 @@ def test_a_batch_sent_again_is_known_though_it_does_not_fit_the_schema_any_more(
     later = json_batch(row(1), producer_id=7, producer_epoch=0, base_sequence=1)
     assert produced(cluster, later).error_code == ErrorCode.INVALID_RECORD
     assert partition.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize(
+    "misfit",
+    [
+        {"n" * 60_000: 1},
+        {"m": {"k" * 60_000: "x"}},
+        {"m": {"\x01" * 9_000: "x"}},
+        {"id": "ü" * 30_000},
+    ],
+)
+@pytest.mark.parametrize("version", [7, 8, 9])
+def test_a_long_name_that_does_not_fit_is_told_shortened(cluster, misfit, version):
+    """A string of the protocol has at most 32,767 bytes: nobody would be answered."""
+    schema = new_schema(parse_ddl("id BIGINT, m MAP<STRING, INT>"))
+    create_typed(cluster, "mapped", schema)
+    answer = produced(cluster, json_batch(misfit), tp=TopicPartition("mapped", 0), version=version)
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    for text in (answer.error_message or "", *(text for _, text in answer.record_errors)):
+        assert len(text) < 400
