@@ -73,4 +73,5 @@ def read_json(config: Mapping[str, str], flights: pa.Table, partitions: int) -> 
 def _take(reading: JsonReading, message: Message) -> None:
     # An error is that of a broker it could not reach; it tries again.
     if message.error() is None:
-        reading.records.append((message.key(), message.value()))
+        # What has no value is missing from the flights that are compared.
+        reading.records.append((message.key() or b"", message.value() or b""))

@@ -213,6 +213,21 @@ class LeaderAppends:
             base_offset, end_offset - 1, end_offset, now_ms if stamped else -1, False, size
         )
 
+    def duplicate_of(
+        self, records: memoryview, *, allow_transactional: bool = True
+    ) -> AppendResult | None:
+        """Return where a producer's batches are, if they are stored already; None when they are
+        not. What the settings of the topic demand of batches by now does not matter for those.
+        KafkaError where they can be neither."""
+        batches = validate_for_append(
+            records,
+            max_message_bytes=self._log.append_rules.max_message_bytes,
+            allow_transactional=allow_transactional,
+            allow_typed=True,
+        )
+        first_time = check_producers(self._log.producer_state, batches)
+        return None if first_time is None else self._duplicate(*first_time)
+
     def _duplicate(self, base_offset: int, last_offset: int, timestamp_ms: int) -> AppendResult:
         log = self._log
         if not log.append_rules.stamps_append_time:

@@ -43,6 +43,8 @@ def test_a_flight_that_is_missing_and_one_that_differs_are_named(source):
     wrong = {**flight("EWR", 3), "dep_delay": 9}
     name = "EWR, 2013-01-01 10:15:00+00:00, UA"
     assert reading(flight("EWR", 1)).compared(source).differences == [f"missing: {name}, 3"]
+    without_value = JsonReading([*reading(flight("EWR", 1)).records, (b"EWR", b"")])
+    assert without_value.compared(source).differences == [f"missing: {name}, 3"]
     assert reading(flight("EWR", 1), wrong).compared(source).differences == [
         f"{name}, 3: dep_delay is 9, should be None"
     ]

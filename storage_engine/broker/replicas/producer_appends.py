@@ -270,7 +270,7 @@ class ProducerAppends:
 
     def _outcome(self, waiting: _Waiting) -> AppendOutcome:
         if isinstance(waiting.prepared, KafkaError):
-            return waiting.prepared
+            return _stored_before(waiting) or waiting.prepared
         assert waiting.prepared is not None
         return waiting.partition.append(
             waiting.prepared,
@@ -278,6 +278,18 @@ class ProducerAppends:
             in_transaction=waiting.in_transaction,
             is_checked=waiting.is_checked,
         )
+
+
+def _stored_before(waiting: _Waiting) -> AppendOutcome | None:
+    """Where batches are that can't be prepared now, and were stored when they were sent first."""
+    partition = waiting.partition
+    try:
+        partition.check_writable_by_producers(waiting.acks)
+        return partition.log.leader_appends.duplicate_of(
+            waiting.records, allow_transactional=waiting.in_transaction
+        )
+    except KafkaError:
+        return None
 
 
 def _not_here(tp: TopicPartition) -> KafkaError:

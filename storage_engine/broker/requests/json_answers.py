@@ -62,9 +62,16 @@ HELD_MAX_BYTES = 128 << 20
 """The limit of all conversions in memory, those that slow clients have not taken yet among them:
 beyond it an answer has one batch."""
 
+HELD_HARD_MAX_BYTES = 4 * HELD_MAX_BYTES
+"""Beyond it nothing is converted, and clients have to ask again: a batch of a hundred bytes, all
+nulls, may become a hundred megabytes, and each client that takes nothing holds one."""
+
 MOST_ROUNDS = 3
 """A fetch is converted for so often at most. After that it is answered with what there is: else a
 log that is compacted or truncated all the time would answer nobody."""
+
+_TRY_AGAIN = ErrorCode.REPLICA_NOT_AVAILABLE
+"""A code that every client knows, and tries again after."""
 
 log = logging.getLogger(__name__)
 
@@ -119,18 +126,22 @@ class ConvertedBatches:
     def __init__(self) -> None:
         self._kept: OrderedDict[_Key, JsonBatch] = OrderedDict()
         self._kept_bytes = 0
+        self._held: weakref.WeakValueDictionary[_Key, JsonBatch] = weakref.WeakValueDictionary()
+        """All that are in memory, those that are not kept among them: they are shared, too."""
         self.held_bytes = 0
 
     def get(self, key: _Key) -> JsonBatch | None:
         batch = self._kept.get(key)
-        if batch is not None:
-            self._kept.move_to_end(key)
+        if batch is None:
+            return self._held.get(key)
+        self._kept.move_to_end(key)
         return batch
 
     def take(self, key: _Key, batch: JsonBatch) -> None:
         """Count a new conversion, and keep it if it is not too large."""
         size = len(batch)
         self.held_bytes += size
+        self._held[key] = batch
         weakref.finalize(batch, self._freed, size).atexit = False
         if size > CACHED_BATCH_MAX_BYTES or key in self._kept:
             return
@@ -196,11 +207,14 @@ class JsonAnswers:
             return
         making = _AnswerInMaking(fetch, read, self._cache, self._replicas)
         if making.needs and fetch.rounds < MOST_ROUNDS and (making.is_empty or not fetch.rounds):
-            if self._under_way < CONVERTED_AT_ONCE:
+            if self._cache.held_bytes > HELD_HARD_MAX_BYTES:
+                making.refuse_the_rest()
+            elif self._under_way < CONVERTED_AT_ONCE:
                 self._convert(fetch, making.needs)
+                return
             else:
                 self._waiting.append(fetch)
-            return
+                return
         for partition, offset, damage in making.damaged:
             self._reader.note_damage(partition, offset, damage)
         fetch.respond(making.read)
@@ -256,6 +270,8 @@ class _AnswerInMaking:
         self._batches_left = BATCHES_MAX
         self._stored_left = STORED_MAX_BYTES
         self.needs: list[_Need] = []
+        self._waiting: list[int] = []
+        """The places of partitions that have nothing yet."""
         self.damaged: list[tuple[HostedPartition, int, CorruptRecordError]] = []
         self.is_empty = True
         """Whether no partition up to here has records. Those behind it don't count: a batch that is
@@ -268,10 +284,20 @@ class _AnswerInMaking:
                 assert partition is not None, "it was read in this turn"
                 made = self._made_of(partition, wanted, answer, answer.records)
                 read.partitions[place] = made
+                if made.records is None and not made.error_code:
+                    self._waiting.append(place)
                 if made.error_code:
                     read.failed = True
             elif answer.records is not None:
                 self.is_empty = False
+
+    def refuse_the_rest(self) -> None:
+        """Answer that what is not converted can't be had now."""
+        for place in self._waiting:
+            answer = self.read.partitions[place]
+            self.read.partitions[place] = FetchPartitionResponse(
+                answer.topic, answer.partition, int(_TRY_AGAIN)
+            )
 
     def _made_of(
         self,
@@ -355,8 +381,7 @@ class _AnswerInMaking:
             offset = max(header.base_offset, partition.log.log_start_offset)
             self.damaged.append((partition, offset, failure))
         elif isinstance(failure, UnknownSchemaVersionError):
-            # A code that every client knows, and tries again after.
-            code = ErrorCode.REPLICA_NOT_AVAILABLE
+            code = _TRY_AGAIN
         return FetchPartitionResponse(answer.topic, answer.partition, int(code))
 
 

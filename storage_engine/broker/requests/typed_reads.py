@@ -9,8 +9,10 @@ Frames are bounded by the bytes that are sent and by the batches that are looked
 filter may skip nearly all.
 """
 
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ports import SlicedRecords
 from storage_engine.core.typed.topic_schema import TopicSchema
+from storage_engine.core.typed.unreadable_schema import UnreadableSchema
 from storage_engine.log.files.load_job import LoadJob
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segments.projected_slice import BATCHES_MAX, ProjectedSlice
@@ -117,6 +119,9 @@ def read_for_consumer(
             budget.spend(frames.batches, most, want)
         return frames
     if want is None and schema is not None:
+        if isinstance(schema, UnreadableSchema):
+            # A code that every client knows, and tries again after.
+            raise KafkaError(schema.reason, ErrorCode.REPLICA_NOT_AVAILABLE)
         records = log.reads.read(
             offset,
             max_bytes=min(max_bytes, UNCONVERTED_MAX_BYTES),

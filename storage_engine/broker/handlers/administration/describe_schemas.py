@@ -14,10 +14,11 @@ from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.config_entity import ConfigEntity
 from storage_engine.broker.settings.config_store import ConfigStore
-from storage_engine.broker.settings.topic_configs import TopicConfigs, possible_overrides
+from storage_engine.broker.settings.topic_configs import TopicConfigs, unreadable_schema
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING
+from storage_engine.core.typed.unreadable_schema import UnreadableSchema
 from storage_engine.protocol.apis.describe_schemas import (
     MAX_TOPICS,
     DescribedSchema,
@@ -65,6 +66,8 @@ class DescribeSchemasHandler:
         if topic_id is None:
             text = f"topic '{topic}' does not exist"
             settle(_error(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
+        elif (unreadable := self.topics.unreadable_schema(topic)) is not None:
+            settle(_unreadable(topic, unreadable))
         elif own is not None:
             settle(_described(topic, topic_id, own))
         else:
@@ -84,8 +87,10 @@ class DescribeSchemasHandler:
             if settings is None or self.metadata.topic_id(topic) != topic_id:
                 # Not answered; or another topic has its name by now.
                 once(_unanswered(topic))
+            elif (unreadable := unreadable_schema(settings)) is not None:
+                once(_unreadable(topic, unreadable))
             else:
-                once(_described(topic, topic_id, possible_overrides(topic, settings)))
+                once(_described(topic, topic_id, settings))
 
         timer = self.scheduler.call_later(READ_MS, lambda: once(_unanswered(topic)))
         self.config_store.read(ConfigEntity.topic(topic), on_read)
@@ -93,6 +98,11 @@ class DescribeSchemasHandler:
 
 def _described(topic: str, topic_id: UUID, settings: Mapping[str, str]) -> DescribedSchema:
     return DescribedSchema(topic=topic, topic_id=topic_id, schema=settings.get(SCHEMA_SETTING))
+
+
+def _unreadable(topic: str, schema: UnreadableSchema) -> DescribedSchema:
+    text = f"its schema can't be read on this broker: {schema.reason}"
+    return _error(topic, ErrorCode.UNKNOWN_SCHEMA_VERSION, text)
 
 
 def _unanswered(topic: str) -> DescribedSchema:

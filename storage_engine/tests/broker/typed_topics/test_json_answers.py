@@ -12,7 +12,12 @@ from storage_engine.core.errors import CorruptRecordError, ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.core.typed.ddl import parse_ddl
-from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchRequest
+from storage_engine.protocol.apis.fetch import (
+    BY_NAME,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+)
 from storage_engine.protocol.records.record_batch import crc_matches, iter_headers
 from storage_engine.protocol.records.records import decode_batches
 from storage_engine.simulation.world.cluster import SimulatedCluster
@@ -172,6 +177,38 @@ def test_when_slow_clients_hold_too_much_an_answer_has_one_batch(cluster, monkey
     cache.held_bytes = json_answers.HELD_MAX_BYTES + 1
     assert len(rows_of(fetched(cluster))) == ROWS
     assert conversions(cluster) == 5
+
+
+def test_clients_that_take_nothing_hold_one_copy_of_a_batch_and_a_limited_number_of_batches(
+    cluster, monkeypatch
+):
+    fill(cluster, 12)
+    monkeypatch.setattr(json_answers, "CACHED_BATCH_MAX_BYTES", 0)
+    requests = cluster[1].parts.requests
+    cache = requests.json_answers._cache
+
+    def read(number: int) -> FetchPartitionResponse:
+        """What a fetch is answered with, before it is sent."""
+        request = FetchRequest(0, 1, 1, [FetchPartition(TRIPS.topic, 0, number * ROWS, 1 << 20)])
+        answers: list[Any] = []
+        found = requests.reader.read(request)
+        requests.json_answers.answer(request, found, answers.append, lambda: False)
+        cluster.loop.run_until(lambda: bool(answers))
+        return answers.pop().partitions[0]
+
+    held = [read(0) for _ in range(5)]
+    size = cache.held_bytes
+    assert size == len(held[0].records) and conversions(cluster) == 1
+    monkeypatch.setattr(json_answers, "HELD_HARD_MAX_BYTES", 4 * size)
+    held += [read(number) for number in range(1, 12)]
+    assert 4 * size < cache.held_bytes < 6 * size
+    codes = [each.error_code for each in held]
+    assert set(codes) == {0, ErrorCode.REPLICA_NOT_AVAILABLE} and codes[-1]
+    # What was converted already is served; and all, when they let go of it.
+    assert read(0).records
+    held.clear()
+    assert cache.held_bytes == 0
+    assert read(11).records
 
 
 def test_a_slow_conversion_holds_up_nobody_else(cluster):

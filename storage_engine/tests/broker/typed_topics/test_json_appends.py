@@ -256,3 +256,17 @@ def test_the_time_of_the_append_is_that_of_converted_rows(cluster):
     answer = produced(cluster, json_batch(row(1)), tp=stamped)
     header = read_header(stored(cluster, stamped))
     assert header.max_timestamp == answer.log_append_time_ms > 0
+
+
+def test_a_batch_sent_again_is_known_though_it_does_not_fit_the_schema_any_more(cluster):
+    """Its producer did not get the answer, and a column was hidden meanwhile."""
+    batch = json_batch(row(1), producer_id=7, producer_epoch=0, base_sequence=0)
+    assert produced(cluster, bytearray(batch)).base_offset == 0
+    partition = cluster[1].replicas.get(TRIPS)
+    hidden = SCHEMA.evolved(parse_ddl("id BIGINT NOT NULL, fare DOUBLE"))
+    partition.log.update_config(replace(partition.log.config, schema=hidden))
+    again = produced(cluster, bytearray(batch))
+    assert (again.error_code, again.base_offset) == (0, 0)
+    later = json_batch(row(1), producer_id=7, producer_epoch=0, base_sequence=1)
+    assert produced(cluster, later).error_code == ErrorCode.INVALID_RECORD
+    assert partition.log.log_end_offset == 1

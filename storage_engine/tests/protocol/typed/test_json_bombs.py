@@ -1,10 +1,12 @@
 """JSON that is small on the wire and large in memory or in time: a batch of a few kilobytes must
 stop no broker. Texts are decompressed to at most 64 MiB before they come here."""
 
+import json
+
 import pytest
 
 from storage_engine.core.errors import InvalidRecordError
-from storage_engine.protocol.typed import json_fault
+from storage_engine.protocol.typed.arrays import json_fault
 from storage_engine.protocol.typed.arrays.json_parser import LARGE_BYTES, MOST_PREPARED_SIGNS
 from storage_engine.tests.protocol.typed.logs import schema_of
 from storage_engine.tests.protocol.typed.test_json import records_of, rows_in, typed
@@ -15,7 +17,7 @@ SCHEMA = schema_of("id BIGINT, s STRING, a ARRAY<INT>, m MAP<STRING, INT>")
 
 def test_a_long_record_that_does_not_fit_is_refused_without_python_reading_it(monkeypatch):
     """Python would make an object of each of its numbers, and let nothing else run meanwhile."""
-    monkeypatch.setattr(json_fault.json, "loads", lambda *_, **__: pytest.fail("read by Python"))
+    monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("read by Python"))
     numbers = b"1," * (json_fault.MOST_BYTES // 2)
     with pytest.raises(InvalidRecordError, match=r"record 1 is not stored: .*id.* from number"):
         typed(records_of(["{}", b'{"id": "x", "a": [%s1]}' % numbers]), SCHEMA)
