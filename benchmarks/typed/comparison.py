@@ -143,7 +143,11 @@ def _with_spark(plan: Plan, folder: Path, brokers: Brokers) -> dict[str, list[Ro
                     group, _reading(plan, ours, theirs, group, columns), plan.rounds
                 )
         if SPARK_WRITE in plan.groups:
-            turns = {TYPED: ours.writer(plan.written_rows), JSON: theirs.writer(plan.written_rows)}
+            turns: Turns = {
+                TYPED: ours.writer(plan.written_rows),
+                JSON: theirs.writer(plan.written_rows),
+                MEMORY: lambda: ours.hold(plan.written_rows),
+            }
             rounds[SPARK_WRITE] = _rounds(SPARK_WRITE, turns, plan.rounds)
     return rounds
 

@@ -1,18 +1,25 @@
-"""Spark sources without a broker: one makes the rows that topics are filled with, the other yields
-record batches which it already has, with the columns that are read: the ceiling for any source in
-Python.
+"""Spark formats without a broker: one makes the rows that topics are filled with; the other yields
+record batches which it already has, with the columns that are read, and holds those that it is
+given: the ceilings for any source and sink in Python.
 
 Rule: the second has no work per batch. Each process makes a few batches once and yields them over
 and over.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 from benchmarks.typed.columns import PIECE_ROWS, ddl, made_of, make_rows
@@ -54,7 +61,8 @@ class _Maker(DataSourceReader):
 
 
 class TypedInMemoryFormat(DataSource):
-    """Options: `rows` of all tasks together, `tasks`. The schema is given to the reader."""
+    """Options of the source: `rows` of all tasks together, `tasks`. Its schema is given to the
+    reader."""
 
     @classmethod
     def name(cls) -> str:
@@ -64,6 +72,10 @@ class TypedInMemoryFormat(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """`spark.read`."""
         return _Reader(self.options, schema.names)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """`df.write`."""
+        return _Writer()
 
 
 class _Reader(DataSourceReader):
@@ -79,6 +91,17 @@ class _Reader(DataSourceReader):
         for place in range(0, partition.value, PIECE_ROWS):
             batch = batches[(place // PIECE_ROWS) % len(batches)]
             yield batch.slice(0, min(PIECE_ROWS, partition.value - place))
+
+
+class _Writer(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        held = list(iterator)
+        return _Written(sum(each.num_rows for each in held))
+
+
+@dataclass(frozen=True)
+class _Written(WriterCommitMessage):
+    rows: int
 
 
 @lru_cache(maxsize=2)

@@ -82,6 +82,14 @@ ROWS = (
         goal=Goal(least=8),
     ),
     Row(
+        name="spark-write-memory",
+        what="the same beside a sink in Python that holds the rows",
+        group=SPARK_WRITE,
+        measured=TYPED,
+        beside=MEMORY,
+        measure="rate",
+    ),
+    Row(
         name="sent",
         what="bytes that brokers send for a row, 2 of 20 columns beside all",
         group=LINK,

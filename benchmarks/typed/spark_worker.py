@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.beside_kafka.rows import OURS
 from benchmarks.beside_kafka.spark_process import serve, timed
 from benchmarks.typed.columns import ALL, ddl
+from benchmarks.typed.in_memory import IN_MEMORY, MADE, RowsFormat, TypedInMemoryFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,8 +22,6 @@ TASKS = 4
 
 class _Worker:
     def __init__(self, args: argparse.Namespace, spark: "SparkSession") -> None:
-        from benchmarks.typed.in_memory import RowsFormat, TypedInMemoryFormat
-
         self._is_ours: bool = args.format == OURS
         self._format: str = args.format
         self._options = {"kafka.bootstrap.servers": args.servers}
@@ -39,6 +38,9 @@ class _Worker:
         if kind == "write":
             held = self._in_memory(rows)
             return timed(rows, lambda: self._write(held, job["topic"]))
+        if kind == "hold":
+            writer = self._in_memory(rows).write.format(IN_MEMORY).mode("append")
+            return timed(rows, writer.save)
         if kind == "made":
             return _digest(self._made(rows))
         frame = self._memory(job) if kind == "memory" else self._topic(job)
@@ -63,8 +65,6 @@ class _Worker:
         )
 
     def _memory(self, job: dict[str, Any]) -> "DataFrame":
-        from benchmarks.typed.in_memory import IN_MEMORY
-
         reader = self._spark.read.format(IN_MEMORY).schema(ddl(job["columns"]))
         return reader.options(rows=job["rows"], tasks=TASKS).load()
 
@@ -84,8 +84,6 @@ class _Worker:
         return self._held
 
     def _made(self, rows: int) -> "DataFrame":
-        from benchmarks.typed.in_memory import MADE
-
         return self._spark.read.format(MADE).options(rows=rows, tasks=TASKS).load()
 
 

@@ -71,6 +71,10 @@ class SparkSide:
 
         return write
 
+    def hold(self, rows: int) -> Measured:
+        """Gives as many rows to a sink in Python that does nothing but hold them."""
+        return self._timed({"kind": "hold", "rows": rows})
+
     def _timed(self, job: dict[str, Any]) -> Measured:
         before = cpu_times(self._brokers.pids, self._spark.pid)
         (batch,) = self._spark.do(job)["batches"]

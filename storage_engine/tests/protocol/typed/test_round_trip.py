@@ -121,6 +121,14 @@ def test_strings_with_few_values_are_stored_with_a_dictionary_and_others_are_not
     assert table_of(decoded(log_of([batch]), schema), plan(schema)).to_pylist() == rows.to_pylist()
 
 
+def test_empty_lists_that_are_cut_from_a_large_table_are_stored_without_the_rest():
+    schema = schema_of("tags ARRAY<STRING>")
+    rows = rows_from(schema, [{"tags": ["airport", "toll"]}] * 1_000 + [{"tags": []}])
+    (batch,) = encoded(rows.slice(1_000), schema)
+    assert len(batch.data) < 600
+    assert decoded(log_of([batch]), schema)[0].batch.to_pylist() == [{"tags": []}]
+
+
 def test_times_headers_and_tombstones_come_back():
     schema = schema_of("id BIGINT, text STRING NOT NULL", ["id"])
     rows = rows_from(schema, [{"id": n, "text": "x"} for n in range(4)])
