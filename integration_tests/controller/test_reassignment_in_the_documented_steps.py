@@ -27,7 +27,9 @@ ALL = OLD + NEW
 @pytest.fixture(scope="module")
 def six(tmp_path_factory):
     settings = (("auto.leader.rebalance.enable", "false"),)
-    with running_cluster(tmp_path_factory.mktemp("six"), brokers=6, settings=settings) as running:
+    folder = tmp_path_factory.mktemp("six")
+    # The log of a ZooKeeper of its own is read.
+    with running_cluster(folder, brokers=6, settings=settings, has_zookeeper=True) as running:
         yield running
 
 

@@ -220,8 +220,8 @@ def high_watermark_lost_on_restart(stack: ExitStack) -> None:
 def served_above_the_high_watermark(stack: ExitStack) -> None:
     read = fetch_reads._read
 
-    def read_all(partition: Any, request: Any, wanted: Any, room: int, **how: Any) -> Any:
-        return read(partition, request._replace(replica_id=0), wanted, room, **how)
+    def read_all(partition: Any, request: Any, *wanted: Any, **how: Any) -> Any:
+        return read(partition, request._replace(replica_id=0), *wanted, **how)
 
     set_attribute(stack, fetch_reads, "_read", read_all)
 
