@@ -123,11 +123,22 @@ class TopicAdmin:
                 ErrorCode.INVALID_PARTITIONS,
             )
         return assign_replicas(
-            self._metadata.racks(),
+            self._live_brokers(),
             partitions=partitions,
             replication_factor=factor,
             preferred_counts=self._metadata.preferred_counts(),
         )
+
+    def _live_brokers(self) -> dict[BrokerId, str | None]:
+        """Each with its rack. Raises KafkaError, which clients answer by asking again, before the
+        controller's first UpdateMetadata, also where this broker is the controller itself."""
+        racks = self._metadata.racks()
+        if not racks:
+            raise KafkaError(
+                "the controller has not told this broker yet which brokers there are: ask again",
+                ErrorCode.NOT_CONTROLLER,
+            )
+        return racks
 
     def _given(self, new: RequestedTopic) -> Assignment:
         assert new.assignment is not None
@@ -142,7 +153,7 @@ class TopicAdmin:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             )
         factors = {len(replicas) for replicas in new.assignment.values()}
-        known: set[int] = set(self._metadata.brokers)
+        known: set[int] = set(self._live_brokers())
         for partition, replicas in new.assignment.items():
             if not replicas or len(set(replicas)) != len(replicas) or len(factors) != 1:
                 problem = "needs as many brokers as the others, each once"
@@ -230,7 +241,7 @@ class TopicAdmin:
         first = info.assignment[0]
         if assignments is None:
             added = assign_replicas(
-                self._metadata.racks(),
+                self._live_brokers(),
                 partitions=total - present,
                 replication_factor=len(first),
                 preferred_counts=self._metadata.preferred_counts(),
@@ -251,7 +262,7 @@ class TopicAdmin:
     ) -> Assignment:
         present = len(info.assignment)
         factor = len(info.assignment[0])
-        known: set[int] = set(self._metadata.brokers)
+        known: set[int] = set(self._live_brokers())
         if len(assignments) != total - present or any(
             len(set(r)) != factor or len(r) != factor or not known.issuperset(r)
             for r in assignments
