@@ -20,7 +20,8 @@ max.message.bytes, 1 MiB."""
 
 DEFAULT_TYPED_BATCH_BYTES = 1_000_000
 """The same for typed topics: each column of each batch has a cost of its own, so batches are nearly
-as large as Kafka's default allows. 1.3 times as many rows are written and read in a second."""
+as large as Kafka's default allows: beside 512 KiB, 1.1 to 1.4 times as many rows a second of
+processor time, in two pairs of runs on a busy machine."""
 
 DEFAULT_TRANSACTION_TIMEOUT_MS = 60 * 60 * 1000
 """Transactions of a micro-batch are aborted this long after the last request of any of its tasks.
