@@ -4,7 +4,7 @@ import time
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import ConfigError
@@ -198,10 +198,16 @@ def test_every_answer_is_that_of_a_search_through_all_rules(bindings: list[AclBi
 
 
 @given(_bindings)
+@example([_rule("a", READ), _rule("*", WRITE, pattern=PREFIXED)])
 def test_whoever_may_write_to_some_topic_is_found(bindings: list[AclBinding]) -> None:
     """A resource that shows it is one of the patterns, or a name of a prefix that nobody denies."""
     authorizer = _authorizer(*bindings)
-    names = {pattern.name for pattern, _ in bindings if pattern.name != "*"} | {"zz"}
+    # Of literal patterns "*" stands for all names; as a prefix it is one like any other.
+    names = {
+        pattern.name
+        for pattern, _ in bindings
+        if pattern.name != "*" or pattern.pattern_type is PREFIXED
+    } | {"zz"}
     names |= {f"{name}{tail}" for name in names for tail in ("", "0", "b", "bc")}
     wanted = any(_reference(bindings, WRITE, TOPIC, name) for name in names)
     assert authorizer.allows_some(ALICE, HOST, WRITE, TOPIC) is wanted
