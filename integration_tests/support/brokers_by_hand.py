@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from integration_tests.forks.forked import popen
 from integration_tests.support.cluster_support import FEW_GROUPS, QUICK_FAILOVER, wait_until
 from storage_engine.tools.local.free_ports import find_free_port
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
@@ -64,7 +65,7 @@ class BrokersByHand:
         file.chmod(0o600)
         command = [sys.executable, "-P", "-m", self.program, "broker", str(file)]
         with (folder / "output").open("ab") as output:
-            self._processes[broker_id] = subprocess.Popen(
+            self._processes[broker_id] = popen(
                 [*command, "--log-file", str(folder / "broker.log")],
                 cwd=folder,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from integration_tests.forks.forked import popen
 from integration_tests.support.cluster_support import wait_until
 from storage_engine.tools.local.free_ports import find_free_port
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
@@ -80,7 +81,7 @@ class ConfiguredBrokers:
         lines = (f"{key}={value}" for key, value in given.items())
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         with (self.folder / f"broker-{broker}.log").open("ab") as log:
-            process = subprocess.Popen([*_COMMAND, str(file)], stderr=log, stdout=log)
+            process = popen([*_COMMAND, str(file)], stderr=log, stdout=log)
         self._processes[broker] = process
         return process
 
