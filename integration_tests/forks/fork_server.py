@@ -1,7 +1,8 @@
-"""The process whose forks are brokers and commands: it has loaded what they load, and does nothing
-else. It has one thread, no event loop, and one socket, by which it is told what to start.
+"""The process whose forks are brokers, commands and members of groups: it has loaded what they
+load, and does nothing else. It has one thread, no event loop, and one socket, by which it is told
+what to start.
 
-    python -P -m integration_tests.forks.fork_server DESCRIPTOR ROOM
+    python -P -m integration_tests.forks.fork_server DESCRIPTOR ROOM MODULE…
 
 A request is one packet of JSON; one that starts something brings stdin, stdout and stderr with it.
 
@@ -9,7 +10,7 @@ A request is one packet of JSON; one that starts something brings stdin, stdout 
     {"ended": pid}                                                  its wait status, null: runs yet
 
 A child ends with this process, and this process with the one that holds the other end of the
-socket. Linux shows ROOM, which is as long as the longest arguments, as the arguments of a child.
+socket. What Linux shows as the arguments of a child has the length of ours, for the sake of ROOM.
 """
 
 import ctypes
@@ -21,35 +22,18 @@ import runpy
 import signal
 import socket
 import sys
+import types
 from pathlib import Path
 from typing import Any
+
+from storage_engine.tools.kafka_schemas import load_only_when_asked
 
 LONGEST_REQUEST = 1 << 17
 """Bytes: of an environment mostly."""
 
-LOADED = (
-    "storage_engine.broker.main",
-    "storage_engine.tools.commands.broker",
-    "cryptography.x509",
-    "ssl",
-    "uvloop",
-)
-"""What a broker loads until it serves."""
-
 _PR_SET_PDEATHSIG = 1
-_PR_SET_MM = 35
-_PR_SET_MM_ARG_END = 9
 _ARG_START, _ARG_END = 47, 48
 """In /proc/self/stat, counted from 0: proc(5) counts from 1."""
-
-
-class _WithoutPandas:
-    """As in a broker."""
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("this process does without pandas", name=name)
 
 
 class ForkServer:
@@ -64,7 +48,7 @@ class ForkServer:
         self._room = int(fields[_ARG_END - 2]) - self._arguments_at
 
     def serve(self) -> list[str] | None:
-        """In a child: what to run, after the interpreter's name. In the server: None, at its end."""
+        """In a child what to run, after the interpreter's name; in the server None, at its end."""
         while True:
             packet, descriptors, _, _ = socket.recv_fds(self._control, LONGEST_REQUEST, 3)
             if not packet:
@@ -95,7 +79,7 @@ class ForkServer:
 
     def _become(self, request: dict[str, Any], descriptors: list[int]) -> None:
         """What `subprocess` and a start of Python would have done."""
-        _library().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != self._pid:
             os._exit(1)
         if request["session"]:
@@ -111,12 +95,9 @@ class ForkServer:
         self._show_arguments(_joined(request["start"]))
 
     def _show_arguments(self, joined: bytes) -> None:
-        """In /proc and by `ps`, where programs look for brokers."""
+        """In /proc and by `ps`, where programs look for brokers: with empty ones at the end."""
         ctypes.memset(self._arguments_at, 0, self._room)
         ctypes.memmove(self._arguments_at, joined, len(joined))
-        # Who may not do that has many empty arguments at the end.
-        end = ctypes.c_ulong(self._arguments_at + len(joined))
-        _library().prctl(_PR_SET_MM, _PR_SET_MM_ARG_END, end, 0, 0)
 
 
 def _joined(arguments: list[str]) -> bytes:
@@ -128,25 +109,25 @@ def _wait_status(pid: int) -> int | None:
     return status if ended else None
 
 
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
-
-
 def _run(arguments: list[str]) -> None:
-    """As the interpreter: `-P -m MODULE ARGUMENT…`."""
-    where = arguments.index("-m")
-    sys.argv = ["-m", *arguments[where + 2 :]]
-    runpy.run_module(arguments[where + 1], run_name="__main__", alter_sys=True)
+    """As the interpreter: `[-P] -m MODULE ARGUMENT…`, `[-P] -c PROGRAM ARGUMENT…`."""
+    flag, program, *rest = arguments[1:] if arguments[0] == "-P" else arguments
+    sys.argv = [flag, *rest]
+    if flag == "-m":
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(program, vars(sys.modules["__main__"]))
 
 
 def main() -> None:
-    sys.meta_path.insert(0, _WithoutPandas)
-    for name in LOADED:
+    descriptor, _, *modules = sys.argv[1:]
+    load_only_when_asked()
+    for name in modules:
         importlib.import_module(name)
-    sys.meta_path.remove(_WithoutPandas)
     gc.collect()
     gc.freeze()
-    with socket.socket(fileno=int(sys.argv[1])) as control:
+    with socket.socket(fileno=int(descriptor)) as control:
         to_run = ForkServer(control).serve()
     if to_run is not None:
         _run(to_run)
