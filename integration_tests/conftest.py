@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from integration_tests.forks import forked
 from integration_tests.support.cluster_support import (
     SHARED_SETTINGS,
     make_whole,
@@ -15,6 +16,7 @@ from integration_tests.support.cluster_support import (
 )
 from integration_tests.support.left_clients import free_left_clients
 from integration_tests.support.loop_disk import LoopDisk
+from storage_engine.tools.local import broker_process
 
 
 def pytest_configure() -> None:
@@ -26,6 +28,15 @@ def pytest_configure() -> None:
 def _no_client_outlives_its_file() -> Iterator[None]:
     yield
     free_left_clients()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _brokers_are_forked() -> Iterator[None]:
+    """Those of the clusters that this process starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        if forked.IS_ON:
+            patch.setattr(broker_process, "spawn_detached", forked.spawn_detached)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

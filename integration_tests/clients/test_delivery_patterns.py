@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from integration_tests.forks.forked import popen, run
 from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, TOPIC
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
@@ -69,7 +70,7 @@ def killed(example: str, function: str, moment: str, turn: int, *arguments: str)
     """What it has told until it killed itself."""
     command = [sys.executable, "-P", "-m", "integration_tests.clients.killed_example"]
     fatal = [f"examples.delivery.{example}", function, moment, str(turn)]
-    done = subprocess.run([*command, *fatal, *arguments], capture_output=True, text=True)
+    done = run([*command, *fatal, *arguments], text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     return done.stdout.splitlines()
 
@@ -78,7 +79,7 @@ def killed(example: str, function: str, moment: str, turn: int, *arguments: str)
 def running(example: str, *arguments: str) -> Iterator[Callable[[], str]]:
     """Started again; gives its lines, one a call."""
     command = [sys.executable, "-P", "-m", f"examples.delivery.{example}", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline

@@ -4,13 +4,13 @@ selected or run twice. Read by confluent-kafka. Source: R-CLI4.
 
 import json
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
+from integration_tests.forks.forked import run
 from integration_tests.support.cluster_support import create_topic, running_cluster
 from integration_tests.support.spark_support import consume, produce, servers, topic
 from storage_engine.client.cluster import Cluster
@@ -158,7 +158,7 @@ def test_a_run_that_is_killed_before_or_after_a_commit_is_continued(
     )
     produce(servers, dead, letters)
     arguments = ["replay-dead-letters", dead, "--bootstrap-server", servers, "--reason", "wrong"]
-    killed = subprocess.run([sys.executable, "-c", KILLED, moment, "2", *arguments], check=False)
+    killed = run([sys.executable, "-c", KILLED, moment, "2", *arguments])
     assert killed.returncode == -signal.SIGKILL
     rest = replay(servers, dead, "--reason", "wrong", capsys=capsys)
     wrong = [number for number in range(LETTERS) if number % 3]

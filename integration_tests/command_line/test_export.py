@@ -4,7 +4,6 @@ and again has in the end what a client that we did not write reads of the topic.
 import json
 import pickle
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from confluent_kafka import Message
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
+from integration_tests.forks.forked import popen, run
 from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
 from storage_engine.client import Admin, BulkReader, ConfigError, RecordsGoneError, TopicPartition
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
@@ -150,7 +150,7 @@ def test_an_export_killed_again_and_again_has_every_committed_record_once(cluste
     whole: dict[Path, bytes] = {}
     for kill in range(KILLS):
         killed_at = len(whole) + chance.randrange(1, 50 // KILLS)
-        process = subprocess.Popen([*HEADRACE, *arguments])
+        process = popen([*HEADRACE, *arguments])
         try:
             wait_for_files(target, killed_at)
             if kill % 4 == 3:
@@ -162,11 +162,7 @@ def test_an_export_killed_again_and_again_has_every_committed_record_once(cluste
             process.wait()
         assert all(path.read_bytes() == before for path, before in whole.items())
         whole = {path: path.read_bytes() for path in files(target)}
-    done = subprocess.run(
-        [*HEADRACE, *arguments],
-        capture_output=True,
-        text=True,
-    )
+    done = run([*HEADRACE, *arguments], text=True)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert (outcome["kept"], outcome["records"]) == (len(whole), len(expected))

@@ -21,6 +21,7 @@ from integration_tests.command_line.mirrored import (
     committed_offsets,
     committed_records,
 )
+from integration_tests.forks.forked import run
 from integration_tests.support.cluster_support import (
     admin,
     create_topic,
@@ -195,8 +196,8 @@ def kill_a_mirror(pair: Pair, topic: str, moment: str, pick: random.Random) -> N
         turn, ending = pick.randint(1, LAST_TURN.get(moment, 4)), ["--exit-at-end"]
     sizes = [turn, FETCH_BYTES, TRANSACTION_BYTES]
     command = arguments(pair, topic, "--name", topic, *ending)
-    run = [sys.executable, "-c", KILLED, moment, *map(str, sizes), *command]
-    assert subprocess.run(run, check=False).returncode == -signal.SIGKILL, moment
+    killed = run([sys.executable, "-c", KILLED, moment, *map(str, sizes), *command])
+    assert killed.returncode == -signal.SIGKILL, moment
 
 
 @pytest.mark.skipif(not ALL_FAULTS, reason="with HEADRACE_FAULTS=full")

@@ -17,6 +17,7 @@ from confluent_kafka import (
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
+from integration_tests.forks.forked import popen
 from integration_tests.groups.aiokafka_member import AioKafkaMember
 from integration_tests.groups.group_members import (
     ConfluentMember,
@@ -165,7 +166,7 @@ def test_a_member_that_is_killed_is_replaced_after_its_session(cluster, member):
     first = member(cluster.bootstrap_servers, topic, topic, **settings)
     command = [sys.executable, "-P", "-m", "integration_tests.groups.group_members"]
     arguments = [member.__name__, cluster.bootstrap_servers, topic, topic, str(LEAST_SESSION_MS)]
-    with subprocess.Popen(command + arguments, stdout=subprocess.DEVNULL) as second:
+    with popen(command + arguments, stdout=subprocess.DEVNULL) as second:
         try:
             half = PARTITIONS // 2
             poll_until([first], lambda: len(first.owned()) == half, "the other has its part")

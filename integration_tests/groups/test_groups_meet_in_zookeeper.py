@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from integration_tests.forks.forked import popen
 from integration_tests.groups.zookeeper_member import COMMIT_EVERY
 from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
 from storage_engine.client import (
@@ -166,7 +167,7 @@ def test_a_killed_member_is_replaced_and_nothing_is_left_out(cluster, zookeeper)
     told: list[str] = []
     with (
         connector(cluster, group) as heir,
-        subprocess.Popen(command + arguments, stdout=subprocess.PIPE, text=True) as victim,
+        popen(command + arguments, stdout=subprocess.PIPE, text=True) as victim,
     ):
         assert victim.stdout is not None
         while told.count("committed\n") < 2:

@@ -18,6 +18,7 @@ from typing import Self
 import pytest
 from confluent_kafka import Producer
 
+from integration_tests.forks.forked import popen
 from integration_tests.groups.ownership import (
     Event,
     lost_offsets,
@@ -99,7 +100,7 @@ class Members:
         self.members = [f"{name}/{number}" for number in range(len(makes))]
         command = [sys.executable, "-P", "-m", "integration_tests.groups.many_members"]
         arguments = [cluster.bootstrap_servers, topic, topic, str(SESSION_MS), name, *makes]
-        self._process = subprocess.Popen(command + arguments, stdout=subprocess.PIPE, text=True)
+        self._process = popen(command + arguments, stdout=subprocess.PIPE, text=True)
         self._thread = threading.Thread(target=self._listen)
         self._thread.start()
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from integration_tests.forks.forked import popen
 from integration_tests.groups.group_members import ConfluentMember, GroupMember, poll_until, share
 from integration_tests.groups.our_member import OurMember
 from integration_tests.support.cluster_support import (
@@ -281,7 +282,7 @@ def test_a_member_of_ours_that_is_killed_is_replaced_and_nothing_is_left_out(clu
     command = [sys.executable, "-P", "-m", "integration_tests.groups.our_member"]
     arguments = [servers, topic, topic, str(LEAST_SESSION_MS)]
     seen: set[tuple[int, int]] = set()
-    with subprocess.Popen(command + arguments, stdout=subprocess.PIPE, text=True) as victim:
+    with popen(command + arguments, stdout=subprocess.PIPE, text=True) as victim:
         assert victim.stdout is not None
         for line in victim.stdout:
             partition, offset = map(int, line.split())

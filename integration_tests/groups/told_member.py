@@ -11,6 +11,7 @@ import sys
 from types import TracebackType
 from typing import Any, Self
 
+from integration_tests.forks.forked import popen
 from storage_engine.client import CommitRefusedError, Consumer, TopicPartition
 
 
@@ -20,7 +21,7 @@ class ToldMember:
     def __init__(self, bootstrap_servers: str, group: str, topic: str, session_ms: int) -> None:
         command = [sys.executable, "-P", "-m", "integration_tests.groups.told_member"]
         arguments = [bootstrap_servers, group, topic, str(session_ms)]
-        self.process = subprocess.Popen(
+        self.process = popen(
             command + arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._owned: set[int] = set()

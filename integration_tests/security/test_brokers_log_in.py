@@ -158,7 +158,7 @@ def test_brokers_without_a_user_find_each_other_once_zookeeper_has_it(brokers) -
     )
     config = {"version": 1, "config": {MECHANISM: credential.format()}}
     change = {"version": 2, "entity_path": "users/broker"}
-    zookeeper = KazooClient(brokers.zookeeper.connect)
+    zookeeper = KazooClient(brokers.zookeeper_connect)
     zookeeper.start()
     zookeeper.create("/config/users/broker", json.dumps(config).encode(), makepath=True)
     prefix = "/config/changes/config_change_"

@@ -156,7 +156,7 @@ def test_kafka_python_speaks_tls_with_us(pair):
 
 
 def test_the_znode_has_all_endpoints_as_kafka_writes_them(pair):
-    client = KazooClient(pair.brokers.zookeeper.connect)
+    client = KazooClient(pair.brokers.zookeeper_connect)
     client.start(20)
     try:
         data, _ = client.get("/brokers/ids/1")

@@ -277,7 +277,7 @@ def test_a_consumer_of_zookeepers_groups_takes_the_listener_of_its_protocol(clus
     with Producer(cluster.bob("BOTH")) as producer:
         producer.send("t", b"for zookeeper").result()
     place = {
-        "zookeeper.connect": cluster.brokers.zookeeper.connect,
+        "zookeeper.connect": cluster.brokers.zookeeper_connect,
         "group.id": "zk",
         "auto.offset.reset": "earliest",
     }
@@ -291,7 +291,7 @@ def test_a_consumer_of_zookeepers_groups_takes_the_listener_of_its_protocol(clus
 def test_a_producer_that_finds_brokers_in_zookeeper(cluster):
     config = cluster.bob("BOTH")
     config.pop("bootstrap.servers")
-    with Producer({**config, "zookeeper.connect": cluster.brokers.zookeeper.connect}) as producer:
+    with Producer({**config, "zookeeper.connect": cluster.brokers.zookeeper_connect}) as producer:
         producer.send("t", b"found").result()
 
 

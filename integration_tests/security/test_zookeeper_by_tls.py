@@ -52,7 +52,7 @@ def settings(zookeeper, files) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory, zookeeper, settings) -> Iterator[BrokersByHand]:
-    by_hand = BrokersByHand(tmp_path_factory.mktemp("brokers"), zookeeper, ["PLAINTEXT"])
+    by_hand = BrokersByHand(tmp_path_factory.mktemp("brokers"), zookeeper.connect, ["PLAINTEXT"])
     with contextlib.closing(by_hand):
         for broker in (1, 2):
             by_hand.start(broker, {**settings, "offsets.topic.replication.factor": "2"})
@@ -138,7 +138,7 @@ def test_the_reason_why_there_is_no_connection_is_told(zookeeper, settings, file
 
 def test_a_broker_that_is_not_let_in_says_so_and_ends(zookeeper, settings, strangers, tmp_path):
     stranger = strangers.issue("broker.pem", "headrace")
-    by_hand = BrokersByHand(tmp_path, zookeeper, ["PLAINTEXT"])
+    by_hand = BrokersByHand(tmp_path, zookeeper.connect, ["PLAINTEXT"])
     with contextlib.closing(by_hand):
         by_hand.start(
             7,

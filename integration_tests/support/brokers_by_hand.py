@@ -10,9 +10,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from integration_tests.support.cluster_support import FEW_GROUPS, QUICK_FAILOVER, wait_until
+from integration_tests.forks.forked import popen
+from integration_tests.support.cluster_support import (
+    FEW_GROUPS,
+    QUICK_FAILOVER,
+    wait_until,
+    zookeeper_for,
+)
 from storage_engine.tools.local.free_ports import find_free_port
-from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
 
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
@@ -24,9 +29,9 @@ Settings = Mapping[str, str]
 class BrokersByHand:
     """Brokers of a cluster. Each has a port for each name of a listener."""
 
-    def __init__(self, folder: Path, zookeeper: EmbeddedZooKeeper, listeners: list[str]) -> None:
+    def __init__(self, folder: Path, zookeeper_connect: str, listeners: list[str]) -> None:
         self.folder = folder
-        self.zookeeper = zookeeper
+        self.zookeeper_connect = zookeeper_connect
         self._listeners = listeners
         self._ports: dict[tuple[int, str], int] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -53,7 +58,7 @@ class BrokersByHand:
         given = {
             "broker.id": str(broker_id),
             "log.dirs": str(folder / "data"),
-            "zookeeper.connect": self.zookeeper.connect,
+            "zookeeper.connect": self.zookeeper_connect,
             "listeners": every,
             **dict(FEW_GROUPS),
             **dict(QUICK_FAILOVER),
@@ -64,7 +69,7 @@ class BrokersByHand:
         file.chmod(0o600)
         command = [sys.executable, "-P", "-m", self.program, "broker", str(file)]
         with (folder / "output").open("ab") as output:
-            self._processes[broker_id] = subprocess.Popen(
+            self._processes[broker_id] = popen(
                 [*command, "--log-file", str(folder / "broker.log")],
                 cwd=folder,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -106,13 +111,12 @@ class BrokersByHand:
 @contextlib.contextmanager
 def brokers_by_hand(folder: Path, listeners: list[str]) -> Iterator[BrokersByHand]:
     """An empty cluster that is gone after the block."""
-    zookeeper = start_embedded(folder / "zookeeper", unsafe_no_fsync=True)
-    brokers = BrokersByHand(folder, zookeeper, listeners)
-    try:
-        yield brokers
-    finally:
-        brokers.close()
-        zookeeper.stop()
+    with zookeeper_for(folder / "zookeeper") as connect:
+        brokers = BrokersByHand(folder, connect, listeners)
+        try:
+            yield brokers
+        finally:
+            brokers.close()
 
 
 def in_threads(*works: Callable[[], None]) -> None:

@@ -106,6 +106,21 @@ def sharing_zookeeper(folder: Path) -> Iterator[None]:
             _Shared.server = None
 
 
+@contextlib.contextmanager
+def zookeeper_for(folder: Path) -> Iterator[str]:
+    """Where a cluster that no `running_cluster` makes is kept: `zookeeper.connect`. `folder`: of a
+    ZooKeeper of its own, where clusters share none."""
+    shared = _path_in_zookeeper()
+    if shared is not None:
+        yield shared
+        return
+    server = start_embedded(folder, unsafe_no_fsync=True)
+    try:
+        yield server.connect
+    finally:
+        server.stop()
+
+
 def _path_in_zookeeper() -> str | None:
     """Where a new cluster is kept; None for a ZooKeeper of its own."""
     if _Shared.folder is None:

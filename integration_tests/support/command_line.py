@@ -12,23 +12,21 @@ from typing import Any
 
 import pytest
 
+from integration_tests.forks.forked import popen, run
 from storage_engine.tools.cli import main
 
 COMMAND = [sys.executable, "-m", "storage_engine.tools.cli"]
+OF_PROCESSES = ("broker", "down", "start-broker", "status", "stop-broker", "up")
+"""Commands that are started as users do: what they start and stop is what their tests are about."""
 TIMEOUT_S = 120.0
 ROOT = Path(__file__).parents[2]
 
 
 def headrace(*arguments: object, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
     """One command, to its end. It would not end if a detached child held our pipes."""
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=False,
-        cwd=ROOT,
-    )
+    how = subprocess.Popen if arguments[0] in OF_PROCESSES else popen
+    command = [*COMMAND, *map(str, arguments)]
+    return run(command, how=how, input=stdin, timeout=TIMEOUT_S, cwd=ROOT)
 
 
 def succeed(*arguments: object, stdin: bytes = b"") -> str:
@@ -64,7 +62,8 @@ def fail_here(capsys: pytest.CaptureFixture[str], *arguments: object, status: in
 
 def start(*arguments: object) -> "subprocess.Popen[str]":
     """A command that goes on until it is stopped."""
-    return subprocess.Popen(
+    how = subprocess.Popen if arguments[0] in OF_PROCESSES else popen
+    return how(
         [*COMMAND, *map(str, arguments)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

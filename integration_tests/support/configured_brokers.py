@@ -1,5 +1,5 @@
 """Brokers with settings that a test writes itself: listeners, protocols, certificates. Each is a
-process of its own, beside one ZooKeeper.
+process of its own.
 """
 
 import contextlib
@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from integration_tests.support.cluster_support import wait_until
+from integration_tests.forks.forked import popen
+from integration_tests.support.cluster_support import wait_until, zookeeper_for
 from storage_engine.tools.local.free_ports import find_free_port
-from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
 
 HOST = "127.0.0.1"
 _COMMAND = [sys.executable, "-m", "storage_engine.tools.cli", "broker"]
@@ -28,9 +28,9 @@ STOP_S = 60.0
 class ConfiguredBrokers:
     """Use `configured_brokers`."""
 
-    def __init__(self, folder: Path, zookeeper: EmbeddedZooKeeper) -> None:
+    def __init__(self, folder: Path, zookeeper_connect: str) -> None:
         self.folder = folder
-        self.zookeeper = zookeeper
+        self.zookeeper_connect = zookeeper_connect
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._ports: set[int] = set()
 
@@ -74,13 +74,13 @@ class ConfiguredBrokers:
             **_USUAL,
             "broker.id": str(broker),
             "log.dirs": str(self.folder / f"logs-{broker}"),
-            "zookeeper.connect": self.zookeeper.connect,
+            "zookeeper.connect": self.zookeeper_connect,
             **settings,
         }
         lines = (f"{key}={value}" for key, value in given.items())
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         with (self.folder / f"broker-{broker}.log").open("ab") as log:
-            process = subprocess.Popen([*_COMMAND, str(file)], stderr=log, stdout=log)
+            process = popen([*_COMMAND, str(file)], stderr=log, stdout=log)
         self._processes[broker] = process
         return process
 
@@ -97,10 +97,9 @@ class ConfiguredBrokers:
 @contextlib.contextmanager
 def configured_brokers(folder: Path) -> Iterator[ConfiguredBrokers]:
     """No broker runs yet."""
-    zookeeper = start_embedded(folder / "zookeeper", unsafe_no_fsync=True)
-    brokers = ConfiguredBrokers(folder, zookeeper)
-    try:
-        yield brokers
-    finally:
-        brokers.close()
-        zookeeper.stop()
+    with zookeeper_for(folder / "zookeeper") as connect:
+        brokers = ConfiguredBrokers(folder, connect)
+        try:
+            yield brokers
+        finally:
+            brokers.close()

@@ -1,10 +1,10 @@
 """What lies in the log directories of stopped brokers, and whether it is sound."""
 
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from integration_tests.forks.forked import run
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.records.records import iter_decoded
@@ -88,12 +88,6 @@ def assert_files_are_sound(directory: Path) -> int:
     ]
     command = [sys.executable, "-m", "storage_engine.tools.cli", "dump-log", "--deep"]
     for first in range(0, len(paths), 500):
-        done = subprocess.run(
-            [*command, *map(str, paths[first : first + 500])],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        done = run([*command, *map(str, paths[first : first + 500])], text=True)
         assert done.returncode == 0, done.stderr
     return len(paths)

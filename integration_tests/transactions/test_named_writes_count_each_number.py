@@ -2,9 +2,7 @@
 the same time, in every order, with coordinators and drivers that are killed. Source: R-SPARK2."""
 
 import logging
-import os
 import signal
-import subprocess
 import sys
 import threading
 import uuid
@@ -20,6 +18,7 @@ from connector.options.sink_options import parse_sink_options
 from connector.sink.batch_writer import HeadraceBatchWriter
 from connector.sink.stream_writer import HeadraceStreamWriter
 from connector.task_properties import BATCH_ID, DESCRIPTION, QUERY_ID
+from integration_tests.forks.forked import run
 from integration_tests.support.cluster_support import (
     COORDINATOR_PARTITIONS,
     admin,
@@ -141,7 +140,7 @@ def test_a_job_whose_driver_was_killed_is_repeated(spark_cluster, servers, topic
     create_topic(spark_cluster, topic, replication_factor=1)
     other = Job(servers, topic, 6).work()
     command = [sys.executable, "-c", KILLED_DRIVER, servers, topic, moment]
-    died = subprocess.run(command, timeout=WAIT_S, check=False, env=os.environ)
+    died = run(command, timeout=WAIT_S)
     assert died.returncode == -signal.SIGKILL
     other.commit()
     Job(servers, topic, 5).work("repeated").commit()

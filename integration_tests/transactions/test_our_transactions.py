@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
+from integration_tests.forks.forked import popen
 from integration_tests.support.cluster_support import (
     COORDINATOR_PARTITIONS,
     admin,
@@ -99,7 +100,7 @@ def test_a_second_producer_with_the_same_id_fences_the_first(cluster, second):
 def copier(cluster: LocalCluster, name: str) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-P", "-m", "integration_tests.transactions.our_copier"]
     arguments = [cluster.bootstrap_servers, name, str(RECORDS)]
-    with subprocess.Popen(command + arguments, stdout=subprocess.PIPE, text=True) as process:
+    with popen(command + arguments, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:

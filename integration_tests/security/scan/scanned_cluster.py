@@ -107,7 +107,7 @@ def scanned_cluster(
         brokers.start(1, _settings(users))
         admin = stack.enter_context(Probe((HOST, brokers.port(1, CLOSED))))
         admin.log_in(ADMIN, password_of(ADMIN))
-        zookeeper = KazooClient(brokers.zookeeper.connect)
+        zookeeper = KazooClient(brokers.zookeeper_connect)
         zookeeper.start()
         stack.callback(zookeeper.close)
         stack.callback(zookeeper.stop)

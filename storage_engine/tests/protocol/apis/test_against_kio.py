@@ -9,13 +9,13 @@ import datetime
 import functools
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 
-from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
+from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID
 from storage_engine.tests.protocol.apis import flattened, kio_messages
 from storage_engine.tests.protocol.apis.buffers import joined
+from storage_engine.tests.protocol.apis.each_api import in_each_version
 from storage_engine.tests.sampling import ALL_FAULTS
 
 EXAMPLES = 8 if ALL_FAULTS else 3
@@ -33,14 +33,14 @@ PINNED = {
 }
 
 CASES = [
-    pytest.param(key, version, kind, id=f"{name_of(key)}-{version}-{kind}")
+    (key, version, kind)
     for key in SERVED_RANGES
     for version in kio_messages.versions_in_kio(spec_for(key))
     for kind in ("request", "response")
 ]
 
 
-@pytest.mark.parametrize(("key", "version", "kind"), CASES)
+@in_each_version(CASES)
 def test_what_kio_writes_we_read_and_write_again_byte_for_byte(
     key: int, version: int, kind: str
 ) -> None:

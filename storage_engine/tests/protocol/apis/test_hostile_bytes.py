@@ -17,10 +17,10 @@ from storage_engine.protocol.apis.registry import (
     INTERNAL_RANGES,
     OWN_RANGES,
     SERVED_RANGES,
-    name_of,
     spec_for,
 )
 from storage_engine.tests.protocol.apis import kio_messages
+from storage_engine.tests.protocol.apis.each_api import in_each_version
 from storage_engine.tests.sampling import ALL_FAULTS
 
 MESSAGES = 3 if ALL_FAULTS else 2
@@ -35,20 +35,20 @@ SOON_S = 30.0
 KINDS = ("request", "response")
 
 SERVED = [
-    pytest.param(key, version, kind, id=f"{name_of(key)}-{version}-{kind}")
+    (key, version, kind)
     for key in SERVED_RANGES
     for version in kio_messages.versions_in_kio(spec_for(key))
     for kind in KINDS
 ]
 EVERY_VERSION = [
-    pytest.param(key, version, kind, id=f"{name_of(key)}-{version}-{kind}")
+    (key, version, kind)
     for ranges in (SERVED_RANGES, INTERNAL_RANGES, OWN_RANGES)
     for key, (low, high) in ranges.items()
     for version in range(low, high + 1)
     for kind in KINDS
 ]
 FLEXIBLE = [
-    pytest.param(key, version, kind, id=f"{name_of(key)}-{version}-{kind}")
+    (key, version, kind)
     for key in SERVED_RANGES
     for version in kio_messages.versions_in_kio(spec_for(key))
     if spec_for(key).is_flexible(version)
@@ -113,7 +113,7 @@ def is_unsupported_version(key: int, kind: str, data: bytes) -> bool:
     return key == 18 and kind == "response" and data[:2] == b"\x00\x23"
 
 
-@pytest.mark.parametrize(("key", "version", "kind"), SERVED)
+@in_each_version(SERVED)
 def test_a_truncated_message_is_an_invalid_request(key: int, version: int, kind: str) -> None:
     def check(data: bytes, choices: random.Random) -> None:
         if is_unsupported_version(key, kind, data):
@@ -127,7 +127,7 @@ def test_a_truncated_message_is_an_invalid_request(key: int, version: int, kind:
 UNTIDY = {metadata.API.key, alter_user_scram_credentials.API.key}
 
 
-@pytest.mark.parametrize(("key", "version", "kind"), SERVED)
+@in_each_version(SERVED)
 def test_bytes_left_over_are_an_invalid_request_but_do_not_spoil_a_response(
     key: int, version: int, kind: str
 ) -> None:
@@ -143,7 +143,7 @@ def test_bytes_left_over_are_an_invalid_request_but_do_not_spoil_a_response(
     for_messages(key, version, kind, check)
 
 
-@pytest.mark.parametrize(("key", "version", "kind"), SERVED)
+@in_each_version(SERVED)
 def test_a_changed_byte_is_read_or_refused_and_never_anything_else(
     key: int, version: int, kind: str
 ) -> None:
@@ -157,7 +157,7 @@ def test_a_changed_byte_is_read_or_refused_and_never_anything_else(
     for_messages(key, version, kind, check)
 
 
-@pytest.mark.parametrize(("key", "version", "kind"), EVERY_VERSION)
+@in_each_version(EVERY_VERSION)
 def test_garbage_is_read_or_refused_soon(key: int, version: int, kind: str) -> None:
     choices = random.Random(version)
     started = time.monotonic()
@@ -168,7 +168,7 @@ def test_garbage_is_read_or_refused_soon(key: int, version: int, kind: str) -> N
     assert time.monotonic() - started < SOON_S
 
 
-@pytest.mark.parametrize(("key", "version", "kind"), FLEXIBLE)
+@in_each_version(FLEXIBLE)
 def test_unknown_tagged_fields_are_skipped(key: int, version: int, kind: str) -> None:
     def check(data: bytes, choices: random.Random) -> None:
         assert data[-1] == 0, "a message without tagged fields ends with their number"

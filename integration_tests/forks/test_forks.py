@@ -1,0 +1,118 @@
+"""A fork differs from a start in nothing that a test could see, but for its parent."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from integration_tests.forks import forked
+from integration_tests.support.cluster_support import wait_until
+from storage_engine.tools.local import processes
+
+SHOWS = """
+import atexit, json, os, random, signal, sys
+atexit.register(print, "the end")
+print(json.dumps({
+    "arguments": sys.argv,
+    "main": __name__ == "__main__" and sys.modules["__main__"].sys is sys,
+    "cwd": os.getcwd(),
+    "environment": dict(os.environ),
+    "handlers": [repr(signal.getsignal(number)) for number in range(1, 32)],
+    "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+    "leads a session": os.getsid(0) == os.getpid(),
+    "descriptors": sorted(os.listdir("/proc/self/fd")),
+    "input": sys.stdin.read(),
+    "threads": len(os.listdir("/proc/self/task")),
+}))
+print("said", file=sys.stderr)
+sys.exit(int(sys.argv[1]))
+"""
+WAITS = "import time; print('up', flush=True); time.sleep(600)"
+HOWS = [subprocess.Popen, forked.Forked]
+
+
+@pytest.mark.parametrize("is_session", [False, True])
+def test_a_fork_gets_what_a_start_gets(is_session: bool, tmp_path: Path) -> None:
+    seen = []
+    for how in HOWS:
+        done = forked.run(
+            [sys.executable, "-P", "-c", SHOWS, "3", "ü"],
+            how=how,
+            input="words",
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "SAID": "so"},
+            start_new_session=is_session,
+        )
+        shown, end = done.stdout.splitlines()
+        seen.append((json.loads(shown), end, done.stderr, done.returncode))
+    started, forks = seen
+    assert started == forks
+    assert started[1:] == ("the end", "said\n", 3)
+
+
+def test_each_fork_has_random_numbers_of_its_own() -> None:
+    program = "import os, random, uuid; print(random.random(), uuid.uuid4(), os.urandom(8))"
+    said = [forked.run([sys.executable, "-c", program], how=forked.Forked).stdout for _ in range(2)]
+    assert said[0] and said[0] != said[1]
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_signal_ends_it_and_is_told(how) -> None:
+    command = [sys.executable, "-c", WAITS]
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+        with how(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdout.readline()
+            assert process.poll() is None
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.05)
+            process.send_signal(number)
+            assert process.wait(60) == -number
+            assert (b"KeyboardInterrupt" in process.stderr.read()) == (number == signal.SIGINT)
+
+
+def test_it_is_found_by_its_arguments(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-c", WAITS, "mark", str(tmp_path)]
+    with forked.Forked(command, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        try:
+            assert processes.find_process(["mark", str(tmp_path)]) == process.pid
+            assert processes.command_line(process.pid)[: len(command)] == command
+        finally:
+            process.kill()
+    assert processes.find_process(["mark", str(tmp_path)]) is None
+
+
+def test_what_has_longer_arguments_or_another_python_is_started() -> None:
+    parent = "import os; print(os.getppid())"
+    command = [sys.executable, "-c", parent]
+    given = {**os.environ, "PYTHONUTF8": "1"}
+    pids = [
+        int(forked.run(command, how=forked.Forked).stdout),
+        int(forked.run([*command, "long" * 2000], how=forked.Forked).stdout),
+        int(forked.run(command, how=forked.Forked, env=given).stdout),
+    ]
+    assert [pid == os.getpid() for pid in pids] == [False, True, True]
+
+
+PARENT = """
+import subprocess, sys
+from integration_tests.forks.forked import Forked
+child = Forked([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_forks_do_not_outlive_the_process_that_asked_for_them() -> None:
+    command = [sys.executable, "-c", PARENT, WAITS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        pid = int(parent.stdout.readline())
+        assert Path(f"/proc/{pid}").exists()
+        parent.kill()
+    wait_until(lambda: processes.command_line(pid) is None, "the fork is gone")
