@@ -219,9 +219,10 @@ class Outline(NamedTuple):
         entries = tuple(self._entry(place[3]) for place in self.places.values())
         return Directory(self.topic_id, self.schema_version, self.rows, entries, self.size)
 
-    def _entry(self, position: int) -> ColumnEntry:
-        data = self.data
-        fields = ENTRY.unpack_from(data, position)
+    def fields(self, position: int) -> tuple[int, ...]:
+        """Return the numbers of the entry at a position, as ENTRY has them; CorruptRecordError when
+        they are impossible."""
+        fields = ENTRY.unpack_from(self.data, position)
         _, _, stored, raw, _, nulls, codec, encoding, flags, low, high = fields
         if not (
             (raw == stored if codec == CODEC_NONE else raw > 0 and codec in _CODECS)
@@ -232,10 +233,14 @@ class Outline(NamedTuple):
             and high <= MAX_BOUND_BYTES
         ):
             raise _impossible(fields)
+        return fields
+
+    def _entry(self, position: int) -> ColumnEntry:
+        data, fields = self.data, self.fields(position)
         at = position + ENTRY_BYTES
-        middle = at + low
+        middle = at + fields[9]
         return tuple.__new__(
-            ColumnEntry, (*fields[:9], data[at:middle], data[middle : middle + high])
+            ColumnEntry, (*fields[:9], data[at:middle], data[middle : middle + fields[10]])
         )
 
 

@@ -31,9 +31,28 @@ _INT64 = struct.Struct("<q")
 _RECORD_BATCH = 3
 """The number of a RecordBatch among the kinds of messages."""
 _MESSAGE_KIND, _MESSAGE_CONTENT, _MESSAGE_BODY_BYTES, _MESSAGE_METADATA = 1, 2, 3, 4
-_BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_VARIADIC = 1, 2, 3, 4
+_BATCH_ROWS, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_VARIADIC = 0, 1, 2, 3, 4
 _MOST_METADATA_BYTES = 1 << 20
 """Of a type with 2,000 nested parts: some 100 KB."""
+
+
+class MessageKind:
+    """What is to be known of a type to read its messages. To find that out takes as long as to read
+    one: a type's hash is that of its text."""
+
+    __slots__ = ("buffers", "kind", "nodes", "schema")
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        """A pa.DataType."""
+        self.schema = _schema_of(kind)
+        self.nodes, self.buffers = _expected_parts(kind)
+
+
+@lru_cache(maxsize=1024)
+def message_kind(kind: Any) -> MessageKind:
+    """Return the type's MessageKind."""
+    return MessageKind(kind)
 
 
 @lru_cache(maxsize=1024)
@@ -51,8 +70,9 @@ def write_message(array: Any) -> Any:
 
 
 def read_message(data: Any, kind: Any) -> Any:
-    """Return the array of this type in a pa.Buffer, not copied and not validated;
+    """Return the array of this type (or MessageKind) in a pa.Buffer, not copied and not validated;
     CorruptRecordError when the message is another one."""
+    known = kind if type(kind) is MessageKind else message_kind(kind)
     view = memoryview(data)
     if len(view) < _HEAD.size:
         raise _damaged("it is cut off")
@@ -63,10 +83,10 @@ def read_message(data: Any, kind: Any) -> Any:
     body_bytes, nodes, buffers = _parts_of(bytes(view[_HEAD.size : body_at]))
     if body_bytes != len(view) - body_at:
         raise _damaged(f"its body has not the {len(view) - body_at} bytes that are there")
-    if (nodes, buffers) != _expected_parts(kind):
-        raise _damaged(f"its {nodes} arrays and {buffers} buffers are not those of {kind}")
+    if nodes != known.nodes or buffers != known.buffers:
+        raise _damaged(f"its {nodes} arrays and {buffers} buffers are not those of {known.kind}")
     try:
-        return pa.ipc.read_record_batch(data, _schema_of(kind)).column(0)
+        return pa.ipc.read_record_batch(data, known.schema).column(0)
     except (pa.ArrowException, OSError, ValueError, IndexError) as error:
         text = " ".join(str(error).split())
         raise _damaged(f"Arrow says: {text:.200}") from None
@@ -106,6 +126,26 @@ def _expected_parts(kind: Any) -> tuple[int, int]:
         inner_nodes, inner_buffers = _expected_parts(kind.field(n).type)
         nodes, buffers = nodes + inner_nodes, buffers + inner_buffers
     return nodes, buffers
+
+
+def number_places(message: bytes) -> tuple[bytes, tuple[int, int, int, int]]:
+    """Return what lies before the body of a message with numbers without nulls, and the places of
+    four numbers in it, of 8 bytes each: the body's bytes, the rows, the values, and their bytes."""
+    (metadata_bytes,) = _REFERENCE.unpack_from(message, _HEAD.size - _REFERENCE.size)
+    metadata = message[_HEAD.size : _HEAD.size + metadata_bytes]
+    content = _table_at(metadata, 0)
+    batch = _table_at(metadata, _slot(metadata, content, _MESSAGE_CONTENT))
+    nodes = _table_at(metadata, _slot(metadata, batch, _BATCH_NODES)) + _REFERENCE.size
+    buffers = _table_at(metadata, _slot(metadata, batch, _BATCH_BUFFERS)) + _REFERENCE.size
+    places = (
+        _slot(metadata, content, _MESSAGE_BODY_BYTES),
+        _slot(metadata, batch, _BATCH_ROWS),
+        nodes,
+        # Behind the buffer of the nulls, and where this one begins.
+        buffers + 3 * _INT64.size,
+    )
+    body, rows, values, size = (_HEAD.size + place for place in places)
+    return message[: _HEAD.size + metadata_bytes], (body, rows, values, size)
 
 
 def _vector_length(metadata: bytes, field: int) -> int:
