@@ -33,8 +33,9 @@ from storage_engine.protocol.typed.directory import (
     Outline,
     read_outline,
 )
+from storage_engine.protocol.typed.frames import PROJECTED, TypedFrame
 from storage_engine.protocol.typed.nested_arrays import bits
-from storage_engine.protocol.typed.projection import PROJECTED, TypedFrame, check_seal
+from storage_engine.protocol.typed.projection import check_seal
 from storage_engine.protocol.typed.typed_batch import check_rows, damaged, outline_of
 
 
@@ -105,18 +106,20 @@ class StoredRows:
             outline = read_outline(frame.batch, section_bytes=section_bytes)
         except CorruptRecordError as error:
             raise damaged(header, str(error)) from None
-        check_seal(header, frame.sealed_fields, outline)
         check_rows(header, outline)
         blocks = {}
+        batch, wanted = frame.batch, frame.column_ids
         at = outline.size
-        for column_id, (_, stored, _, _) in outline.places.items():
-            if column_id < 0 or column_id in frame.column_ids:
-                blocks[column_id] = frame.batch[at : at + stored]
-                at += stored
-        if at != len(frame.batch):
-            raise damaged(header, f"its columns take {at} of the frame's {len(frame.batch)} bytes")
+        for column_id, place in outline.places.items():
+            if column_id < 0 or column_id in wanted:
+                end = at + place[1]
+                blocks[column_id] = batch[at:end]
+                at = end
+        if at != len(batch):
+            raise damaged(header, f"its columns take {at} of the frame's {len(batch)} bytes")
+        check_seal(header, frame.sealed_fields, outline, blocks)
         version = schema.version(outline.schema_version)
-        return cls(header, outline, version, blocks, check_columns=True, max_bytes=max_bytes)
+        return cls(header, outline, version, blocks, check_columns=False, max_bytes=max_bytes)
 
     def __len__(self) -> int:
         return self.outline.rows
@@ -273,3 +276,26 @@ class StoredRows:
         return damaged(
             self.header, f"its columns decompress to more than the {self._room} bytes allowed"
         )
+
+
+_NO_COLUMNS = SchemaVersion(version=1, columns=())
+
+
+def row_times(header: BatchHeader, batch: memoryview, *, max_bytes: int) -> tuple[Ints, Ints]:
+    """Return the offset and the timestamp in milliseconds of each row of a whole batch;
+    CorruptRecordError when it is damaged, or these columns have more than `max_bytes`."""
+    if not crc_matches(batch, 0, header.size_in_bytes):
+        raise damaged(header, "its CRC does not match")
+    outline = outline_of(header, batch)
+    columns_at = HEADER_BYTES + outline.size
+    blocks = {}
+    for column_id in (OFFSETS, TIMESTAMPS):
+        found = outline.places.get(column_id)
+        if found is not None:
+            place, stored_bytes, _, _ = found
+            start = columns_at + place
+            blocks[column_id] = batch[start : start + stored_bytes]
+    rows = StoredRows(
+        header, outline, _NO_COLUMNS, blocks, check_columns=False, max_bytes=max_bytes
+    )
+    return header.base_offset + rows.deltas, rows.timestamps

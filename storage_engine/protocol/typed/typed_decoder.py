@@ -39,8 +39,8 @@ from storage_engine.protocol.typed.arrays.row_parts import (
 )
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.column_codec import ColumnKind
+from storage_engine.protocol.typed.frames import PROJECTED, TypedFrame, iter_frames
 from storage_engine.protocol.typed.nested_arrays import boolean_array, int_array
-from storage_engine.protocol.typed.projection import PROJECTED, TypedFrame, iter_frames
 from storage_engine.protocol.typed.stored_rows import StoredRows
 from storage_engine.protocol.typed.typed_batch import damaged, is_typed
 
