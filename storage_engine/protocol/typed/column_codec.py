@@ -24,7 +24,7 @@ from storage_engine.protocol.typed.arrays.ipc_message import (
     read_message,
     write_message,
 )
-from storage_engine.protocol.typed.arrays.plain_numbers import number_width
+from storage_engine.protocol.typed.arrays.plain_numbers import message_of_numbers, number_width
 from storage_engine.protocol.typed.directory import (
     CODEC_LZ4,
     CODEC_NONE,
@@ -45,8 +45,8 @@ _PLACES = message_kind(pa.int32())
 class StoredColumn(NamedTuple):
     """A column as it is stored."""
 
-    block: Any
-    """Its bytes."""
+    parts: tuple[Any, ...]
+    """Its bytes; they may lie in the array that was stored."""
     raw_bytes: int
     codec: int
     encoding: int
@@ -55,12 +55,16 @@ class StoredColumn(NamedTuple):
         self, column_id: int, null_count: int, flags: int, minimum: bytes, maximum: bytes
     ) -> ColumnEntry:
         """Return the directory's entry; its place is set when the directory is made."""
+        crc = size = 0
+        for part in self.parts:
+            crc = crc32c(part, crc)
+            size += len(part)
         return ColumnEntry(
             column_id,
             0,
-            len(self.block),
+            size,
             self.raw_bytes,
-            crc32c(self.block),
+            crc,
             null_count,
             self.codec,
             self.encoding,
@@ -72,19 +76,20 @@ class StoredColumn(NamedTuple):
 
 def store_column(array: Any, codec: int) -> StoredColumn:
     """Return the array as it is stored; a pa.DictionaryArray with the encoding DICTIONARY."""
+    parts: tuple[Any, ...]
     if pa.types.is_dictionary(array.type):
-        values, indices = write_message(array.dictionary), write_message(array.indices)
-        raw = pa.py_buffer(b"".join((_SIZE.pack(len(values)), values, indices)))
+        values, indices = write_message(array.dictionary), message_of_numbers(array.indices)
+        parts = (_SIZE.pack(len(values)), values, *indices)
         encoding = DICTIONARY
     else:
-        raw = write_message(array)
-        encoding = PLAIN
+        parts, encoding = message_of_numbers(array), PLAIN
+    raw_bytes = sum(map(len, parts))
     if codec != CODEC_NONE:
+        raw = parts[0] if len(parts) == 1 else b"".join(parts)
         compressed = pa.Codec(_NAMES[codec]).compress(raw)
-        if compressed.size < raw.size:
-            block = memoryview(compressed.slice(0, compressed.size))
-            return StoredColumn(block, raw.size, codec, encoding)
-    return StoredColumn(memoryview(raw), raw.size, CODEC_NONE, encoding)
+        if compressed.size < raw_bytes:
+            return StoredColumn((compressed,), raw_bytes, codec, encoding)
+    return StoredColumn(parts, raw_bytes, CODEC_NONE, encoding)
 
 
 class ColumnKind:

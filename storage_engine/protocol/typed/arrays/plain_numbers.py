@@ -19,6 +19,7 @@ _SAMPLE_ROWS = 3
 """Numbers of the sample: neither 0, which is left out of a message, nor a place in it."""
 
 _INT64 = struct.Struct("<q")
+_ALIGNMENT = 8
 
 
 class PlainNumbers(NamedTuple):
@@ -77,6 +78,45 @@ def joined_numbers(parts: Iterable[PlainNumbers], kind: Any) -> Any:
         target[at:end] = view
         at = end
     return pa.Array.from_buffers(kind, at * 8 // kind.bit_width, [None, buffer])
+
+
+def message_of_numbers(array: Any) -> tuple[Any, ...]:
+    """Return the message of an array as parts, which are not copied where Arrow need not write it:
+    where the array has numbers without nulls."""
+    width = 0 if array.null_count else _width(array.type)
+    if not width:
+        return (write_message(array),)
+    rows = len(array)
+    head, body_at, size_at = _head(width, rows)
+    start, size = array.offset * width, rows * width
+    padding = -size % _ALIGNMENT
+    sized = bytearray(head)
+    _INT64.pack_into(sized, body_at, size + padding)
+    _INT64.pack_into(sized, size_at, size)
+    values = memoryview(array.buffers()[1]).cast("B")[start : start + size]
+    return (sized, values, bytes(padding)) if padding else (sized, values)
+
+
+def plain_values(array: Any) -> Any:
+    """Return the values of an array of integers or floats without nulls, or of what is stored as
+    one of them, as a numpy column, not copied; None for any other array."""
+    kind = None if array.null_count or not len(array) else _numpy_type(array.type)
+    if kind is None:
+        return None
+    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
+
+
+@lru_cache(maxsize=1024)
+def _width(kind: Any) -> int:
+    return number_width(kind)
+
+
+@lru_cache(maxsize=1024)
+def _numpy_type(kind: Any) -> Any:
+    width = 0 if pa.types.is_decimal(kind) or pa.types.is_float16(kind) else number_width(kind)
+    if not width or pa.types.is_unsigned_integer(kind):
+        return None
+    return np.dtype(f"<{'f' if pa.types.is_floating(kind) else 'i'}{width}")
 
 
 @lru_cache(maxsize=256)
