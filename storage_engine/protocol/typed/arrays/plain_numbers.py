@@ -15,6 +15,19 @@ import pyarrow as pa
 
 from storage_engine.protocol.typed.arrays.ipc_message import number_places, write_message
 
+_DECIMAL = pa.decimal128(38)
+_INTEGERS = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
+_FLOATS = {4: pa.float32(), 8: pa.float64()}
+# Types by their ids: the hash of a type is that of its text.
+_NUMPY_TYPES = {
+    **{kind.id: np.dtype(f"<i{width}") for width, kind in _INTEGERS.items()},
+    **{kind.id: np.dtype(f"<f{width}") for width, kind in _FLOATS.items()},
+    pa.date32().id: np.dtype("<i4"),
+    pa.timestamp("us").id: np.dtype("<i8"),
+    pa.duration("us").id: np.dtype("<i8"),
+}
+_WIDTHS = {each: kind.itemsize for each, kind in _NUMPY_TYPES.items()} | {_DECIMAL.id: 16}
+
 _SAMPLE_ROWS = 3
 """Numbers of the sample: neither 0, which is left out of a message, nor a place in it."""
 
@@ -41,11 +54,8 @@ class PlainNumbers(NamedTuple):
 
 
 def number_width(kind: Any) -> int:
-    """Return the width of the type's numbers in bytes; 0 when it has others, or less than bytes."""
-    is_plain = pa.types.is_primitive(kind) or pa.types.is_decimal128(kind)
-    if not is_plain or kind.num_fields or kind.bit_width % 8:
-        return 0
-    return int(kind.bit_width) // 8
+    """Return the width of the type's numbers in bytes; 0 when it has others."""
+    return _WIDTHS.get(kind.id, 0)
 
 
 def find_numbers(message: memoryview, width: int, rows: int) -> PlainNumbers | None:
@@ -83,7 +93,7 @@ def joined_numbers(parts: Iterable[PlainNumbers], kind: Any) -> Any:
 def message_of_numbers(array: Any) -> tuple[Any, ...]:
     """Return the message of an array as parts, which are not copied where Arrow need not write it:
     where the array has numbers without nulls."""
-    width = 0 if array.null_count else _width(array.type)
+    width = 0 if array.null_count else number_width(array.type)
     if not width:
         return (write_message(array),)
     rows = len(array)
@@ -100,23 +110,10 @@ def message_of_numbers(array: Any) -> tuple[Any, ...]:
 def plain_values(array: Any) -> Any:
     """Return the values of an array of integers or floats without nulls, or of what is stored as
     one of them, as a numpy column, not copied; None for any other array."""
-    kind = None if array.null_count or not len(array) else _numpy_type(array.type)
+    kind = None if array.null_count or not len(array) else _NUMPY_TYPES.get(array.type.id)
     if kind is None:
         return None
     return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
-
-
-@lru_cache(maxsize=1024)
-def _width(kind: Any) -> int:
-    return number_width(kind)
-
-
-@lru_cache(maxsize=1024)
-def _numpy_type(kind: Any) -> Any:
-    width = 0 if pa.types.is_decimal(kind) or pa.types.is_float16(kind) else number_width(kind)
-    if not width or pa.types.is_unsigned_integer(kind):
-        return None
-    return np.dtype(f"<{'f' if pa.types.is_floating(kind) else 'i'}{width}")
 
 
 @lru_cache(maxsize=256)
@@ -135,11 +132,7 @@ def _sample(width: int) -> tuple[bytes, tuple[int, int, int, int]]:
     """Return the head of a message with some numbers, and where it says how long the body is, how
     many rows the batch and the column have, and how many bytes the numbers take."""
     numbers = np.zeros(_SAMPLE_ROWS * width, np.uint8)
-    kind = pa.decimal128(38) if width == _DECIMAL_BYTES else _INTEGERS[width]
+    kind = _INTEGERS.get(width, _DECIMAL)
     array = pa.Array.from_buffers(kind, _SAMPLE_ROWS, [None, pa.py_buffer(numbers)])
     message = bytes(write_message(array))
     return number_places(message)
-
-
-_DECIMAL_BYTES = 16
-_INTEGERS = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
