@@ -68,6 +68,59 @@ _MICROSECONDS = 1000
 _LARGEST_TIMESTAMP_MS = ((1 << 63) - 1) // _MICROSECONDS
 
 
+class _Loading(NamedTuple):
+    """How a column is loaded from batches of one version of the schema."""
+
+    version: SchemaVersion
+    stored_as: SchemaColumn | None
+    """As the version has it; None when it does not."""
+    kind: ColumnKind
+    """Of what is stored."""
+    is_cast: bool
+
+
+class _Loaded:
+    """A column of a plan, and how it was loaded last: most answers are of one version, and small,
+    so that it would be found out for every second batch."""
+
+    def __init__(self, column: SchemaColumn) -> None:
+        self.column = column
+        self.kind = arrow_type(column.type)
+        self._last: _Loading | None = None
+
+    def load(self, stored: StoredRows) -> Any:
+        """Return a part in the type of the plan; None when all of it is null."""
+        loading = self._last
+        if loading is None or loading.version is not stored.version:
+            # Other threads may do the same.
+            loading = self._last = self._loading(stored.version)
+        stored_as = loading.stored_as
+        if stored_as is None:
+            return None
+        found = stored.part(stored_as.column_id, loading.kind)
+        if found is None or not loading.is_cast:
+            return found
+        if isinstance(found, PlainNumbers):
+            found = found.in_place(loading.kind.kind)
+        try:
+            return cast(found, self.kind)
+        except pa.ArrowException:
+            raise InvalidRecordError(
+                f"the column '{printable(self.column.name)}' has values at offset"
+                f" {stored.header.base_offset} that don't fit {ddl_of(self.column.type)}: the"
+                f" topic's version {stored.version.version} has made it {ddl_of(stored_as.type)};"
+                " start the reader again to read it so"
+            ) from None
+
+    def _loading(self, version: SchemaVersion) -> _Loading:
+        column = self.column
+        stored_as = version.by_id.get(column.column_id)
+        if stored_as is None:
+            return _Loading(version, None, ColumnKind(self.kind), False)
+        kind = ColumnKind(arrow_type(stored_as.type))
+        return _Loading(version, stored_as, kind, stored_as.type != column.type)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedReadPlan:
     """What a reader wants of a topic's rows; it stays the same when the topic's schema changes."""
@@ -81,6 +134,8 @@ class TypedReadPlan:
     """The columns of the comparisons, one for each."""
     arrow_schema: Any
     """The pa.Schema of the answer; every field is nullable."""
+    loaded: "tuple[_Loaded, ...]"
+    """The columns that are given or compared, each once."""
 
     @property
     def column_ids(self) -> tuple[int, ...]:
@@ -116,12 +171,14 @@ def plan(
         compared.append(column)
     fields = [pa.field(column.name, arrow_type(column.type)) for column in columns]
     fields += [pa.field(name, METADATA_TYPES[name]) for name in metadata]
+    each_once = {column.column_id: column for column in (*columns, *compared)}
     return TypedReadPlan(
         columns=columns,
         metadata=tuple(metadata),
         comparisons=tuple(filter),
         compared=tuple(compared),
         arrow_schema=pa.schema(fields),
+        loaded=tuple(map(_Loaded, each_once.values())),
     )
 
 
@@ -306,32 +363,16 @@ class _Rows:
         )
 
 
-class _Loading(NamedTuple):
-    """How a column of the plan is loaded from batches of one version of the schema."""
-
-    column: SchemaColumn
-    """As the plan has it."""
-    stored_as: SchemaColumn
-    """As the version has it."""
-    kind: ColumnKind
-    """Of what is stored."""
-    is_cast: bool
-
-
 class _Piece:
     """Rows gathered until they are enough for a piece."""
 
     def __init__(self, plan: TypedReadPlan, wanted: _Wanted) -> None:
         self._plan = plan
         self._wanted = wanted
-        # A column that is given and compared is loaded once.
-        self._columns = {each.column_id: each for each in (*plan.columns, *plan.compared)}
-        self._loadings: dict[int, list[_Loading | None]] = {}
-        """By version of the schema; None for a column that it does not have."""
         self._rows: list[_Rows] = []
         self._count = 0
         self._bytes = 0
-        cells = PIECE_CELLS // max(1, len(self._columns))
+        cells = PIECE_CELLS // max(1, len(plan.loaded))
         self._most_rows = max(LEAST_PIECE_ROWS, min(PIECE_ROWS, cells))
         self._next_offset = -1
         self._epoch = -1
@@ -368,8 +409,8 @@ class _Piece:
         offsets = joined_offsets([each.offsets for each in rows])
         times = [(each.times, count) for each, count in zip(rows, counts, strict=True)]
         arrays = {
-            column_id: joined([each.parts[n] for each in rows], counts, arrow_type(column.type))
-            for n, (column_id, column) in enumerate(self._columns.items())
+            loaded.column.column_id: joined([each.parts[n] for each in rows], counts, loaded.kind)
+            for n, loaded in enumerate(plan.loaded)
         }
         gone = joined_masks([each.tombstones for each in rows], counts)
         columns = [arrays[column.column_id] for column in plan.columns]
@@ -394,25 +435,11 @@ class _Piece:
         return TypedRows(batch, offsets, times, kept, self._next_offset, self._epoch)
 
     def _loaded(self, stored: StoredRows) -> _Rows:
-        loadings = self._loadings.get(stored.version.version)
-        if loadings is None:
-            loadings = self._loadings[stored.version.version] = self._loadings_of(stored.version)
         offsets, times = stored.offsets, stored.times
-        parts = [None if each is None else _load(stored, each) for each in loadings]
+        parts = [each.load(stored) for each in self._plan.loaded]
         takes_headers = RECORD_HEADERS in self._plan.metadata
         headers = stored.headers if takes_headers else None
         return _Rows(offsets, times, parts, stored.tombstones, headers)
-
-    def _loadings_of(self, version: SchemaVersion) -> list[_Loading | None]:
-        found: list[_Loading | None] = []
-        for column_id, column in self._columns.items():
-            stored_as = version.by_id.get(column_id)
-            if stored_as is None:
-                found.append(None)
-            else:
-                kind = ColumnKind(arrow_type(stored_as.type))
-                found.append(_Loading(column, stored_as, kind, stored_as.type != column.type))
-        return found
 
     def _kept(self, offsets: range | Ints, gone: Any, compared: list[Any]) -> Any:
         """Return a numpy column that is true for the rows to give; None when it is for all."""
@@ -433,25 +460,6 @@ class _Piece:
             matching = matching_rows(array, column.type, comparison)
             kept = matching if kept is None else kept & matching
         return kept
-
-
-def _load(stored: StoredRows, loading: _Loading) -> Any:
-    """Return a part in the type of the plan; None when all of it is null."""
-    found = stored.part(loading.stored_as.column_id, loading.kind)
-    if found is None or not loading.is_cast:
-        return found
-    if isinstance(found, PlainNumbers):
-        found = found.in_place(loading.kind.kind)
-    column = loading.column
-    try:
-        return cast(found, arrow_type(column.type))
-    except pa.ArrowException:
-        raise InvalidRecordError(
-            f"the column '{printable(column.name)}' has values at offset"
-            f" {stored.header.base_offset} that don't fit {ddl_of(column.type)}: the topic's"
-            f" version {stored.version.version} has made it {ddl_of(loading.stored_as.type)}; start"
-            " the reader again to read it so"
-        ) from None
 
 
 def _record_batch(columns: list[Any], schema: Any, count: int) -> Any:
