@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from storage_engine.protocol.typed.arrays.ipc_message import number_places, write_message
+from storage_engine.protocol.typed.arrays.ipc_message import HEAD_BYTES, split_sample, write_message
 
 _DECIMAL = pa.decimal128(38)
 _INTEGERS = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
@@ -135,4 +135,9 @@ def _sample(width: int) -> tuple[bytes, tuple[int, int, int, int]]:
     kind = _INTEGERS.get(width, _DECIMAL)
     array = pa.Array.from_buffers(kind, _SAMPLE_ROWS, [None, pa.py_buffer(numbers)])
     message = bytes(write_message(array))
-    return number_places(message)
+    metadata, places = split_sample(message)
+    # Behind the place and size of the buffer of nulls, and the place of this one.
+    size_at = places.buffers + 3 * _INT64.size
+    numbers_at = (places.body, places.rows, places.nodes, size_at)
+    body, rows, values, size = (HEAD_BYTES + place for place in numbers_at)
+    return message[: HEAD_BYTES + len(metadata)], (body, rows, values, size)
