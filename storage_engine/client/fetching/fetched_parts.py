@@ -6,7 +6,6 @@ batch off, but never a frame.
 """
 
 import struct
-from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -17,7 +16,8 @@ from storage_engine.protocol.records.record_batch import (
     iter_headers,
     read_header,
 )
-from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant, iter_frames
+from storage_engine.protocol.typed.frames import iter_frames, last_frame
+from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
@@ -97,8 +97,9 @@ class WholeBatches(NamedTuple):
 
     @classmethod
     def _of_frames(cls, records: memoryview) -> "WholeBatches | None":
-        parts = deque(_frames(records), maxlen=1)
-        if not parts:
+        # Who decodes them checks all of them.
+        found = last_frame(records)
+        if found is None:
             return None
-        (last,) = parts
-        return cls(records, last.next_offset, last.end - last.start, last.leader_epoch)
+        start, last = found
+        return cls(records, last.next_offset, len(records) - start, last.leader_epoch)

@@ -17,10 +17,8 @@ an underscore, as no column of a schema does:
                                           are left out unless this column is asked for
 """
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.fetching.fetch import FetchedBatches
@@ -29,15 +27,9 @@ from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.core.typed.where import parse_where
-from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, iter_headers
-from storage_engine.protocol.typed.projection import (
-    WANT_FRAMES,
-    WANT_STORED,
-    WHOLE,
-    TypedWant,
-    iter_frames,
-)
-from storage_engine.protocol.typed.typed_batch import is_typed
+from storage_engine.protocol.records.record_batch import iter_headers
+from storage_engine.protocol.typed.frames import batch_origin, frame_bounds, origin_of
+from storage_engine.protocol.typed.projection import WANT_FRAMES, WANT_STORED, TypedWant
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,9 +153,9 @@ class TypedReading:
     def outdated_by(self, fetched: FetchedBatches) -> KafkaError | None:
         """Why this reading can't read what was fetched: a batch has a later version of the schema,
         or belongs to another topic of the same name. None when it can."""
-        latest = self.known.schema.latest.version
+        latest, ours = self.known.schema.latest.version, self.known.topic_id.bytes
         for topic_id, version in _origins(fetched):
-            if topic_id != self.known.topic_id:
+            if topic_id != ours:
                 return KafkaError(
                     f"topic '{self.topic}' was deleted, and is another one now",
                     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -176,36 +168,18 @@ class TypedReading:
         return None
 
 
-_ORIGIN = struct.Struct(">16si")
-_ORIGIN_AT = 12
-"""Of the topic's id and the schema's version, in a directory."""
-
-_UNTYPED = UUID(int=0)
-
-
-def _origins(fetched: FetchedBatches) -> Iterator[tuple[UUID, int]]:
-    """The topic's id and the version of the schema of each batch with rows. Directories that are
-    damaged are left to the decoder."""
-    for header, directory in _directories(fetched):
-        if header.is_control or not header.records_count:
-            continue
-        if not is_typed(header):
-            yield _UNTYPED, 0
-        elif len(directory) >= _ORIGIN_AT + _ORIGIN.size:
-            topic_id, version = _ORIGIN.unpack_from(directory, _ORIGIN_AT)
-            yield UUID(bytes=topic_id), version
-
-
-def _directories(fetched: FetchedBatches) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The header of each batch, and the bytes from its directory on."""
-    if not fetched.framed:
-        for start, header in iter_headers(fetched.records):
-            yield header, fetched.records[start + HEADER_BYTES : start + header.size_in_bytes]
-        return
-    for frame in iter_frames(fetched.records):
-        if frame.header is not None:
-            at = HEADER_BYTES if frame.kind == WHOLE else 0
-            yield frame.header, frame.batch[at:]
+def _origins(fetched: FetchedBatches) -> Iterator[tuple[bytes, int]]:
+    """The topic's id and the version of the schema of each batch with rows. What is damaged is left
+    to the decoder."""
+    records = fetched.records
+    if fetched.framed:
+        found = (origin_of(records[start:end]) for start, end in frame_bounds(records))
+    else:
+        found = (
+            batch_origin(records[start : start + header.size_in_bytes])
+            for start, header in iter_headers(records)
+        )
+    return (origin for origin in found if origin is not None)
 
 
 def _want_of(plan: "TypedReadPlan", known_ids: Iterable[int]) -> TypedWant:

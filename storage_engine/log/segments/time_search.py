@@ -324,7 +324,7 @@ def _times_within_batch(
 def _typed_times(
     header: BatchHeader, batch: bytes, start_offset: int, end_offset: int
 ) -> RecordTimes:
-    from storage_engine.protocol.typed.row_times import row_times
+    from storage_engine.protocol.typed.stored_rows import row_times
 
     offsets, timestamps_ms = row_times(header, memoryview(batch), max_bytes=DECOMPRESSED_MAX_BYTES)
     inside = (offsets >= start_offset) & (offsets < end_offset)

@@ -16,6 +16,7 @@ from storage_engine.core.typed.column_types import (
     TimestampColumn,
 )
 from storage_engine.protocol.records.arrow_kernels import kernel
+from storage_engine.protocol.typed.arrays.plain_numbers import plain_values
 from storage_engine.protocol.typed.directory import (
     HAS_BOUNDS,
     HAS_NAN,
@@ -43,6 +44,16 @@ def bounds_of(array: Any, column_type: ColumnType) -> ColumnBounds:
         return NO_BOUNDS
     if pa.types.is_dictionary(array.type):
         array = array.dictionary
+    values = plain_values(array)
+    if values is not None:
+        least, largest = values.min().item(), values.max().item()
+        # NaN would be both.
+        if least == least:
+            return ColumnBounds(
+                HAS_BOUNDS,
+                encode_bound(least, column_type)[0],
+                encode_bound(largest, column_type)[0],
+            )
     flags = 0
     if isinstance(column_type, DateColumn):
         array = array.view(pa.int32())

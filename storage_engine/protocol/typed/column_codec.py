@@ -18,7 +18,13 @@ from crc32c import crc32c
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.protocol.records.arrow_kernels import kernel, take
 from storage_engine.protocol.records.record_batch import BytesLike, Codec
-from storage_engine.protocol.typed.arrays.ipc_message import read_message, write_message
+from storage_engine.protocol.typed.arrays.ipc_message import (
+    MessageKind,
+    message_kind,
+    read_message,
+    write_message,
+)
+from storage_engine.protocol.typed.arrays.plain_numbers import message_of_numbers, number_width
 from storage_engine.protocol.typed.directory import (
     CODEC_LZ4,
     CODEC_NONE,
@@ -32,13 +38,15 @@ CODECS = {Codec.NONE: CODEC_NONE, Codec.LZ4: CODEC_LZ4, Codec.ZSTD: CODEC_ZSTD}
 _NAMES = {CODEC_LZ4: "lz4", CODEC_ZSTD: "zstd"}
 
 _SIZE = struct.Struct(">i")
+_PLACES = message_kind(pa.int32())
+"""Of a dictionary's values, one a row."""
 
 
 class StoredColumn(NamedTuple):
     """A column as it is stored."""
 
-    block: Any
-    """Its bytes."""
+    parts: tuple[Any, ...]
+    """Its bytes; they may lie in the array that was stored."""
     raw_bytes: int
     codec: int
     encoding: int
@@ -47,12 +55,16 @@ class StoredColumn(NamedTuple):
         self, column_id: int, null_count: int, flags: int, minimum: bytes, maximum: bytes
     ) -> ColumnEntry:
         """Return the directory's entry; its place is set when the directory is made."""
+        crc = size = 0
+        for part in self.parts:
+            crc = crc32c(part, crc)
+            size += len(part)
         return ColumnEntry(
             column_id,
             0,
-            len(self.block),
+            size,
             self.raw_bytes,
-            crc32c(self.block),
+            crc,
             null_count,
             self.codec,
             self.encoding,
@@ -64,37 +76,62 @@ class StoredColumn(NamedTuple):
 
 def store_column(array: Any, codec: int) -> StoredColumn:
     """Return the array as it is stored; a pa.DictionaryArray with the encoding DICTIONARY."""
+    parts: tuple[Any, ...]
     if pa.types.is_dictionary(array.type):
-        values, indices = write_message(array.dictionary), write_message(array.indices)
-        raw = pa.py_buffer(b"".join((_SIZE.pack(len(values)), values, indices)))
+        values, indices = write_message(array.dictionary), message_of_numbers(array.indices)
+        parts = (_SIZE.pack(len(values)), values, *indices)
         encoding = DICTIONARY
     else:
-        raw = write_message(array)
-        encoding = PLAIN
+        parts, encoding = message_of_numbers(array), PLAIN
+    raw_bytes = sum(map(len, parts))
     if codec != CODEC_NONE:
+        raw = parts[0] if len(parts) == 1 else b"".join(parts)
         compressed = pa.Codec(_NAMES[codec]).compress(raw)
-        if compressed.size < raw.size:
-            block = memoryview(compressed.slice(0, compressed.size))
-            return StoredColumn(block, raw.size, codec, encoding)
-    return StoredColumn(memoryview(raw), raw.size, CODEC_NONE, encoding)
+        if compressed.size < raw_bytes:
+            return StoredColumn((compressed,), raw_bytes, codec, encoding)
+    return StoredColumn(parts, raw_bytes, CODEC_NONE, encoding)
+
+
+class ColumnKind:
+    """What is to be known of a column's type to load many of its blocks."""
+
+    __slots__ = ("is_decimal", "message", "width")
+
+    def __init__(self, kind: Any) -> None:
+        """`kind`: a pa.DataType."""
+        self.message = message_kind(kind)
+        self.width = number_width(kind)
+        self.is_decimal: bool = pa.types.is_decimal(kind)
+
+    @property
+    def kind(self) -> Any:
+        """Return the pa.DataType."""
+        return self.message.kind
 
 
 def load_column(
-    block: BytesLike, entry: ColumnEntry, kind: Any, rows: int, *, max_bytes: int
+    block: BytesLike,
+    entry: ColumnEntry,
+    kind: Any,
+    rows: int,
+    *,
+    max_bytes: int,
+    in_place: bool = False,
 ) -> Any:
-    """Return the array of type `kind` that is stored in `block`, in memory of its own;
-    CorruptRecordError when it is anything else than `rows` valid values, or a dictionary stands for
-    more than `max_bytes`. The CRC and the entry's sizes are checked by the caller."""
-    raw = _decompressed(block, entry)
+    """Return the array of type `kind` (or its MessageKind) that is stored in `block`, in memory of
+    its own, or with `in_place` perhaps in that of the block; CorruptRecordError when it is anything
+    else than `rows` valid values, or a dictionary stands for more than `max_bytes`. The CRC and the
+    entry's sizes are checked by the caller."""
+    raw = _decompressed(block, entry, in_place)
     try:
         if entry.encoding == PLAIN:
             array = read_message(raw, kind)
             array.validate(full=True)
         else:
-            array = _load_dictionary(raw, kind, max_bytes)
+            known = kind if type(kind) is MessageKind else message_kind(kind)
+            array = _load_dictionary(raw, known, max_bytes)
     except pa.ArrowException as error:
-        text = " ".join(str(error).split())
-        raise _damaged(entry, f"Arrow says: {text:.200}") from None
+        raise _refused(entry, error) from None
     except CorruptRecordError as error:
         raise _damaged(entry, str(error)) from None
     if len(array) != rows or array.null_count != entry.null_count:
@@ -106,12 +143,12 @@ def load_column(
     return array
 
 
-def _decompressed(block: BytesLike, entry: ColumnEntry) -> Any:
-    """Return a pa.Buffer of the block's bytes, aligned."""
+def _decompressed(block: BytesLike, entry: ColumnEntry, in_place: bool) -> Any:
+    """Return a pa.Buffer of the block's bytes, aligned unless `in_place`."""
     if len(block) != entry.stored_bytes:
         raise _damaged(entry, f"{len(block)} of its {entry.stored_bytes} bytes are there")
     if entry.codec == CODEC_NONE:
-        return pa.py_buffer(bytes(block))
+        return pa.py_buffer(block if in_place else bytes(block))
     try:
         raw = pa.Codec(_NAMES[entry.codec]).decompress(block, entry.raw_bytes)
     except (OSError, pa.ArrowException, ValueError) as error:
@@ -122,16 +159,16 @@ def _decompressed(block: BytesLike, entry: ColumnEntry) -> Any:
     return raw
 
 
-def _load_dictionary(raw: Any, kind: Any, max_bytes: int) -> Any:
+def _load_dictionary(raw: Any, kind: MessageKind, max_bytes: int) -> Any:
     if raw.size < _SIZE.size:
         raise CorruptRecordError("its dictionary is cut off")
     (size,) = _SIZE.unpack_from(memoryview(raw))
     if not 0 <= size <= raw.size - _SIZE.size:
         raise CorruptRecordError(f"its dictionary has {size} of {raw.size} bytes")
-    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
-        raise CorruptRecordError(f"a dictionary of {kind} is not possible")
+    if not (pa.types.is_string(kind.kind) or pa.types.is_binary(kind.kind)):
+        raise CorruptRecordError(f"a dictionary of {kind.kind} is not possible")
     values = read_message(raw.slice(_SIZE.size, size), kind)
-    indices = read_message(raw.slice(_SIZE.size + size), pa.int32())
+    indices = read_message(raw.slice(_SIZE.size + size), _PLACES)
     values.validate(full=True)
     indices.validate(full=True)
     if values.null_count:
@@ -153,6 +190,11 @@ def _check_expansion(values: Any, indices: Any, max_bytes: int) -> None:
         raise CorruptRecordError(
             f"its dictionary stands for {total} bytes, at most {max_bytes} are read"
         )
+
+
+def _refused(entry: ColumnEntry, error: Exception) -> CorruptRecordError:
+    text = " ".join(str(error).split())
+    return _damaged(entry, f"Arrow says: {text:.200}")
 
 
 def _damaged(entry: ColumnEntry, reason: str) -> CorruptRecordError:

@@ -11,7 +11,7 @@ For each byte of a size there is a table with the products of each byte of a rem
 
 from array import array
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 _POLYNOMIAL = 0x82F63B78
 """CRC-32C's, its bits in reverse order."""
@@ -21,25 +21,25 @@ _BITS = 32
 ShiftTable = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]
 
 
-def joined_crc(parts: Iterable[tuple[int, int]]) -> int:
-    """Return the CRC of all parts, each given by its CRC and its size in bytes, below 2^31."""
-    joined = 0
-    for crc, size in parts:
-        place = 0
-        while size:
-            digit = size & 0xFF
-            if digit:
-                a, b, c, d = _shift_table(place, digit)
-                joined = (
-                    a[joined & 0xFF]
-                    ^ b[joined >> 8 & 0xFF]
-                    ^ c[joined >> 16 & 0xFF]
-                    ^ d[joined >> 24]
-                )
-            size >>= 8
-            place += 1
-        joined ^= crc
+def joined_crc(parts: Iterable[tuple[int, int]], crc: int = 0) -> int:
+    """Return the CRC of all parts, each given by its CRC and its size in bytes, below 2^31, behind
+    bytes that have the CRC `crc`."""
+    joined = crc
+    for each, size in parts:
+        for a, b, c, d in _shift_tables(size):
+            joined = (
+                a[joined & 0xFF] ^ b[joined >> 8 & 0xFF] ^ c[joined >> 16 & 0xFF] ^ d[joined >> 24]
+            )
+        joined ^= each
     return joined
+
+
+@lru_cache(maxsize=1024)
+def _shift_tables(size: int) -> list[ShiftTable]:
+    """Return the tables that shift a remainder over so many bytes, one after the other. Columns of
+    one width, which are most, have one size in a batch."""
+    digits = size.to_bytes(4, "little")
+    return [_shift_table(place, digit) for place, digit in enumerate(digits) if digit]
 
 
 @cache

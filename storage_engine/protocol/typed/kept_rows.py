@@ -198,7 +198,7 @@ class OpenTypedBatch:
         if isinstance(column_type, StringColumn | BinaryColumn):
             array = _with_dictionary(array)
         stored = store_column(array, codec)
-        return stored.entry(column_id, nulls, *bounds), stored.block
+        return stored.entry(column_id, nulls, *bounds), b"".join(stored.parts)
 
 
 def decoded_size(batch: StoredBatch) -> int:

@@ -9,30 +9,17 @@ which no row can match the filter are skipped by their columns' minimum and maxi
     column ids      4 each
     filter                  the rest, see filter_bytes.py
 
-    frame           at bytes
-    frame_bytes      0  4   that follow this field
-    kind             4  1   0 a batch as stored, 1 a projected one, 2 a run of skipped ones
-    crc              5  4   CRC-32C of the kind and of the fixed part; in kinds 1 and 2
-    kind 0:          5      the batch
-    kind 1:          9      fixed part: the stored batch's header, 2 bytes the count of the selected
-                            column ids, 4 bytes each of them; then the stored directory; then the
-                            stored bytes of each column whose id is selected or below 0, in the
-                            directory's order
-    kind 2:          9      fixed part: 8 base offset, 8 next offset, 4 leader epoch of the last
-                            batch, 8 largest timestamp
-
-Big endian. The header in kind 1 keeps the CRC of the stored batch, which `crc_join` checks without
-the columns that are left out. Control batches are always sent whole.
+`frames.py` draws the frames. Control batches are always sent whole.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from crc32c import crc32c
 
-from storage_engine.core.errors import CorruptRecordError, InvalidRequestError, KafkaError
+from storage_engine.core.errors import InvalidRequestError, KafkaError
 from storage_engine.core.typed.comparisons import Comparison, may_match
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.apis.wire import uvarint
@@ -42,7 +29,6 @@ from storage_engine.protocol.records.record_batch import (
     BatchHeader,
     BytesLike,
     iter_headers,
-    read_header,
 )
 from storage_engine.protocol.typed.crc_join import joined_crc
 from storage_engine.protocol.typed.directory import (
@@ -51,6 +37,19 @@ from storage_engine.protocol.typed.directory import (
     statistics_of,
 )
 from storage_engine.protocol.typed.filter_bytes import decode_filter, encode_filter
+from storage_engine.protocol.typed.frames import (
+    COUNT,
+    FIXED_AT,
+    FRAME_HEAD,
+    KIND_CRCS,
+    PROJECTED,
+    SIZE,
+    SKIPPED,
+    SKIPPED_BYTES,
+    SKIPPED_FIELDS,
+    WHOLE,
+    WHOLE_HEAD,
+)
 from storage_engine.protocol.typed.typed_batch import damaged, is_typed, outline_of
 
 PieceT = TypeVar("PieceT", covariant=True)
@@ -59,23 +58,6 @@ WANT_TAG = 10_001
 
 WANT_STORED = 0
 WANT_FRAMES = 1
-
-WHOLE = 0
-PROJECTED = 1
-SKIPPED = 2
-
-_SIZE = struct.Struct(">i")
-_KIND = struct.Struct(">B")
-_CRC = struct.Struct(">I")
-_COUNT = struct.Struct(">H")
-_SKIPPED = struct.Struct(">qqiq")
-_WHOLE_HEAD = struct.Struct(">iB")
-_HEAD = struct.Struct(">iBI")
-_FIXED_AT = _HEAD.size
-_KIND_AT = _SIZE.size
-_SKIPPED_BYTES = _FIXED_AT + _SKIPPED.size
-_KINDS = {kind: bytes((kind,)) for kind in (WHOLE, PROJECTED, SKIPPED)}
-_KIND_CRCS = {kind: crc32c(byte) for kind, byte in _KINDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,20 +253,20 @@ class _Frames(Generic[PieceT]):
         self._limit_bytes = limit_bytes
         self._wanted = frozenset(want.column_ids)
         ids = want.column_ids
-        self._id_list = _COUNT.pack(len(ids)) + struct.pack(f">{len(ids)}i", *ids)
+        self._id_list = COUNT.pack(len(ids)) + struct.pack(f">{len(ids)}i", *ids)
         self._run: tuple[int, int, int, int] | None = None
         self._run_last: tuple[BatchHeader, memoryview, Outline] | None = None
 
     def add_whole(self, position: int, header: BatchHeader) -> bool:
         """Add a frame; return False, and add none, when it would be too much."""
         size = header.size_in_bytes
-        if not self._has_room(_WHOLE_HEAD.size + size):
+        if not self._has_room(WHOLE_HEAD.size + size):
             return False
         self.end_run()
         self.end_offset = header.next_offset
-        self.pieces.append(_WHOLE_HEAD.pack(1 + size, WHOLE))
+        self.pieces.append(WHOLE_HEAD.pack(1 + size, WHOLE))
         self.pieces.append(self.stored.piece(position, position + size))
-        self.size += _WHOLE_HEAD.size + size
+        self.size += WHOLE_HEAD.size + size
         return True
 
     def add_projected(
@@ -306,15 +288,15 @@ class _Frames(Generic[PieceT]):
                     last = [start, start + stored]
                     spans.append(last)
         fixed = bytes(head[:HEADER_BYTES]) + self._id_list
-        size = _FIXED_AT + len(fixed)
+        size = FIXED_AT + len(fixed)
         for start, end in spans:
             size += end - start
         if not self._has_room(size):
             return False
         self.end_run()
         self.end_offset = header.next_offset
-        crc = crc32c(fixed, _KIND_CRCS[PROJECTED])
-        self.pieces.append(_HEAD.pack(size - _SIZE.size, PROJECTED, crc) + fixed)
+        crc = crc32c(fixed, KIND_CRCS[PROJECTED])
+        self.pieces.append(FRAME_HEAD.pack(size - SIZE.size, PROJECTED, crc) + fixed)
         self.pieces += [self.stored.piece(start, end) for start, end in spans]
         self.size += size
         return True
@@ -323,7 +305,7 @@ class _Frames(Generic[PieceT]):
         """Add the batch to the run of skipped ones."""
         run = self._run
         if run is None:
-            if not self._has_room(_SKIPPED_BYTES):
+            if not self._has_room(SKIPPED_BYTES):
                 return False
             run = (header.base_offset, 0, 0, header.max_timestamp)
         self._run = (
@@ -342,140 +324,44 @@ class _Frames(Generic[PieceT]):
             return
         header, head, outline = self._run_last
         check_seal(header, head[ATTRIBUTES_AT:HEADER_BYTES], outline)
-        fixed = _SKIPPED.pack(*self._run)
-        crc = crc32c(fixed, _KIND_CRCS[SKIPPED])
-        self.pieces.append(_HEAD.pack(_SKIPPED_BYTES - _SIZE.size, SKIPPED, crc) + fixed)
-        self.size += _SKIPPED_BYTES
+        fixed = SKIPPED_FIELDS.pack(*self._run)
+        crc = crc32c(fixed, KIND_CRCS[SKIPPED])
+        self.pieces.append(FRAME_HEAD.pack(SKIPPED_BYTES - SIZE.size, SKIPPED, crc) + fixed)
+        self.size += SKIPPED_BYTES
         self.end_offset = self._run[1]
         self._run = self._run_last = None
 
     def _has_room(self, size: int) -> bool:
         if self._run is not None:
-            size += _SKIPPED_BYTES
+            size += SKIPPED_BYTES
         return (not self.size and self._run is None) or self.size + size <= self._limit_bytes
 
 
-def check_seal(header: BatchHeader, fields: BytesLike, outline: Outline) -> None:
+def check_seal(
+    header: BatchHeader,
+    fields: BytesLike,
+    outline: Outline,
+    blocks: Mapping[int, BytesLike] | None = None,
+) -> None:
     """Check the batch's CRC without its columns, by the CRCs of them that the directory has.
 
-    `fields` are the header's bytes from the attributes on.
+    `fields` are the header's bytes from the attributes on. `blocks` are columns that are there, by
+    their ids: they are checked with the rest.
     """
-    directory = outline.data
-    parts = [(crc32c(fields), len(fields)), (crc32c(directory), len(directory))]
-    parts += [(crc, stored) for _, stored, crc, _ in outline.places.values()]
-    if joined_crc(parts) != header.crc:
-        raise damaged(header, "the CRC of its header, directory and columns does not match")
-
-
-class TypedFrame(NamedTuple):
-    """A frame of a projected answer."""
-
-    kind: int
-    data: memoryview
-    """The frame's bytes, its size included."""
-    base_offset: int
-    next_offset: int
-    leader_epoch: int
-    """Of the last batch."""
-    max_timestamp: int
-    header: BatchHeader | None
-    """None in a run of skipped batches."""
-    batch: memoryview
-    """WHOLE: the batch. PROJECTED: directory and columns, as stored. SKIPPED: empty."""
-    column_ids: frozenset[int] = frozenset()
-    """PROJECTED: the ids whose columns are there, if the batch has them."""
-
-    @property
-    def sealed_fields(self) -> memoryview:
-        """PROJECTED: the header's bytes from the attributes on, which the batch's CRC covers."""
-        return self.data[_FIXED_AT + ATTRIBUTES_AT : _FIXED_AT + HEADER_BYTES]
-
-
-def iter_frames(data: BytesLike) -> Iterator[TypedFrame]:
-    """Yield the frames of a projected answer; CorruptRecordError when one is damaged.
-
-    Directory, columns and the batch's CRC are left to who decodes them.
-    """
-    view = memoryview(data).cast("B")
-    position = 0
-    next_offset = -1
-    while position < len(view):
-        if len(view) - position <= _KIND_AT:
-            raise _damaged_frame(position, "its size is cut off")
-        (size,) = _SIZE.unpack_from(view, position)
-        end = position + _SIZE.size + size
-        if size < 1 or end > len(view):
-            raise _damaged_frame(
-                position, f"it says it has {size} bytes, {len(view) - position - 4} are left"
-            )
-        frame = _read_frame(view[position:end], position)
-        if not next_offset <= frame.base_offset < frame.next_offset:
-            raise _damaged_frame(
-                position,
-                f"it has the offsets from {frame.base_offset} to {frame.next_offset}, after"
-                f" {next_offset}",
-            )
-        next_offset = frame.next_offset
-        yield frame
-        position = end
-
-
-def _read_frame(frame: memoryview, position: int) -> TypedFrame:
-    kind = frame[_KIND_AT]
-    if kind == WHOLE:
-        batch = frame[_WHOLE_HEAD.size :]
-        header = read_header(batch)
-        if header.size_in_bytes != len(batch):
-            raise _damaged_frame(
-                position, f"its batch says it has {header.size_in_bytes} bytes, not {len(batch)}"
-            )
-        return _frame_of(kind, frame, header, batch, frozenset())
-    if kind not in _KINDS:
-        raise _damaged_frame(position, f"it is of the unknown kind {kind}")
-    fixed_end = _fixed_end(frame, kind)
-    if fixed_end > len(frame):
-        raise _damaged_frame(position, "its fixed part is cut off")
-    fixed = frame[_FIXED_AT:fixed_end]
-    if _CRC.unpack_from(frame, _KIND_AT + 1)[0] != crc32c(fixed, _KIND_CRCS[kind]):
-        raise _damaged_frame(position, "its CRC does not match")
-    if kind == SKIPPED:
-        if fixed_end != len(frame):
-            raise _damaged_frame(position, "bytes are left behind it")
-        base, following, epoch, timestamp = _SKIPPED.unpack(fixed)
-        return TypedFrame(kind, frame, base, following, epoch, timestamp, None, frame[fixed_end:])
-    header = read_header(fixed)
-    ids = struct.unpack(f">{(len(fixed) - HEADER_BYTES) // 4}i", fixed[HEADER_BYTES + 2 :])
-    return _frame_of(kind, frame, header, frame[fixed_end:], frozenset(ids))
-
-
-def _fixed_end(frame: memoryview, kind: int) -> int:
-    """Return where the fixed part ends, perhaps beyond the frame."""
-    if kind == SKIPPED:
-        return _SKIPPED_BYTES
-    count_at = _FIXED_AT + HEADER_BYTES
-    if count_at + _COUNT.size > len(frame):
-        return len(frame) + 1
-    (count,) = _COUNT.unpack_from(frame, count_at)
-    return count_at + _COUNT.size + 4 * int(count)
-
-
-def _frame_of(
-    kind: int, frame: memoryview, header: BatchHeader, batch: memoryview, ids: frozenset[int]
-) -> TypedFrame:
-    return TypedFrame(
-        kind,
-        frame,
-        header.base_offset,
-        header.next_offset,
-        header.partition_leader_epoch,
-        header.max_timestamp,
-        header,
-        batch,
-        ids,
-    )
-
-
-def _damaged_frame(position: int, reason: str) -> CorruptRecordError:
-    return CorruptRecordError(
-        f"the frame at byte {position} of an answer with columns is damaged: {reason}"
-    )
+    crc = crc32c(outline.data, crc32c(fields))
+    missing: list[tuple[int, int]] = []
+    for column_id, (_, stored, column_crc, _) in outline.places.items():
+        block = blocks.get(column_id) if blocks else None
+        if block is None:
+            missing.append((column_crc, stored))
+        else:
+            if missing:
+                crc = joined_crc(missing, crc)
+                missing = []
+            crc = crc32c(block, crc)
+    if joined_crc(missing, crc) == header.crc:
+        return
+    for column_id, block in (blocks or {}).items():
+        if crc32c(block) != outline.places[column_id][2]:
+            raise damaged(header, f"the CRC of its column {column_id} does not match")
+    raise damaged(header, "the CRC of its header, directory and columns does not match")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from crc32c import crc32c
 
 from storage_engine.core.errors import CorruptRecordError
@@ -20,8 +21,9 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.arrays.plain_numbers import find_numbers
 from storage_engine.protocol.typed.arrow_types import SYSTEM_TYPES, arrow_type
-from storage_engine.protocol.typed.column_codec import load_column
+from storage_engine.protocol.typed.column_codec import ColumnKind, load_column
 from storage_engine.protocol.typed.directory import (
     HEADERS,
     OFFSETS,
@@ -31,8 +33,9 @@ from storage_engine.protocol.typed.directory import (
     Outline,
     read_outline,
 )
+from storage_engine.protocol.typed.frames import PROJECTED, TypedFrame
 from storage_engine.protocol.typed.nested_arrays import bits
-from storage_engine.protocol.typed.projection import PROJECTED, TypedFrame, check_seal
+from storage_engine.protocol.typed.projection import check_seal
 from storage_engine.protocol.typed.typed_batch import check_rows, damaged, outline_of
 
 
@@ -103,18 +106,20 @@ class StoredRows:
             outline = read_outline(frame.batch, section_bytes=section_bytes)
         except CorruptRecordError as error:
             raise damaged(header, str(error)) from None
-        check_seal(header, frame.sealed_fields, outline)
         check_rows(header, outline)
         blocks = {}
+        batch, wanted = frame.batch, frame.column_ids
         at = outline.size
-        for column_id, (_, stored, _, _) in outline.places.items():
-            if column_id < 0 or column_id in frame.column_ids:
-                blocks[column_id] = frame.batch[at : at + stored]
-                at += stored
-        if at != len(frame.batch):
-            raise damaged(header, f"its columns take {at} of the frame's {len(frame.batch)} bytes")
+        for column_id, place in outline.places.items():
+            if column_id < 0 or column_id in wanted:
+                end = at + place[1]
+                blocks[column_id] = batch[at:end]
+                at = end
+        if at != len(batch):
+            raise damaged(header, f"its columns take {at} of the frame's {len(batch)} bytes")
+        check_seal(header, frame.sealed_fields, outline, blocks)
         version = schema.version(outline.schema_version)
-        return cls(header, outline, version, blocks, check_columns=True, max_bytes=max_bytes)
+        return cls(header, outline, version, blocks, check_columns=False, max_bytes=max_bytes)
 
     def __len__(self) -> int:
         return self.outline.rows
@@ -128,12 +133,55 @@ class StoredRows:
         array = self._load(column_id, arrow_type(column.type))
         return None if array is None else (column, array)
 
+    def part(self, column_id: int, kind: ColumnKind) -> Any:
+        """Return a column as a part of something larger: PlainNumbers, or a pa.Array, which may lie
+        in the batch's own bytes; None when all of its values are null."""
+        outline = self.outline
+        assert isinstance(outline, Outline)
+        place = outline.places.get(column_id)
+        if place is None:
+            return None
+        if kind.width:
+            try:
+                fields = outline.fields(place[3])
+            except CorruptRecordError as error:
+                raise damaged(self.header, str(error)) from None
+            _, _, _, raw_bytes, crc, nulls, codec, encoding, *_ = fields
+            if not (nulls or codec or encoding):
+                numbers = self._numbers(column_id, kind, raw_bytes, crc)
+                if numbers is not None:
+                    return numbers
+        return self._load(column_id, kind.message, in_place=True)
+
+    def _numbers(self, column_id: int, kind: ColumnKind, raw_bytes: int, crc: int) -> Any:
+        """Return PlainNumbers; None where `_load` has to look."""
+        block = self._block(column_id, raw_bytes, crc)
+        numbers = find_numbers(block, kind.width, self.outline.rows)
+        if numbers is None:
+            return None
+        if kind.is_decimal:
+            try:
+                numbers.in_place(kind.kind).validate(full=True)
+            except pa.ArrowException:
+                # It will be named there.
+                return None
+        self.bytes += raw_bytes
+        return numbers
+
     def columns(self) -> Iterable[tuple[SchemaColumn, Any]]:
         """Yield all columns that have values, hidden ones, too."""
         for column in self.version.columns:
             found = self.column(column.column_id)
             if found is not None:
                 yield found
+
+    @property
+    def offsets(self) -> range | Ints:
+        """Return the offsets of the rows: a range unless compaction left gaps."""
+        header, rows = self.header, self.outline.rows
+        if self.outline.column(OFFSETS) is None and header.last_offset_delta == rows - 1:
+            return range(header.base_offset, header.base_offset + rows)
+        return header.base_offset + self.deltas
 
     @property
     def deltas(self) -> Ints:
@@ -162,12 +210,18 @@ class StoredRows:
     @property
     def timestamps(self) -> Ints:
         """Return the times that readers get, in milliseconds."""
+        times = self.times
+        return np.full(len(self), times, np.int64) if isinstance(times, int) else times
+
+    @property
+    def times(self) -> Ints | int:
+        """Return the same, or the one time that all rows have."""
         header = self.header
         if header.timestamp_type:
-            return np.full(len(self), header.max_timestamp, np.int64)
+            return header.max_timestamp
         array = self._load(TIMESTAMPS, SYSTEM_TYPES[TIMESTAMPS])
         if array is None:
-            return np.full(len(self), header.base_timestamp, np.int64)
+            return header.base_timestamp
         if array.null_count:
             raise damaged(header, "a timestamp is null")
         return int64_values(array)
@@ -187,29 +241,61 @@ class StoredRows:
             raise damaged(self.header, "a tombstone is null")
         return bits(array)
 
-    def _load(self, column_id: int, kind: Any) -> Any:
+    def _load(self, column_id: int, kind: Any, *, in_place: bool = False) -> Any:
+        """`kind` and `in_place` are those of `load_column`."""
         try:
             entry = self.outline.column(column_id)
         except CorruptRecordError as error:
             raise damaged(self.header, str(error)) from None
         if entry is None:
             return None
-        block = self._blocks.get(column_id)
-        if block is None:
-            raise damaged(self.header, f"the answer leaves out the column {column_id}")
-        if entry.raw_bytes > self._room - self.bytes:
-            raise self._too_large()
-        if self._check_columns and crc32c(block) != entry.crc:
-            raise damaged(self.header, f"the CRC of its column {column_id} does not match")
+        block = self._block(column_id, entry.raw_bytes, entry.crc)
+        room = self._room - self.bytes
         try:
-            array = load_column(block, entry, kind, len(self), max_bytes=self._room - self.bytes)
+            array = load_column(
+                block, entry, kind, self.outline.rows, max_bytes=room, in_place=in_place
+            )
         except CorruptRecordError as error:
             raise damaged(self.header, str(error)) from None
         # A dictionary may have become more.
         self.bytes += max(entry.raw_bytes, array.nbytes) if entry.encoding else entry.raw_bytes
         return array
 
+    def _block(self, column_id: int, raw_bytes: int, crc: int) -> memoryview:
+        """Return the stored bytes of a column, checked."""
+        block = self._blocks.get(column_id)
+        if block is None:
+            raise damaged(self.header, f"the answer leaves out the column {column_id}")
+        if raw_bytes > self._room - self.bytes:
+            raise self._too_large()
+        if self._check_columns and crc32c(block) != crc:
+            raise damaged(self.header, f"the CRC of its column {column_id} does not match")
+        return block
+
     def _too_large(self) -> CorruptRecordError:
         return damaged(
             self.header, f"its columns decompress to more than the {self._room} bytes allowed"
         )
+
+
+_NO_COLUMNS = SchemaVersion(version=1, columns=())
+
+
+def row_times(header: BatchHeader, batch: memoryview, *, max_bytes: int) -> tuple[Ints, Ints]:
+    """Return the offset and the timestamp in milliseconds of each row of a whole batch;
+    CorruptRecordError when it is damaged, or these columns have more than `max_bytes`."""
+    if not crc_matches(batch, 0, header.size_in_bytes):
+        raise damaged(header, "its CRC does not match")
+    outline = outline_of(header, batch)
+    columns_at = HEADER_BYTES + outline.size
+    blocks = {}
+    for column_id in (OFFSETS, TIMESTAMPS):
+        found = outline.places.get(column_id)
+        if found is not None:
+            place, stored_bytes, _, _ = found
+            start = columns_at + place
+            blocks[column_id] = batch[start : start + stored_bytes]
+    rows = StoredRows(
+        header, outline, _NO_COLUMNS, blocks, check_columns=False, max_bytes=max_bytes
+    )
+    return header.base_offset + rows.deltas, rows.timestamps

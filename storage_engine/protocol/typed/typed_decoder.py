@@ -16,7 +16,7 @@ from storage_engine.core.errors import ConfigError, InvalidRecordError
 from storage_engine.core.printable import printable
 from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.comparisons import Comparison
-from storage_engine.core.typed.topic_schema import SchemaColumn, TopicSchema
+from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion, TopicSchema
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
 from storage_engine.protocol.records.record_batch import (
     BatchHeader,
@@ -27,10 +27,20 @@ from storage_engine.protocol.records.record_batch import (
 from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.arrays.plain_numbers import PlainNumbers
 from storage_engine.protocol.typed.arrays.row_filter import matching_rows
+from storage_engine.protocol.typed.arrays.row_parts import (
+    as_ints,
+    joined,
+    joined_masks,
+    joined_offsets,
+    joined_times,
+    part_of,
+)
 from storage_engine.protocol.typed.arrow_types import arrow_type
+from storage_engine.protocol.typed.column_codec import ColumnKind
+from storage_engine.protocol.typed.frames import PROJECTED, TypedFrame, iter_frames
 from storage_engine.protocol.typed.nested_arrays import boolean_array, int_array
-from storage_engine.protocol.typed.projection import PROJECTED, TypedFrame, iter_frames
 from storage_engine.protocol.typed.stored_rows import StoredRows
 from storage_engine.protocol.typed.typed_batch import damaged, is_typed
 
@@ -58,6 +68,59 @@ _MICROSECONDS = 1000
 _LARGEST_TIMESTAMP_MS = ((1 << 63) - 1) // _MICROSECONDS
 
 
+class _Loading(NamedTuple):
+    """How a column is loaded from batches of one version of the schema."""
+
+    version: SchemaVersion
+    stored_as: SchemaColumn | None
+    """As the version has it; None when it does not."""
+    kind: ColumnKind
+    """Of what is stored."""
+    is_cast: bool
+
+
+class _Loaded:
+    """A column of a plan, and how it was loaded last: most answers are of one version, and small,
+    so that it would be found out for every second batch."""
+
+    def __init__(self, column: SchemaColumn) -> None:
+        self.column = column
+        self.kind = arrow_type(column.type)
+        self._last: _Loading | None = None
+
+    def load(self, stored: StoredRows) -> Any:
+        """Return a part in the type of the plan; None when all of it is null."""
+        loading = self._last
+        if loading is None or loading.version is not stored.version:
+            # Other threads may do the same.
+            loading = self._last = self._loading(stored.version)
+        stored_as = loading.stored_as
+        if stored_as is None:
+            return None
+        found = stored.part(stored_as.column_id, loading.kind)
+        if found is None or not loading.is_cast:
+            return found
+        if isinstance(found, PlainNumbers):
+            found = found.in_place(loading.kind.kind)
+        try:
+            return cast(found, self.kind)
+        except pa.ArrowException:
+            raise InvalidRecordError(
+                f"the column '{printable(self.column.name)}' has values at offset"
+                f" {stored.header.base_offset} that don't fit {ddl_of(self.column.type)}: the"
+                f" topic's version {stored.version.version} has made it {ddl_of(stored_as.type)};"
+                " start the reader again to read it so"
+            ) from None
+
+    def _loading(self, version: SchemaVersion) -> _Loading:
+        column = self.column
+        stored_as = version.by_id.get(column.column_id)
+        if stored_as is None:
+            return _Loading(version, None, ColumnKind(self.kind), False)
+        kind = ColumnKind(arrow_type(stored_as.type))
+        return _Loading(version, stored_as, kind, stored_as.type != column.type)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedReadPlan:
     """What a reader wants of a topic's rows; it stays the same when the topic's schema changes."""
@@ -71,6 +134,8 @@ class TypedReadPlan:
     """The columns of the comparisons, one for each."""
     arrow_schema: Any
     """The pa.Schema of the answer; every field is nullable."""
+    loaded: "tuple[_Loaded, ...]"
+    """The columns that are given or compared, each once."""
 
     @property
     def column_ids(self) -> tuple[int, ...]:
@@ -106,32 +171,65 @@ def plan(
         compared.append(column)
     fields = [pa.field(column.name, arrow_type(column.type)) for column in columns]
     fields += [pa.field(name, METADATA_TYPES[name]) for name in metadata]
+    each_once = {column.column_id: column for column in (*columns, *compared)}
     return TypedReadPlan(
         columns=columns,
         metadata=tuple(metadata),
         comparisons=tuple(filter),
         compared=tuple(compared),
         arrow_schema=pa.schema(fields),
+        loaded=tuple(map(_Loaded, each_once.values())),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TypedRows:
-    """Rows of a typed topic, ascending by offset; perhaps none, where batches had none to give."""
+    """Rows of a typed topic, ascending by offset; perhaps none, where batches had none to give.
 
-    batch: Any
-    """A pa.RecordBatch of the plan's `arrow_schema`."""
-    offsets: Any
-    """A pa.Int64Array."""
-    timestamps: Any
-    """A pa.Int64Array, milliseconds."""
-    next_offset: int
-    """Where to read on."""
-    leader_epoch: int
-    """Of the last batch that was read; -1 when none was."""
+    Offsets and times are made when they are asked for: most readers take the columns alone."""
+
+    __slots__ = ("_count", "_kept", "_offsets", "_times", "batch", "leader_epoch", "next_offset")
+
+    def __init__(
+        self,
+        batch: Any,
+        offsets: range | Ints,
+        times: list[tuple[Ints | int, int]],
+        kept: Any,
+        next_offset: int,
+        leader_epoch: int,
+    ) -> None:
+        """`offsets` and `times` (each for so many rows) are those of all rows, of which `kept`
+        (None: all) is true for those to give."""
+        self.batch = batch
+        """A pa.RecordBatch of the plan's `arrow_schema`."""
+        self.next_offset = next_offset
+        """Where to read on."""
+        self.leader_epoch = leader_epoch
+        """Of the last batch that was read; -1 when none was."""
+        self._offsets, self._times, self._kept = offsets, times, kept
+        self._count = len(offsets) if kept is None else int(np.count_nonzero(kept))
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return self._count
+
+    @property
+    def offsets(self) -> Any:
+        """Return a pa.Int64Array."""
+        return int_array(self._given(as_ints(self._offsets)))
+
+    @property
+    def timestamps(self) -> Any:
+        """Return a pa.Int64Array, milliseconds."""
+        return int_array(self._given(joined_times(self._times)))
+
+    def offset_at(self, row: int) -> int:
+        """Return the offset of a row, without those of the others where that is possible."""
+        if self._kept is None:
+            return int(self._offsets[row])
+        return int(self._offsets[int(np.flatnonzero(self._kept)[row])])
+
+    def _given(self, column: Ints) -> Ints:
+        return column if self._kept is None else column[self._kept]
 
 
 def iter_typed_decoded(
@@ -244,10 +342,11 @@ def _check_crc(header: BatchHeader, batch: memoryview, check_crcs: bool) -> None
 class _Rows:
     """Columns of some rows of one batch, for the piece."""
 
-    offsets: Ints
-    timestamps: Ints
-    arrays: list[Any]
-    """A column of the plan each, then those of the comparisons; None: all null."""
+    offsets: range | Ints
+    times: Ints | int
+    """Of each row, or of all."""
+    parts: list[Any]
+    """A pa.Array or PlainNumbers for each column that is loaded; None: all null."""
     tombstones: Any
     headers: Any
 
@@ -255,15 +354,12 @@ class _Rows:
         return len(self.offsets)
 
     def part(self, start: int, stop: int) -> "_Rows":
-        def of(array: Any) -> Any:
-            return None if array is None else array.slice(start, stop - start)
-
         return _Rows(
             self.offsets[start:stop],
-            self.timestamps[start:stop],
-            [of(array) for array in self.arrays],
+            self.times if isinstance(self.times, int) else self.times[start:stop],
+            [part_of(each, start, stop) for each in self.parts],
             None if self.tombstones is None else self.tombstones[start:stop],
-            of(self.headers),
+            part_of(self.headers, start, stop),
         )
 
 
@@ -273,11 +369,10 @@ class _Piece:
     def __init__(self, plan: TypedReadPlan, wanted: _Wanted) -> None:
         self._plan = plan
         self._wanted = wanted
-        self._columns = (*plan.columns, *plan.compared)
         self._rows: list[_Rows] = []
         self._count = 0
         self._bytes = 0
-        cells = PIECE_CELLS // max(1, len(self._columns))
+        cells = PIECE_CELLS // max(1, len(plan.loaded))
         self._most_rows = max(LEAST_PIECE_ROWS, min(PIECE_ROWS, cells))
         self._next_offset = -1
         self._epoch = -1
@@ -309,85 +404,54 @@ class _Piece:
 
     def finished(self) -> TypedRows:
         """Return the piece, and begin another."""
-        rows, count, plan = self._rows, self._count, self._plan
-        offsets = _joined_ints([each.offsets for each in rows])
-        timestamps = _joined_ints([each.timestamps for each in rows])
-        arrays = [
-            _joined([(each.arrays[n], len(each)) for each in rows], arrow_type(column.type))
-            for n, column in enumerate(self._columns)
-        ]
-        headers = None
-        if RECORD_HEADERS in plan.metadata:
-            headers = _joined([(each.headers, len(each)) for each in rows], HEADERS_TYPE)
-        gone = _joined_masks([(each.tombstones, len(each)) for each in rows])
-        columns = arrays[: len(plan.columns)]
+        rows, plan = self._rows, self._plan
+        counts = [len(each) for each in rows]
+        offsets = joined_offsets([each.offsets for each in rows])
+        times = [(each.times, count) for each, count in zip(rows, counts, strict=True)]
+        arrays = {
+            loaded.column.column_id: joined([each.parts[n] for each in rows], counts, loaded.kind)
+            for n, loaded in enumerate(plan.loaded)
+        }
+        gone = joined_masks([each.tombstones for each in rows], counts)
+        columns = [arrays[column.column_id] for column in plan.columns]
         for name in plan.metadata:
             match name:
                 case "_offset":
-                    columns.append(int_array(offsets))
+                    columns.append(int_array(as_ints(offsets)))
                 case "_timestamp":
-                    columns.append(_microseconds(timestamps))
+                    columns.append(_microseconds(joined_times(times)))
                 case "_headers":
-                    columns.append(headers)
+                    columns.append(joined([each.headers for each in rows], counts, HEADERS_TYPE))
                 case _:
-                    deleted = np.zeros(count, np.bool_) if gone is None else gone
+                    deleted = np.zeros(self._count, np.bool_) if gone is None else gone
                     columns.append(boolean_array(deleted))
-        kept = self._kept(offsets, gone, arrays[len(plan.columns) :])
-        batch = _record_batch(columns, plan.arrow_schema, count)
-        if kept is not None and not kept.all():
+        kept = self._kept(offsets, gone, [arrays[column.column_id] for column in plan.compared])
+        batch = _record_batch(columns, plan.arrow_schema, self._count)
+        if kept is not None and kept.all():
+            kept = None
+        if kept is not None:
             batch = kernel("filter", batch, boolean_array(kept))
-            offsets, timestamps = offsets[kept], timestamps[kept]
         self._rows, self._count, self._bytes, self.has_progress = [], 0, 0, False
-        return TypedRows(
-            batch=batch,
-            offsets=int_array(offsets),
-            timestamps=int_array(timestamps),
-            next_offset=self._next_offset,
-            leader_epoch=self._epoch,
-        )
+        return TypedRows(batch, offsets, times, kept, self._next_offset, self._epoch)
 
     def _loaded(self, stored: StoredRows) -> _Rows:
-        loaded: dict[int, Any] = {}
-        for column in self._columns:
-            if column.column_id not in loaded:
-                loaded[column.column_id] = self._column(stored, column)
+        offsets, times = stored.offsets, stored.times
+        parts = [each.load(stored) for each in self._plan.loaded]
         takes_headers = RECORD_HEADERS in self._plan.metadata
-        return _Rows(
-            offsets=stored.header.base_offset + stored.deltas,
-            timestamps=stored.timestamps,
-            arrays=[loaded[column.column_id] for column in self._columns],
-            tombstones=stored.tombstones,
-            headers=stored.headers if takes_headers else None,
-        )
+        headers = stored.headers if takes_headers else None
+        return _Rows(offsets, times, parts, stored.tombstones, headers)
 
-    def _column(self, stored: StoredRows, column: SchemaColumn) -> Any:
-        """Return the array in the type of the plan; None when all of it is null."""
-        found = stored.column(column.column_id)
-        if found is None:
-            return None
-        stored_as, array = found
-        if stored_as.type == column.type:
-            return array
-        try:
-            return cast(array, arrow_type(column.type))
-        except pa.ArrowException:
-            raise InvalidRecordError(
-                f"the column '{printable(column.name)}' has values at offset"
-                f" {stored.header.base_offset} that don't fit {ddl_of(column.type)}: the topic's"
-                f" version {stored.version.version} has made it {ddl_of(stored_as.type)}; start"
-                " the reader again to read it so"
-            ) from None
-
-    def _kept(self, offsets: Ints, gone: Any, compared: list[Any]) -> Any:
+    def _kept(self, offsets: range | Ints, gone: Any, compared: list[Any]) -> Any:
         """Return a numpy column that is true for the rows to give; None when it is for all."""
         wanted, plan = self._wanted, self._plan
         kept = None
         if len(offsets) and (
             offsets[0] < wanted.start or (wanted.stop is not None and offsets[-1] >= wanted.stop)
         ):
-            kept = offsets >= wanted.start
+            each = as_ints(offsets)
+            kept = each >= wanted.start
             if wanted.stop is not None:
-                kept &= offsets < wanted.stop
+                kept &= each < wanted.stop
         if gone is not None and DELETED not in plan.metadata:
             kept = ~gone if kept is None else kept & ~gone
         for comparison, column, array in zip(
@@ -396,28 +460,6 @@ class _Piece:
             matching = matching_rows(array, column.type, comparison)
             kept = matching if kept is None else kept & matching
         return kept
-
-
-def _joined(parts: list[tuple[Any, int]], kind: Any) -> Any:
-    """Return the arrays as one; None stands for so many nulls."""
-    if all(array is None for array, _ in parts):
-        return pa.nulls(sum(count for _, count in parts), kind)
-    arrays = [pa.nulls(count, kind) if array is None else array for array, count in parts]
-    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
-
-
-def _joined_ints(parts: list[Ints]) -> Ints:
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
-
-
-def _joined_masks(parts: list[tuple[Any, int]]) -> Any:
-    if all(mask is None for mask, _ in parts):
-        return None
-    return np.concatenate(
-        [np.zeros(count, np.bool_) if mask is None else mask for mask, count in parts]
-    )
 
 
 def _record_batch(columns: list[Any], schema: Any, count: int) -> Any:

@@ -39,6 +39,7 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_encoder import DEFAULT_BATCH_BYTES, EncodedBatch
 from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.arrays.plain_numbers import number_width
 from storage_engine.protocol.typed.arrays.row_fit import (
     fitting_columns,
     fitting_headers,
@@ -191,25 +192,21 @@ def encode_typed(
     the types of `arrow_types`. A column of nulls alone is left out. `dictionaries` are the ids of
     columns that are tried with a dictionary."""
     entries: list[ColumnEntry] = []
-    blocks: list[Any] = []
+    parts: list[Any] = [bytes(HEADER_BYTES), b""]
     for column in columns:
         if column.array.null_count == len(column.array):
             continue
         stored, entry = _store(column, codec, column.column_id in (dictionaries or ()))
         entries.append(entry)
-        blocks.append(stored.block)
-    directory = encode_directory(
+        parts += stored.parts
+    parts[1] = encode_directory(
         topic_id=topic_id,
         schema_version=schema_version,
         rows=header.records_count,
         entries=entries,
     )
-    size = HEADER_BYTES + len(directory) + sum(map(len, blocks))
-    batch = bytearray(HEADER_BYTES)
-    batch += directory
-    for block in blocks:
-        batch += block
-    seal(batch, 0, header._replace(length=size - LENGTH_END))
+    batch = bytearray().join(parts)
+    seal(batch, 0, header._replace(length=len(batch) - LENGTH_END))
     return batch
 
 
@@ -277,13 +274,19 @@ class _Plan:
 
     def __init__(self, columns: list[TypedColumn], rows: int, batch_bytes: int) -> None:
         self._rows = rows
-        # Only their sizes matter.
         arrays = [column.array for column in columns]
-        self._table = pa.RecordBatch.from_arrays(arrays, [str(n) for n in range(len(arrays))])
+        # Numbers without nulls have one size: to ask Arrow for that of a part takes longer than to
+        # write it.
+        widths = [0 if array.null_count else number_width(array.type) for array in arrays]
+        self._fixed_bytes = _TIME_BYTES + sum(widths)
+        others = [array for array, width in zip(arrays, widths, strict=True) if not width]
+        # Only their sizes matter.
+        names = [str(n) for n in range(len(others))]
+        self._others = pa.RecordBatch.from_arrays(others, names) if others else None
         parts = sum(map(_parts, (array.type for array in arrays)))
         fixed = HEADER_BYTES + HEAD_BYTES + len(arrays) * _COLUMN_BYTES + parts * _PART_BYTES
         self._room = max(1, min(batch_bytes, _MOST_BATCH_BYTES) - fixed - _TIMES_BYTES)
-        self._row_bytes = _TIME_BYTES + (self._table.nbytes / rows if rows else 0.0)
+        self._row_bytes = self._size(0, rows) / rows if rows else 1.0
         self._halves: list[tuple[int, int]] = []
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -332,7 +335,8 @@ class _Plan:
         return start + count
 
     def _size(self, start: int, count: int) -> int:
-        return int(self._table.slice(start, count).nbytes) + count * _TIME_BYTES
+        others = 0 if self._others is None else int(self._others.slice(start, count).nbytes)
+        return others + count * self._fixed_bytes
 
 
 def _parts(kind: Any) -> int:

@@ -9,12 +9,8 @@ from typing import Any
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.protocol.typed.projection import (
-    WANT_FRAMES,
-    WANT_STORED,
-    TypedWant,
-    iter_frames,
-)
+from storage_engine.protocol.typed.frames import iter_frames
+from storage_engine.protocol.typed.projection import WANT_FRAMES, WANT_STORED, TypedWant
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
 from storage_engine.simulation.checks.checkers import Checker
 from storage_engine.simulation.clients.workload import WorkloadReader

@@ -15,7 +15,7 @@ tables of Message.fbs.
 
 import struct
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -23,6 +23,7 @@ from storage_engine.core.errors import CorruptRecordError
 
 _CONTINUATION = 0xFFFF_FFFF
 _HEAD = struct.Struct("<II")
+HEAD_BYTES = _HEAD.size
 _TABLE = struct.Struct("<i")
 _REFERENCE = struct.Struct("<I")
 _SLOT = struct.Struct("<H")
@@ -31,9 +32,56 @@ _INT64 = struct.Struct("<q")
 _RECORD_BATCH = 3
 """The number of a RecordBatch among the kinds of messages."""
 _MESSAGE_KIND, _MESSAGE_CONTENT, _MESSAGE_BODY_BYTES, _MESSAGE_METADATA = 1, 2, 3, 4
-_BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_VARIADIC = 1, 2, 3, 4
+_BATCH_ROWS, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_VARIADIC = 0, 1, 2, 3, 4
 _MOST_METADATA_BYTES = 1 << 20
 """Of a type with 2,000 nested parts: some 100 KB."""
+
+
+class _Layout(NamedTuple):
+    """Metadata as this process writes them, for any number of rows."""
+
+    blank: bytearray
+    """With 0 in place of all that differs between messages."""
+    spans: tuple[tuple[int, int, bytes], ...]
+    """Where that is, and as many zeros."""
+    body_at: int
+    """Where the size of the body is."""
+
+
+class MessageKind:
+    """What is to be known of a type to read its messages. To find that out takes as long as to read
+    one: a type's hash is that of its text."""
+
+    __slots__ = ("_layout", "buffers", "kind", "nodes", "schema")
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        """A pa.DataType."""
+        self.schema = _schema_of(kind)
+        self.nodes, self.buffers = _expected_parts(kind)
+        self._layout = _layout_of(kind)
+
+    def body_bytes(self, metadata: bytes) -> int:
+        """Return the size of the body; CorruptRecordError when the metadata are not those of a
+        plain record batch with a column of this type."""
+        blank, spans, body_at = self._layout
+        if len(metadata) == len(blank):
+            masked = bytearray(metadata)
+            for start, end, zeros in spans:
+                masked[start:end] = zeros
+            if masked == blank:
+                return int(_INT64.unpack_from(metadata, body_at)[0])
+        # Another writer's, or damaged.
+        body, nodes, buffers = _parts_of(metadata)
+        if nodes != self.nodes or buffers != self.buffers:
+            raise _damaged(f"its {nodes} arrays and {buffers} buffers are not those of {self.kind}")
+        return body
+
+
+@lru_cache(maxsize=1024)
+def message_kind(kind: Any) -> MessageKind:
+    """Return the type's MessageKind."""
+    return MessageKind(kind)
 
 
 @lru_cache(maxsize=1024)
@@ -51,22 +99,21 @@ def write_message(array: Any) -> Any:
 
 
 def read_message(data: Any, kind: Any) -> Any:
-    """Return the array of this type in a pa.Buffer, not copied and not validated;
+    """Return the array of this type (or MessageKind) in a pa.Buffer, not copied and not validated;
     CorruptRecordError when the message is another one."""
+    known = kind if type(kind) is MessageKind else message_kind(kind)
     view = memoryview(data)
-    if len(view) < _HEAD.size:
+    if len(view) < HEAD_BYTES:
         raise _damaged("it is cut off")
     continuation, metadata_bytes = _HEAD.unpack_from(view)
-    body_at = _HEAD.size + metadata_bytes
+    body_at = HEAD_BYTES + metadata_bytes
     if continuation != _CONTINUATION or not metadata_bytes <= _MOST_METADATA_BYTES:
         raise _damaged(f"its metadata have {metadata_bytes} bytes")
-    body_bytes, nodes, buffers = _parts_of(bytes(view[_HEAD.size : body_at]))
+    body_bytes = known.body_bytes(bytes(view[HEAD_BYTES:body_at]))
     if body_bytes != len(view) - body_at:
         raise _damaged(f"its body has not the {len(view) - body_at} bytes that are there")
-    if (nodes, buffers) != _expected_parts(kind):
-        raise _damaged(f"its {nodes} arrays and {buffers} buffers are not those of {kind}")
     try:
-        return pa.ipc.read_record_batch(data, _schema_of(kind)).column(0)
+        return pa.ipc.read_record_batch(data, known.schema).column(0)
     except (pa.ArrowException, OSError, ValueError, IndexError) as error:
         text = " ".join(str(error).split())
         raise _damaged(f"Arrow says: {text:.200}") from None
@@ -106,6 +153,47 @@ def _expected_parts(kind: Any) -> tuple[int, int]:
         inner_nodes, inner_buffers = _expected_parts(kind.field(n).type)
         nodes, buffers = nodes + inner_nodes, buffers + inner_buffers
     return nodes, buffers
+
+
+class MessagePlaces(NamedTuple):
+    """Where the metadata of a message have the numbers that differ between messages of one type, of
+    8 bytes each."""
+
+    body: int
+    rows: int
+    nodes: int
+    """Two numbers for each array: values, nulls."""
+    buffers: int
+    """Two numbers for each buffer: place, bytes."""
+
+
+def split_sample(message: bytes) -> tuple[bytes, MessagePlaces]:
+    """Return the metadata of a message that this process wrote, of one row or more, and the places
+    in it."""
+    (metadata_bytes,) = _REFERENCE.unpack_from(message, HEAD_BYTES - _REFERENCE.size)
+    metadata = message[HEAD_BYTES : HEAD_BYTES + metadata_bytes]
+    content = _table_at(metadata, 0)
+    batch = _table_at(metadata, _slot(metadata, content, _MESSAGE_CONTENT))
+    vectors = (
+        _table_at(metadata, _slot(metadata, batch, number)) + _REFERENCE.size
+        for number in (_BATCH_NODES, _BATCH_BUFFERS)
+    )
+    body = _slot(metadata, content, _MESSAGE_BODY_BYTES)
+    return metadata, MessagePlaces(body, _slot(metadata, batch, _BATCH_ROWS), *vectors)
+
+
+@lru_cache(maxsize=1024)
+def _layout_of(kind: Any) -> _Layout:
+    metadata, places = split_sample(bytes(write_message(pa.nulls(1, kind))))
+    nodes, buffers = _expected_parts(kind)
+    sizes = (_INT64.size, _INT64.size, 2 * _INT64.size * nodes, 2 * _INT64.size * buffers)
+    spans = tuple(
+        (place, place + size, bytes(size)) for place, size in zip(places, sizes, strict=True)
+    )
+    blank = bytearray(metadata)
+    for start, end, zeros in spans:
+        blank[start:end] = zeros
+    return _Layout(blank, spans, places.body)
 
 
 def _vector_length(metadata: bytes, field: int) -> int:

@@ -8,7 +8,7 @@ import pytest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
-from storage_engine.protocol.typed.projection import iter_frames
+from storage_engine.protocol.typed.frames import iter_frames
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.typed_topics.typed_support import (
     TRIPS,
@@ -74,7 +74,7 @@ def test_a_damaged_batch_counts_as_a_whole(cluster, monkeypatch):
 
         raise CorruptRecordError("damaged")
 
-    monkeypatch.setattr("storage_engine.protocol.typed.row_times.row_times", damaged)
+    monkeypatch.setattr("storage_engine.protocol.typed.stored_rows.row_times", damaged)
     assert look_up(cluster, 150) == (0, 300)
 
 

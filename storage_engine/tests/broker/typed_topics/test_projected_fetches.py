@@ -13,14 +13,8 @@ from storage_engine.core.transactions.partition_transactions import TransactionM
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.log.segments import projected_slice
 from storage_engine.protocol.apis.fetch import API, BY_NAME, FetchPartition, FetchRequest
-from storage_engine.protocol.typed.projection import (
-    PROJECTED,
-    SKIPPED,
-    WANT_STORED,
-    WHOLE,
-    TypedWant,
-    iter_frames,
-)
+from storage_engine.protocol.typed.frames import PROJECTED, SKIPPED, WHOLE, iter_frames
+from storage_engine.protocol.typed.projection import WANT_STORED, TypedWant
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk

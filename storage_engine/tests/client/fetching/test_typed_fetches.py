@@ -174,7 +174,7 @@ def test_damaged_frames_end_the_reading_and_give_no_row(
     chunks = read_range(
         cluster, T0, 0, ROWS, typed_want=reading.want, most_in_flight=most_in_flight
     )
-    with pytest.raises(CorruptRecordError, match="frame at byte 0 of an answer with columns"):
+    with pytest.raises(CorruptRecordError, match=r"frame at byte \d+ of an answer with columns"):
         list(chunks)
 
 

@@ -25,7 +25,7 @@ from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.typed.arrays.row_filter import matching_rows
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.filter_bytes import decode_filter, encode_filter
-from storage_engine.protocol.typed.projection import PROJECTED, SKIPPED, iter_frames
+from storage_engine.protocol.typed.frames import PROJECTED, SKIPPED, iter_frames
 from storage_engine.protocol.typed.typed_decoder import plan
 from storage_engine.tests.protocol.typed.logs import (
     decoded,

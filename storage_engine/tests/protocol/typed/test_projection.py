@@ -18,16 +18,13 @@ from storage_engine.protocol.records.record_batch import (
     read_header,
 )
 from storage_engine.protocol.typed.crc_join import joined_crc
+from storage_engine.protocol.typed.frames import PROJECTED, SKIPPED, WHOLE, iter_frames
 from storage_engine.protocol.typed.projection import (
-    PROJECTED,
-    SKIPPED,
     WANT_FRAMES,
     WANT_STORED,
-    WHOLE,
     TypedWant,
     decode_want,
     encode_want,
-    iter_frames,
     project,
 )
 from storage_engine.protocol.typed.typed_decoder import plan
