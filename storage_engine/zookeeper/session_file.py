@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ class SessionCredentials:
     """The credentials that reconnect to a session, and so can close it."""
 
     session_id: int
-    password: bytes
+    password: bytes = field(repr=False)
 
 
 def load_credentials(data_dir: Path) -> SessionCredentials | None:

@@ -17,6 +17,9 @@ LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
 FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
 MOVES_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
+DEATH_PROOF = "broker.death.proof"
+BY_PROCESS, BY_PORT, NO_PROOF = "process", "port", "none"
+
 _SYSTEM_BUFFER = -1
 
 REPLICA_SELECTOR = "replica.selector.class"
@@ -59,6 +62,14 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1000,
         unit="ms",
         doc="A broker counts as dead when ZooKeeper has not heard from it for this long.",
+    ),
+    Setting(
+        name=DEATH_PROOF,
+        type=SettingType.STRING,
+        default=BY_PROCESS,  # Kafka has no such setting: its brokers wait for the session
+        choices=(BY_PROCESS, NO_PROOF),
+        doc="What shows that another broker is dead, so that its session is closed and not waited "
+        "for. process: its process ended on this machine. none: nothing does.",
     ),
     Setting(
         name="zookeeper.connection.timeout.ms",

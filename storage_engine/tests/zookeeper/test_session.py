@@ -16,7 +16,7 @@ from storage_engine.tests.zookeeper.conftest import SESSION_TIMEOUT_MS
 from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
-from storage_engine.zookeeper.predecessor import ZooKeeperUnreachableError
+from storage_engine.zookeeper.foreign_sessions import ZooKeeperUnreachableError
 from storage_engine.zookeeper.session import (
     MAX_ZNODE_BYTES,
     ZooKeeperSession,
@@ -241,7 +241,7 @@ def test_a_predecessors_ephemeral_nodes_vanish_at_once_after_sigkill(
 import sys, time
 from pathlib import Path
 from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
-from storage_engine.zookeeper.predecessor import ZooKeeperUnreachableError
+from storage_engine.zookeeper.foreign_sessions import ZooKeeperUnreachableError
 from storage_engine.zookeeper.session import ZooKeeperSession
 loop = HandLoop()
 session = ZooKeeperSession({zookeeper.connect + chroot!r}, 30_000, loop.call_soon,
