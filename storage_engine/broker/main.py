@@ -37,6 +37,7 @@ from storage_engine.net.local_processes import LocalProcesses
 from storage_engine.net.loop import new_event_loop
 from storage_engine.net.peer import PeerTransport
 from storage_engine.net.peer_log_in import MakeSaslClient
+from storage_engine.net.peer_ports import TcpPeerPorts
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.zookeeper.access import CREDENTIALS_KEY, ZooKeeperAccess, load_access
@@ -91,6 +92,7 @@ class Broker:
         transport = PeerTransport(
             self._loop, tls_to_others(self._config, tls), _log_in(self._config)
         )
+        peer_ports = TcpPeerPorts(self._loop, transport)
         try:
             cluster_id = await self._start_session(session)
             logs.dirs.set_cluster_id(cluster_id)
@@ -110,10 +112,12 @@ class Broker:
                     lease_valid=lambda: clock.monotonic_ms() < session.lease_end_monotonic_ms,
                     processes=LocalProcesses(self._loop),
                     foreign_sessions=foreign_sessions,
+                    peer_ports=peer_ports,
                 )
             )
             await self._serve(parts, transport, tls)
         finally:
+            peer_ports.close()
             transport.close()
             foreign_sessions.close()
             session.close()

@@ -279,6 +279,19 @@ class Processes(Protocol):
         ...
 
 
+class PeerPorts(Protocol):
+    """What the kernels of other brokers' machines say of their ports."""
+
+    def on_closed(self, listener: Callable[[Endpoint], None]) -> None:
+        """Call whenever another broker's kernel has ended a connection of this broker's to it."""
+        ...
+
+    def probe(self, endpoint: Endpoint, on_done: Callable[[bool], None]) -> None:
+        """Try to connect. `on_done(is_refused)` comes once: True only where the other kernel has
+        said that nobody listens there; False for whatever else, silence included."""
+        ...
+
+
 class ForeignSessions(Protocol):
     """Sessions with ZooKeeper that are not this broker's."""
 

@@ -14,9 +14,10 @@ there. Where there is no proof the session decides. Source: R-CTL12, docs/failov
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
+from storage_engine.broker.cluster.refused_ports import RefusedPorts, Suspects
 from storage_engine.core.control.death_proof import (
     closing_delay_ms,
     is_same_process,
@@ -83,8 +84,9 @@ class DeadSessions:
         processes: Processes,
         foreign_sessions: ForeignSessions,
         controller_id: Callable[[], BrokerId],
+        refused_ports: RefusedPorts | None,
     ) -> None:
-        """`controller_id`: as last heard; -1 for none."""
+        """`controller_id`: as last heard; -1 for none. `refused_ports` None: they prove nothing."""
         self._broker_id = broker_id
         self._store = metadata_store
         self._zookeeper = ZookeeperFlows(metadata_store)
@@ -92,6 +94,7 @@ class DeadSessions:
         self._processes = processes
         self._foreign_sessions = foreign_sessions
         self._controller_id = controller_id
+        self._refused_ports = refused_ports
         self._flows = Flows()
         self._watches = NewestWatches(self._flows)
         self._looks = 0
@@ -104,11 +107,15 @@ class DeadSessions:
         """Publish this broker's session and watch the others'; called before it registers, so that
         its session is known as soon as it is."""
         self._store.add_state_listener(self._on_state)
+        if self._refused_ports is not None:
+            self._refused_ports.start(self._sessions_without_process, self._ports_refuse)
         self._begin()
 
     def close(self) -> None:
         """Watch and close nothing more. This broker's own znode goes with its session."""
         self._flows.close()
+        if self._refused_ports is not None:
+            self._refused_ports.close()
         for peer in self._peers.values():
             peer.forget()
         self._peers.clear()
@@ -222,16 +229,32 @@ class DeadSessions:
         if self._flows.closed or self._peers.get(peer.name) is not peer:
             return
         peer.forget()
+        living = [other for other in self._peers.values() if other.process is not None]
+        self._proven(peer, "its process has ended", living)
+
+    def _sessions_without_process(self, broker_id: BrokerId) -> Suspects:
+        """Those of a broker of which this one can't know anything better."""
+        peers = self._peers.values()
+        return [p.name for p in peers if p.broker_id == broker_id and p.process is None]
+
+    def _ports_refuse(self, suspects: Suspects) -> None:
+        if self._flows.closed:
+            return
+        for name in suspects:
+            peer = self._peers.get(name)
+            if peer is not None and peer.node is not None and not peer.is_dead:
+                others = [p for p in self._peers.values() if p.broker_id != peer.broker_id]
+                self._proven(peer, "its port refuses connections", others)
+
+    def _proven(self, peer: _Peer, reason: str, witnesses: Sequence[_Peer]) -> None:
+        """`witnesses`: the others who may have the same proof."""
         peer.is_dead = True
-        living = [
-            other.broker_id
-            for other in self._peers.values()
-            if other.process is not None and other.broker_id is not None
-        ]
+        living = [each.broker_id for each in witnesses if each.broker_id is not None]
         delay_ms = closing_delay_ms(self._broker_id, self._controller_id(), living)
         log.warning(
-            "broker %s is dead: its process has ended, and its session is closed in %d ms",
+            "broker %s is dead: %s, and its session is closed in %d ms",
             peer.broker_id,
+            reason,
             delay_ms,
         )
         if delay_ms:

@@ -7,6 +7,7 @@ from storage_engine.broker.cluster.dead_sessions import DeadSessions
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.cluster.producer_ids import ProducerIds
+from storage_engine.broker.cluster.refused_ports import RefusedPorts
 from storage_engine.broker.cluster.registration import Registration
 from storage_engine.broker.cluster.topic_admin import TopicAdmin
 from storage_engine.broker.cluster.topic_lookup import TopicLookup
@@ -16,7 +17,7 @@ from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.control.cluster_state import FEATURES, ONLY_LISTENER
 from storage_engine.core.security.security_protocol import SecurityProtocol
-from storage_engine.core.settings.settings import DEATH_PROOF, NO_PROOF
+from storage_engine.core.settings.settings import BY_PORT, DEATH_PROOF, NO_PROOF
 from storage_engine.zookeeper.znodes import NO_PORT, BrokerIdZNode
 
 
@@ -83,7 +84,8 @@ def _registration(ports: BrokerPorts) -> Registration:
 
 
 def _dead_sessions(ports: BrokerPorts, metadata: MetadataCache) -> DeadSessions | None:
-    if ports.config.text(DEATH_PROOF) == NO_PROOF:
+    proof = ports.config.text(DEATH_PROOF)
+    if proof == NO_PROOF:
         return None
     return DeadSessions(
         ports.broker_id,
@@ -92,6 +94,7 @@ def _dead_sessions(ports: BrokerPorts, metadata: MetadataCache) -> DeadSessions 
         processes=ports.processes,
         foreign_sessions=ports.foreign_sessions,
         controller_id=lambda: metadata.controller_id,
+        refused_ports=RefusedPorts(ports.peer_ports, ports.scheduler) if proof == BY_PORT else None,
     )
 
 

@@ -10,6 +10,7 @@ from storage_engine.core.ports import (
     Clock,
     ForeignSessions,
     MetadataStore,
+    PeerPorts,
     Processes,
     Scheduler,
 )
@@ -35,6 +36,7 @@ class BrokerPorts:
     """Whether the session with ZooKeeper is surely alive, by this broker's clock."""
     processes: Processes
     foreign_sessions: ForeignSessions
+    peer_ports: PeerPorts
 
     @property
     def broker_id(self) -> BrokerId:

@@ -3,8 +3,13 @@
 The proof is a process of this machine that was seen alive as the one that the broker named, and
 that the kernel then said has ended. That no process has its number proves nothing: a machine that
 was cloned with its memory has the boot id and the namespaces of the other one.
+
+Across machines nothing is exact. What a cluster may choose to take for proof is a connection that
+the other kernel has ended, and a port that refuses every new one for a while. A firewall, a proxy
+or a closed listener can look alike, so that a living broker may be taken for dead.
 """
 
+import enum
 from collections.abc import Collection
 
 from storage_engine.core.ids import BrokerId
@@ -40,3 +45,31 @@ def closing_delay_ms(
     `living`: who may have the same proof."""
     order = sorted({own, *living}, key=lambda broker: (broker != controller, broker))
     return min(order.index(own), MAX_STEPS) * STEP_MS
+
+
+PROBES = 5
+PROBE_INTERVAL_MS = 100
+"""A port has refused for as long as it takes to start a listener again in place."""
+
+
+class PortVerdict(enum.Enum):
+    """What the refusals so far say."""
+
+    LIVES = "lives"
+    """Or nobody can tell: its session decides."""
+    ASK_AGAIN = "ask again"
+    DEAD = "dead"
+
+
+class RefusedPort:
+    """The probes of one port, from the end of a connection on."""
+
+    def __init__(self) -> None:
+        self._refusals = 0
+
+    def probed(self, *, is_refused: bool) -> PortVerdict:
+        """Count one more answer; only refusals in a row prove anything."""
+        if not is_refused:
+            return PortVerdict.LIVES
+        self._refusals += 1
+        return PortVerdict.DEAD if self._refusals >= PROBES else PortVerdict.ASK_AGAIN

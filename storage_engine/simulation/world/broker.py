@@ -26,6 +26,7 @@ from storage_engine.simulation.world.network import (
     SimulatedNetwork,
     SimulatedTransport,
 )
+from storage_engine.simulation.world.peer_ports import SimulatedPeerPorts
 from storage_engine.simulation.world.processes import (
     SimulatedForeignSessions,
     SimulatedMachine,
@@ -161,6 +162,7 @@ class SimulatedBroker:
                 lease_valid=lambda: session.lease_valid,
                 processes=SimulatedProcesses(self.process, self.loop),
                 foreign_sessions=self.foreign_sessions,
+                peer_ports=SimulatedPeerPorts(self.network, self.id, self.loop),
             )
         )
         self._joined = True

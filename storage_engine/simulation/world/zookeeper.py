@@ -67,6 +67,8 @@ class SimulatedZooKeeper:
     """The delay of each message, either way, in sessions that begin from now on."""
     closed_by_others: dict[int, Callable[[], None]] = field(default_factory=dict)
     """How the owner of a live session hears that somebody else has closed it."""
+    on_session_closed: Callable[[int], None] = lambda _session_id: None
+    """Called with each live session that another than its owner closes."""
     on_write: OnWrite | None = None
     """Called with every write, in order."""
     _names: dict[str, set[str]] = field(default_factory=dict)
@@ -176,6 +178,7 @@ class SimulatedZooKeeper:
     def close_session(self, session_id: int) -> None:
         """Close a session for somebody who knows its password; its owner is told."""
         if session_id in self.live:
+            self.on_session_closed(session_id)
             self.drop_session(session_id)
             if tell := self.closed_by_others.get(session_id):
                 tell()

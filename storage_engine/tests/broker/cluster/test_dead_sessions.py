@@ -50,13 +50,15 @@ def test_only_one_closes_the_session_and_that_is_the_controller(cluster, caplog)
     caplog.set_level(logging.WARNING)
     controller = cluster.controller.id
     dead = next(broker.id for broker in cluster.brokers if broker.id != controller)
-    asked = []
+    asked: list[int] = []
     for broker in cluster.brokers:
         end = broker.foreign_sessions.end
-        broker.foreign_sessions.end = lambda *args, b=broker.id, end=end: (
-            asked.append(b),
-            end(*args),
-        )
+
+        def noted(*args, b=broker.id, end=end):
+            asked.append(b)
+            end(*args)
+
+        broker.foreign_sessions.end = noted
     cluster[dead].kill()
     cluster.loop.run_for(SOON_MS)
     assert asked == [controller]
@@ -73,7 +75,7 @@ def test_what_the_closing_broker_can_not_do_another_does(cluster):
 
 def test_an_attempt_without_an_answer_is_made_again_while_the_session_is_there(cluster):
     dead = cluster[3]
-    tries = []
+    tries: list[int] = []
     for broker in cluster.brokers[:2]:
         end = broker.foreign_sessions.end
 
@@ -100,7 +102,7 @@ def test_a_session_closed_by_all_at_once_ends_once_and_nothing_else(cluster):
     password = cluster.zookeeper.password_of(session_id)
     dead.kill()
     others = [broker.session.session_id for broker in cluster.brokers[:2]]
-    over = []
+    over: list[bool] = []
     for broker in cluster.brokers[:2]:
         broker.foreign_sessions.end(session_id, password, over.append)
     cluster.loop.run_for(SOON_MS)
@@ -164,7 +166,8 @@ def test_a_znode_closes_no_session_but_its_owners(cluster):
 
 
 def test_the_same_number_on_another_machine_is_another_process(tmp_path):
-    machines = [SimulatedMachine("a"), SimulatedMachine("b"), SimulatedMachine("b")]
+    shared = SimulatedMachine("b")
+    machines = [SimulatedMachine("a"), shared, shared]
     cluster = SimulatedCluster(tmp_path, machines=machines, broker_death_proof="process")
     cluster.loop.run_for(100)
     assert cluster[1].process.identity.pid == cluster[2].process.identity.pid
