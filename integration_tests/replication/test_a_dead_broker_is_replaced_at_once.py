@@ -4,7 +4,10 @@ Sessions live a minute here, so that nothing but the proof can lead to an electi
 gives up.
 """
 
+import threading
+
 import pytest
+from kazoo.client import KazooClient
 
 from integration_tests.support.cluster_support import (
     admin,
@@ -16,6 +19,9 @@ from integration_tests.support.cluster_support import (
 )
 from integration_tests.support.steady_producer import SteadyProducer, check_kept
 from storage_engine.tools.local.local_cluster import LocalCluster
+from storage_engine.zookeeper.access import ANYBODY
+from storage_engine.zookeeper.foreign_sessions import ThreadedForeignSessions
+from storage_engine.zookeeper.session_znodes import SessionZNode
 
 SESSION_S = 60
 LONG_SESSIONS = (("zookeeper.session.timeout.ms", str(SESSION_S * 1000)),)
@@ -96,3 +102,47 @@ def test_a_leader_that_is_back_on_its_port_at_once_loses_nothing(patient):
             acknowledged_more(producer)
             wait_for_isr(client, topic, 3)
         check_kept(patient.bootstrap_servers, topic, producer)
+
+
+def test_a_living_leader_whose_session_somebody_closes_comes_back_and_loses_nothing(patient):
+    """It is told at once, since its connection ends with the session; its process is untouched."""
+    topic = "deposed"
+    create_topic(patient, topic, config={"min.insync.replicas": "2"})
+    client = admin(patient)
+    wait_for_isr(client, topic, 3)
+    zookeeper = KazooClient(patient.state.zookeeper)
+    zookeeper.start()
+    with SteadyProducer(patient.bootstrap_servers, topic) as producer:
+        acknowledged_more(producer)
+        deposed = leader_of(client, topic)
+        before = session_of(zookeeper, deposed)
+        close_session(patient.state.zookeeper, zookeeper, before)
+        after = wait_until(
+            lambda: session_of(zookeeper, deposed) not in (None, before),
+            "it has another session",
+            timeout_s=BEFORE_IT_EXPIRES_S,
+        )
+        assert after
+        acknowledged_more(producer)
+        wait_for_isr(client, topic, 3)
+        check_kept(patient.bootstrap_servers, topic, producer)
+    zookeeper.stop()
+    zookeeper.close()
+
+
+def session_of(zookeeper: KazooClient, broker_id: int) -> str | None:
+    """The name of the znode of the broker's session."""
+    names = zookeeper.get_children(SessionZNode.PARENT)
+    return next((name for name in names if SessionZNode.broker_of(name) == broker_id), None)
+
+
+def close_session(connect: str, zookeeper: KazooClient, name: str) -> None:
+    """As a broker does that takes the owner for dead."""
+    data, stat = zookeeper.get(f"{SessionZNode.PARENT}/{name}")
+    password = SessionZNode.decode(name, data).password
+    done = threading.Event()
+    sessions = ThreadedForeignSessions(
+        connect, SESSION_S * 1000, lambda work: work(), access=ANYBODY
+    )
+    sessions.end(stat.ephemeralOwner, password, lambda _is_over: done.set())
+    assert done.wait(SESSION_S)

@@ -21,8 +21,11 @@ from storage_engine.zookeeper.session import (
     MAX_ZNODE_BYTES,
     ZooKeeperSession,
 )
+from storage_engine.zookeeper.session_file import SessionCredentials
 
 OpenSession = Callable[..., ZooKeeperSession]
+
+NONE = SessionCredentials(session_id=0, password=b"")
 
 
 def test_a_node_created_is_read_with_its_stat(session: ZooKeeperSession, loop: HandLoop) -> None:
@@ -105,7 +108,7 @@ def test_a_listener_that_fails_keeps_no_other_from_hearing_of_a_lost_session(
 
     session.add_state_listener(fail)
     session.add_state_listener(heard.append)
-    session._on_state(SessionState.LOST, 0, 0, SESSION_TIMEOUT_MS)
+    session._on_state(SessionState.LOST, NONE, 0, SESSION_TIMEOUT_MS)
     assert heard == [SessionState.LOST]
     assert any(record.exc_info for record in caplog.records)
 
