@@ -21,7 +21,7 @@ from integration_tests.support.steady_producer import SteadyProducer, check_kept
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.zookeeper.access import ANYBODY
 from storage_engine.zookeeper.foreign_sessions import ThreadedForeignSessions
-from storage_engine.zookeeper.session_znodes import SessionZNode
+from storage_engine.zookeeper.session_credentials import SessionZNode
 
 SESSION_S = 60
 LONG_SESSIONS = (("zookeeper.session.timeout.ms", str(SESSION_S * 1000)),)

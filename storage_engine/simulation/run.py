@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.settings.settings import BY_PORT, DEATH_PROOF
+from storage_engine.core.settings.failover_settings import BY_PORT, DEATH_PROOF
 from storage_engine.simulation.checks.checkers import Checker
 from storage_engine.simulation.checks.convergence import Convergence
 from storage_engine.simulation.checks.ledger import InvariantViolation
@@ -36,7 +36,7 @@ from storage_engine.simulation.faults.faults import (
     schedule_of,
 )
 from storage_engine.simulation.faults.injection import RESTART_PAUSE_MS, Injector
-from storage_engine.simulation.faults.placement import placement_of
+from storage_engine.simulation.faults.placement import Placement, placement_of
 from storage_engine.simulation.transactions.group_ledger import GROUP_STATE
 from storage_engine.simulation.transactions.world import (
     STATE_PARTITIONS,
@@ -129,24 +129,12 @@ class SeedRun:
             if only is None or fault.number in only
         ]
         self._choose = random.Random(f"run {seed}")
-        root = Path("/simulated")
-        self._has_proof = proof
         placement = placement_of(seed, self.profile.brokers) if proof else None
-        self.cluster = SimulatedCluster(
-            root,
-            self.profile.brokers,
-            disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
-            machines=placement.make_machines(random.Random(f"notices {seed}")) if placement else (),
-            **SETTINGS  # type: ignore[arg-type]
-            | (SCRIPT_SETTINGS if seed < 0 else {})
-            | (settings_of(self.profile) if transactions else {})
-            | (BROKER_SETTINGS if typed else {})
-            | ({DEATH_PROOF: placement.proof} if placement else {}),
-        )
+        self._has_proof = proof
+        self.cluster = self._make_cluster(placement, transactions=transactions, typed=typed)
         self.trace = Trace(self.cluster.loop)
         self.checker = Checker(self.cluster, self.trace)
         if placement is not None:
-            self.cluster.network.cuts_refuse = placement.cuts_refuse
             self.checker.may_be_mistaken = placement.proof == BY_PORT
             self.trace.note(str(placement))
         safe = [TopicPartition(SAFE, p) for p in range(SAFE_PARTITIONS)]
@@ -169,6 +157,25 @@ class SeedRun:
         )
         self.producers: list[WorkloadProducer] = []
         self.consumers: list[WorkloadConsumer] = []
+
+    def _make_cluster(
+        self, placement: Placement | None, *, transactions: bool, typed: bool
+    ) -> SimulatedCluster:
+        root, seed = Path("/simulated"), self.seed
+        notices = random.Random(f"notices {seed}")
+        cluster = SimulatedCluster(
+            root,
+            self.profile.brokers,
+            disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
+            machines=placement.make_machines(notices) if placement else (),
+            **SETTINGS  # type: ignore[arg-type]
+            | (SCRIPT_SETTINGS if seed < 0 else {})
+            | (settings_of(self.profile) if transactions else {})
+            | (BROKER_SETTINGS if typed else {})
+            | ({DEATH_PROOF: placement.proof} if placement else {}),
+        )
+        cluster.network.cuts_refuse = placement is not None and placement.cuts_refuse
+        return cluster
 
     def outcome(self) -> SeedOutcome:
         """Run to the end, or to the first violation."""

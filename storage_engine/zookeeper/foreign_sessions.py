@@ -3,7 +3,8 @@
 Whoever knows a session's id and password takes it over by connecting with them, and can close it.
 ZooKeeper then removes its ephemeral nodes as at an expiry, and refuses whatever else comes for that
 session; an owner that lives is told that it is over. Several may close one session: the others find
-that it has expired.
+that it has expired. Source: R-CTL4 for a predecessor, which is dead as its successor holds the lock
+of the log directory; R-CTL12 for others.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from kazoo.client import KazooClient
@@ -20,7 +22,7 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.zookeeper.access import ZooKeeperAccess
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.kazoo_driver import make_client, stop_client, tls_problem
-from storage_engine.zookeeper.session_file import SessionCredentials
+from storage_engine.zookeeper.session_credentials import SessionCredentials, load_credentials
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +89,32 @@ def taken_over(
         is_closed = stop_client(client, wait_ms)
         if taken is not None:
             taken.is_closed = is_closed
+
+
+def prepare(
+    connect: ConnectString,
+    data_dir: Path | None,
+    session_timeout_ms: int,
+    *,
+    access: ZooKeeperAccess,
+    wait_ms: int,
+) -> None:
+    """Close the session whose credentials are in `data_dir`, create the chroot; blocks at most
+    about `wait_ms`. ZooKeeperUnreachableError when no server answers."""
+    previous = load_credentials(data_dir) if data_dir is not None else None
+    if previous is None and not connect.chroot:
+        return
+    with taken_over(
+        connect, previous, session_timeout_ms, access=access, wait_ms=wait_ms
+    ) as session:
+        if previous is not None:
+            log.info(
+                "predecessor's session id=0x%x %s",
+                previous.session_id,
+                "closed" if session.was_alive else "has expired",
+            )
+        if connect.chroot:
+            session.client.ensure_path(connect.chroot)
 
 
 class _Wanted(NamedTuple):

@@ -48,15 +48,14 @@ from storage_engine.zookeeper.access import (
 )
 from storage_engine.zookeeper.call_window import MAX_BACKLOG, CallWindow, PendingCall
 from storage_engine.zookeeper.connect_string import ConnectString
-from storage_engine.zookeeper.foreign_sessions import unreachable
+from storage_engine.zookeeper.foreign_sessions import prepare, unreachable
 from storage_engine.zookeeper.kazoo_driver import (
     LoopHandler,
     make_client,
     observe_connects,
     stop_client,
 )
-from storage_engine.zookeeper.predecessor import prepare
-from storage_engine.zookeeper.session_file import (
+from storage_engine.zookeeper.session_credentials import (
     SessionCredentials,
     remove_credentials,
     save_credentials,
@@ -151,11 +150,15 @@ class ZooKeeperSession:
         self._session_timeout_ms = self._negotiated_timeout_ms
         self._on_answer(self._connect_sent_monotonic_ms)
         if self._session_timeout_ms != self._requested_timeout_ms:
+            bound = "min" if self._session_timeout_ms > self._requested_timeout_ms else "max"
             log.warning(
-                "session timeout is %d ms, not zookeeper.session.timeout.ms=%d: "
-                "ZooKeeper allows no other",
+                "session timeout is %d ms, not zookeeper.session.timeout.ms=%d: ZooKeeper allows "
+                "no other; set %sSessionTimeout=%d in its zoo.cfg, or the broker's to %d",
                 self._session_timeout_ms,
                 self._requested_timeout_ms,
+                bound,
+                self._requested_timeout_ms,
+                self._session_timeout_ms,
             )
 
     def close(self, timeout_ms: int = 5_000) -> None:

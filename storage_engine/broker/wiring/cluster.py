@@ -17,7 +17,7 @@ from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.control.cluster_state import FEATURES, ONLY_LISTENER
 from storage_engine.core.security.security_protocol import SecurityProtocol
-from storage_engine.core.settings.settings import BY_PORT, DEATH_PROOF, NO_PROOF
+from storage_engine.core.settings.failover_settings import BY_PORT, DEATH_PROOF, NO_PROOF
 from storage_engine.zookeeper.znodes import NO_PORT, BrokerIdZNode
 
 

@@ -5,6 +5,7 @@ settings without an effect are not in the table.
 """
 
 from storage_engine.core.settings.access_settings import ACCESS_SETTINGS
+from storage_engine.core.settings.failover_settings import FAILOVER_SETTINGS
 from storage_engine.core.settings.group_settings import GROUP_SETTINGS
 from storage_engine.core.settings.listener_settings import LISTENER_SETTINGS
 from storage_engine.core.settings.sasl_settings import SASL_SETTINGS
@@ -16,9 +17,6 @@ from storage_engine.core.settings.zookeeper_settings import ZOOKEEPER_TLS_SETTIN
 LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
 FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
 MOVES_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-
-DEATH_PROOF = "broker.death.proof"
-BY_PROCESS, BY_PORT, NO_PROOF = "process", "port", "none"
 
 _SYSTEM_BUFFER = -1
 
@@ -55,24 +53,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         required=True,
         doc="The ZooKeeper ensemble and the path of the cluster: host:port,host:port[/path].",
     ),
-    Setting(
-        name="zookeeper.session.timeout.ms",
-        type=SettingType.INT,
-        default=6000,  # the documented default; Kafka's is 18000 by now
-        minimum=1000,
-        unit="ms",
-        doc="A broker counts as dead when ZooKeeper has not heard from it for this long.",
-    ),
-    Setting(
-        name=DEATH_PROOF,
-        type=SettingType.STRING,
-        default=BY_PROCESS,  # Kafka has no such setting: its brokers wait for the session
-        choices=(BY_PROCESS, BY_PORT, NO_PROOF),
-        doc="What proves that another broker is dead, so that its session is closed, not waited "
-        "for. process: its process has ended on this machine. port: also, of another machine, that "
-        "its port refuses connections; a firewall can look alike, and a broker that lives may then "
-        "acknowledge acks=1 in vain until its session's time is over. none: nothing.",
-    ),
+    *FAILOVER_SETTINGS,
     Setting(
         name="zookeeper.connection.timeout.ms",
         type=SettingType.INT,

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from storage_engine.core.settings.settings import BY_PORT, BY_PROCESS
+from storage_engine.core.settings.failover_settings import BY_PORT, BY_PROCESS
 from storage_engine.simulation.world.processes import SimulatedMachine
 
 NOTICED_MAX_MS = (1, 5, 50)

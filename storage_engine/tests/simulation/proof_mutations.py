@@ -7,7 +7,7 @@ from typing import Any
 from storage_engine.broker.cluster import dead_sessions
 from storage_engine.broker.wiring import cluster
 from storage_engine.core.control.death_proof import PortVerdict, RefusedPort
-from storage_engine.core.settings.settings import BY_PROCESS
+from storage_engine.core.settings.failover_settings import BY_PROCESS
 from storage_engine.simulation.run import run_seed
 from storage_engine.tests.simulation.mutations import Apply, mutated, set_attribute
 

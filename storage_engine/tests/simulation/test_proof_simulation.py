@@ -6,7 +6,7 @@ Other seeds let every session expire, so that they keep their course.
 
 import pytest
 
-from storage_engine.core.settings.settings import BY_PORT
+from storage_engine.core.settings.failover_settings import BY_PORT
 from storage_engine.simulation.faults.placement import placement_of
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tests.simulation.proof_mutations import MUTATIONS, failure_of

@@ -18,7 +18,7 @@ from storage_engine.zookeeper.access import (
 )
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper
 from storage_engine.zookeeper.session import ZooKeeperSession
-from storage_engine.zookeeper.session_znodes import SessionZNode
+from storage_engine.zookeeper.session_credentials import SessionZNode
 
 OWN = ZooKeeperAccess(user="headrace", password="secret", set_acl=True)
 WRONG = ZooKeeperAccess(user="headrace", password="guessed", set_acl=True)

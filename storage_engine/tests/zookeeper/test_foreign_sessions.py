@@ -11,8 +11,7 @@ from storage_engine.zookeeper.access import ANYBODY
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper
 from storage_engine.zookeeper.foreign_sessions import ThreadedForeignSessions
 from storage_engine.zookeeper.session import ZooKeeperSession
-from storage_engine.zookeeper.session_file import SessionCredentials
-from storage_engine.zookeeper.session_znodes import SessionZNode
+from storage_engine.zookeeper.session_credentials import SessionCredentials, SessionZNode
 
 OpenSession = Callable[..., ZooKeeperSession]
 

@@ -21,7 +21,7 @@ from storage_engine.zookeeper.session import (
     MAX_ZNODE_BYTES,
     ZooKeeperSession,
 )
-from storage_engine.zookeeper.session_file import SessionCredentials
+from storage_engine.zookeeper.session_credentials import SessionCredentials
 
 OpenSession = Callable[..., ZooKeeperSession]
 

@@ -16,7 +16,7 @@ from storage_engine.zookeeper.admin_znodes import (
 )
 from storage_engine.zookeeper.consumer_znodes import ConsumerIdZNode, OffsetZNode
 from storage_engine.zookeeper.replies import from_get
-from storage_engine.zookeeper.session_znodes import SessionZNode
+from storage_engine.zookeeper.session_credentials import SessionZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
     BrokerIdZNode,

@@ -9,7 +9,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.processes import SimulatedMachine
-from storage_engine.zookeeper.session_znodes import SessionZNode
+from storage_engine.zookeeper.session_credentials import SessionZNode
 from storage_engine.zookeeper.znodes import BrokerIdZNode, ControllerZNode
 
 TP = TopicPartition("t", 0)

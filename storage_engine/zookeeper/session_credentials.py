@@ -1,6 +1,11 @@
-"""The znode by which a broker lets the others close its session when it is dead.
+"""What closes a broker's session with ZooKeeper, and where it is kept for others.
 
-    /headrace/sessions/<broker id>-<session id, hexadecimal>   ephemeral
+- In a file of the broker's log directory, for its successor. Who reads it holds the lock of the
+  directory, so that the session's owner is dead (R-CTL4).
+- In an ephemeral znode, for the other brokers, with the process that they may know to be dead
+  (R-CTL12):
+
+    /headrace/sessions/<broker id>-<session id, hexadecimal>
 
     field      meaning
     version    1
@@ -8,13 +13,18 @@
     process    absent where the broker's system does not say: boot_id, pid_namespace,
                time_namespace, pid, start_ticks (field 22 of /proc/<pid>/stat)
 
-A session belongs to one incarnation, so the node does, and never changes. The id of the session to
-close is that of the node's owner: whoever writes such a node can name no session but its own. With
-`zookeeper.set.acl` only brokers read it. Source: R-CTL12.
+A session belongs to one incarnation, so its znode does, and never changes. The id of the session to
+close is that of the znode's owner: whoever writes such a node can name no session but its own. With
+`zookeeper.set.acl` only brokers read it.
 """
 
+import contextlib
+import json
+import logging
+import os
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 from storage_engine.core.ids import BrokerId
@@ -30,6 +40,10 @@ from storage_engine.zookeeper.znode_json import (
     str_field,
 )
 
+log = logging.getLogger(__name__)
+
+FILE_NAME = "zookeeper.session"
+
 _NAME = re.compile(r"([0-9]{1,10})-([0-9a-f]{1,16})")
 _PASSWORD = re.compile(r"([0-9a-f]{2}){1,64}")
 """ZooKeeper's have 16 bytes."""
@@ -38,6 +52,49 @@ _INODES = range(2**64)
 _PIDS = range(1, 2**22 + 1)
 """The kernel's highest number is 4,194,304."""
 _TICKS = range(2**63)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionCredentials:
+    """The credentials that reconnect to a session, and so can close it."""
+
+    session_id: int
+    password: bytes = field(repr=False)
+
+
+def load_credentials(data_dir: Path) -> SessionCredentials | None:
+    """Return the last session's credentials; None when there are none or the file is damaged (the
+    session then expires)."""
+    path = data_dir / FILE_NAME
+    try:
+        fields = json.loads(path.read_bytes())
+        return SessionCredentials(
+            session_id=int(fields["session_id"]), password=bytes.fromhex(fields["password"])
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("session file ignored path=%s reason=%s", path, error)
+        return None
+
+
+def save_credentials(data_dir: Path, credentials: SessionCredentials) -> None:
+    """Replace the file atomically; it is not flushed, since after a power loss the session has
+    expired."""
+    temporary = data_dir / f"{FILE_NAME}.tmp"
+    content = json.dumps(
+        {"session_id": credentials.session_id, "password": credentials.password.hex()}
+    )
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(content)
+    temporary.replace(data_dir / FILE_NAME)
+
+
+def remove_credentials(data_dir: Path) -> None:
+    """Remove the file after the session has been closed."""
+    with contextlib.suppress(OSError):
+        (data_dir / FILE_NAME).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
