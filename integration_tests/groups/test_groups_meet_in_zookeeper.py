@@ -33,7 +33,7 @@ from storage_engine.client import (
     TopicPartition,
 )
 from storage_engine.tools.local.local_cluster import LocalCluster
-from storage_engine.zookeeper.predecessor import ZooKeeperUnreachableError
+from storage_engine.zookeeper.foreign_sessions import ZooKeeperUnreachableError
 
 PARTITIONS = 4
 RECORDS = 200

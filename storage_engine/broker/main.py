@@ -33,12 +33,15 @@ from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.open_files import descriptor_limit, pool_limit
 from storage_engine.net.event_loop_ports import LoopScheduler, SystemClock, ThreadBackground
 from storage_engine.net.limits import ServerLimits, most_connections
+from storage_engine.net.local_processes import LocalProcesses
 from storage_engine.net.loop import new_event_loop
 from storage_engine.net.peer import PeerTransport
 from storage_engine.net.peer_log_in import MakeSaslClient
+from storage_engine.net.peer_ports import TcpPeerPorts
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.zookeeper.access import CREDENTIALS_KEY, ZooKeeperAccess, load_access
+from storage_engine.zookeeper.foreign_sessions import ThreadedForeignSessions
 from storage_engine.zookeeper.session import ZooKeeperSession
 
 log = logging.getLogger(__name__)
@@ -83,10 +86,13 @@ class Broker:
         clock = SystemClock()
         background = ThreadBackground(self._loop)
         logs = self._logs(clock, background)
-        session = self._session(clock, logs)
+        access = _zookeeper_access(self._config)
+        session = self._session(clock, logs, access)
+        foreign_sessions = self._foreign_sessions(access)
         transport = PeerTransport(
             self._loop, tls_to_others(self._config, tls), _log_in(self._config)
         )
+        peer_ports = TcpPeerPorts(self._loop, transport)
         try:
             cluster_id = await self._start_session(session)
             logs.dirs.set_cluster_id(cluster_id)
@@ -104,11 +110,16 @@ class Broker:
                     background=background,
                     work_ns=clock.work_ns,
                     lease_valid=lambda: clock.monotonic_ms() < session.lease_end_monotonic_ms,
+                    processes=LocalProcesses(self._loop),
+                    foreign_sessions=foreign_sessions,
+                    peer_ports=peer_ports,
                 )
             )
             await self._serve(parts, transport, tls)
         finally:
+            peer_ports.close()
             transport.close()
+            foreign_sessions.close()
             session.close()
             logs.close()
             background.close()
@@ -130,7 +141,9 @@ class Broker:
             background=background,
         )
 
-    def _session(self, clock: SystemClock, logs: LogManager) -> ZooKeeperSession:
+    def _session(
+        self, clock: SystemClock, logs: LogManager, access: ZooKeeperAccess
+    ) -> ZooKeeperSession:
         config = self._config
         return ZooKeeperSession(
             config.zookeeper_connect,
@@ -138,7 +151,16 @@ class Broker:
             self._loop.call_soon_threadsafe,
             clock=clock,
             data_dir=logs.dirs.working_paths[0],
-            access=_zookeeper_access(config),
+            access=access,
+        )
+
+    def _foreign_sessions(self, access: ZooKeeperAccess) -> ThreadedForeignSessions:
+        config = self._config
+        return ThreadedForeignSessions(
+            config.zookeeper_connect,
+            config.integer("zookeeper.session.timeout.ms"),
+            self._loop.call_soon_threadsafe,
+            access=access,
         )
 
     async def _start_session(self, session: ZooKeeperSession) -> str:

@@ -227,3 +227,75 @@ class MetadataStore(Protocol):
     def session_id(self) -> int:
         """The id of the present session; 0 when there is none."""
         ...
+
+    @property
+    def session_password(self) -> bytes:
+        """What closes the present session, together with its id; empty when there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """A process, as others of its machine can find it again."""
+
+    boot_id: str
+    """The id that the kernel gave itself when it started."""
+    pid_namespace: int
+    """The namespace in which `pid` is a number of this process."""
+    time_namespace: int
+    """The namespace whose clock `start_ticks` is of; 0 where the kernel has none."""
+    pid: int
+    start_ticks: int
+    """When the process started, in the kernel's ticks since its own start."""
+
+
+class OpenProcess(Protocol):
+    """One process, whichever gets its number afterwards."""
+
+    @property
+    def start_ticks(self) -> int:
+        """As in `ProcessIdentity`."""
+        ...
+
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        """Call once, on the event loop, when all of its threads are gone, with what they held."""
+        ...
+
+    def close(self) -> None:
+        """Watch no more; the callback is not called any more."""
+        ...
+
+
+class Processes(Protocol):
+    """The processes of this machine."""
+
+    @property
+    def own(self) -> ProcessIdentity | None:
+        """This process; None where the system does not say who it is."""
+        ...
+
+    def open(self, pid: int) -> OpenProcess | None:
+        """The process that has this number now; None where it can't be watched."""
+        ...
+
+
+class PeerPorts(Protocol):
+    """What the kernels of other brokers' machines say of their ports."""
+
+    def on_closed(self, listener: Callable[[Endpoint], None]) -> None:
+        """Call whenever another broker's kernel has ended a connection of this broker's to it."""
+        ...
+
+    def probe(self, endpoint: Endpoint, on_done: Callable[[bool], None]) -> None:
+        """Try to connect. `on_done(is_refused)` comes once: True only where the other kernel has
+        said that nobody listens there; False for whatever else, silence included."""
+        ...
+
+
+class ForeignSessions(Protocol):
+    """Sessions with ZooKeeper that are not this broker's."""
+
+    def end(self, session_id: int, password: bytes, on_done: Callable[[bool], None]) -> None:
+        """Close a session. `on_done(is_over)` comes once, on the event loop: False where ZooKeeper
+        could not be asked, or did not answer in time."""
+        ...

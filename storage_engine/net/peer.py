@@ -64,6 +64,9 @@ class PeerTransport:
         self.tls = tls
         self.log_in = log_in
         self.memory = ReceiveMemory()
+        self.on_lost: Callable[[Endpoint, Exception | None], None] = lambda endpoint, error: None
+        """Called when a connection was ended that this side did not end; None: the other side
+        closed it."""
         self._channels: dict[tuple[Endpoint, str], _Channel] = {}
 
     def request(
@@ -302,6 +305,7 @@ class _Channel:
             self._failed(reason)
         else:
             self._answer_all(reason)
+        self._parent.on_lost(self.endpoint, error)
 
     def _timed_out(self, request: _Request, timeout_ms: int) -> None:
         reason = f"no answer to {request.spec.name} within {timeout_ms} ms"

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.settings.failover_settings import BY_PORT, DEATH_PROOF
 from storage_engine.simulation.checks.checkers import Checker
 from storage_engine.simulation.checks.convergence import Convergence
 from storage_engine.simulation.checks.ledger import InvariantViolation
@@ -35,6 +36,7 @@ from storage_engine.simulation.faults.faults import (
     schedule_of,
 )
 from storage_engine.simulation.faults.injection import RESTART_PAUSE_MS, Injector
+from storage_engine.simulation.faults.placement import Placement, placement_of
 from storage_engine.simulation.transactions.group_ledger import GROUP_STATE
 from storage_engine.simulation.transactions.world import (
     STATE_PARTITIONS,
@@ -109,9 +111,11 @@ class SeedRun:
         seconds: int,
         transactions: bool,
         typed: bool = False,
+        proof: bool = False,
         only: Collection[int] | None = None,
     ) -> None:
-        """`typed`: with typed topics, too. `only`: the numbers of the faults that take place; None:
+        """`typed`: with typed topics, too. `proof`: who is dead may be known before its session
+        ends. `only`: the numbers of the faults that take place; None:
         all."""
         self.seed = seed
         self.profile = profile_of(seed)
@@ -125,18 +129,14 @@ class SeedRun:
             if only is None or fault.number in only
         ]
         self._choose = random.Random(f"run {seed}")
-        root = Path("/simulated")
-        self.cluster = SimulatedCluster(
-            root,
-            self.profile.brokers,
-            disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
-            **SETTINGS  # type: ignore[arg-type]
-            | (SCRIPT_SETTINGS if seed < 0 else {})
-            | (settings_of(self.profile) if transactions else {})
-            | (BROKER_SETTINGS if typed else {}),
-        )
+        placement = placement_of(seed, self.profile.brokers) if proof else None
+        self._has_proof = proof
+        self.cluster = self._make_cluster(placement, transactions=transactions, typed=typed)
         self.trace = Trace(self.cluster.loop)
         self.checker = Checker(self.cluster, self.trace)
+        if placement is not None:
+            self.checker.may_be_mistaken = placement.proof == BY_PORT
+            self.trace.note(str(placement))
         safe = [TopicPartition(SAFE, p) for p in range(SAFE_PARTITIONS)]
         self.transactions: TransactionalWorld | None = None
         if transactions:
@@ -157,6 +157,25 @@ class SeedRun:
         )
         self.producers: list[WorkloadProducer] = []
         self.consumers: list[WorkloadConsumer] = []
+
+    def _make_cluster(
+        self, placement: Placement | None, *, transactions: bool, typed: bool
+    ) -> SimulatedCluster:
+        root, seed = Path("/simulated"), self.seed
+        notices = random.Random(f"notices {seed}")
+        cluster = SimulatedCluster(
+            root,
+            self.profile.brokers,
+            disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
+            machines=placement.make_machines(notices) if placement else (),
+            **SETTINGS  # type: ignore[arg-type]
+            | (SCRIPT_SETTINGS if seed < 0 else {})
+            | (settings_of(self.profile) if transactions else {})
+            | (BROKER_SETTINGS if typed else {})
+            | ({DEATH_PROOF: placement.proof} if placement else {}),
+        )
+        cluster.network.cuts_refuse = placement is not None and placement.cuts_refuse
+        return cluster
 
     def outcome(self) -> SeedOutcome:
         """Run to the end, or to the first violation."""
@@ -180,11 +199,16 @@ class SeedRun:
             simulated_ms=self.cluster.loop.now_ms,
             acknowledged=sum(producer.acknowledged for producer in self.producers),
             counts=(self.transactions.counts() if self.transactions else {})
-            | (self.typed.counts() if self.typed else {}),
+            | (self.typed.counts() if self.typed else {})
+            | (self._counts_of_proof() if self._has_proof else {}),
             rule=rule,
             failure=failure,
             trace=self.trace.lines() if failure else [],
         )
+
+    def _counts_of_proof(self) -> dict[str, int]:
+        checker = self.checker
+        return {"closed sessions": checker.closed_sessions, "deposed": len(checker.deposed)}
 
     def _run(self) -> None:
         self._watch()
@@ -215,6 +239,7 @@ class SeedRun:
             self.checker.started(broker)
         self.cluster.loop.after_event = self.checker.after_event
         self.cluster.zookeeper.on_write = self.checker.on_zookeeper_write
+        self.cluster.zookeeper.on_session_closed = self.checker.session_closed
 
     def _create_topics(self) -> None:
         profile = self.profile
@@ -388,10 +413,13 @@ def run_seed(
     seconds: int,
     transactions: bool = False,
     typed: bool = False,
+    proof: bool = False,
     only: Collection[int] | None = None,
 ) -> SeedOutcome:
     """Run one seed. All objects of the run are freed, also where no garbage collection runs."""
-    run = SeedRun(seed, seconds=seconds, transactions=transactions, typed=typed, only=only)
+    run = SeedRun(
+        seed, seconds=seconds, transactions=transactions, typed=typed, proof=proof, only=only
+    )
     outcome = run.outcome()
     del run
     if not gc.isenabled():

@@ -4,10 +4,10 @@ The password is in a file of its own, never in a setting, which DescribeConfigs 
 
 With credentials the broker authenticates by ZooKeeper's digest scheme. With `zookeeper.set.acl` the
 nodes it creates can be written by its user alone and read by anyone, as Kafka's can: a stranger's
-write could damage the cluster. What users log in with can be read by the brokers alone. The cluster
-stores nothing below /consumers, where everybody may write. Existing nodes keep their ACLs, the root
-of ZooKeeper among them: a user who may write there may remove /controller, so only a chroot in
-zookeeper.connect is safe.
+write could damage the cluster. What users log in with, and what closes a broker's session, can be
+read by the brokers alone. The cluster stores nothing below /consumers, where everybody may write.
+Existing nodes keep their ACLs, the root of ZooKeeper among them: a user who may write there may
+remove /controller, so only a chroot in zookeeper.connect is safe.
 """
 
 import ssl
@@ -33,8 +33,9 @@ from storage_engine.core.errors import ConfigError, HeadraceError
 CREDENTIALS_KEY = "zookeeper.digest.credentials.file"
 _OF_EVERYBODY = "/consumers"
 """The path that consumer groups in ZooKeeper write to: their members have no credentials."""
-_SECRET = "/config/users"
-"""Credentials of users: with what stands there a password can be guessed as fast as hashes go."""
+_SECRET = ("/config/users", "/headrace/sessions")
+"""Credentials of users: with what stands there a password can be guessed as fast as hashes go. And
+passwords of the brokers' sessions: whoever has one can end that session."""
 
 
 class ZooKeeperRefusedError(HeadraceError):
@@ -80,7 +81,7 @@ class ZooKeeperAccess:
         client."""
         if path == _OF_EVERYBODY:
             return list(OPEN_ACL_UNSAFE)
-        if self.set_acl and (path == _SECRET or path.startswith(f"{_SECRET}/")):
+        if self.set_acl and any(path == at or path.startswith(f"{at}/") for at in _SECRET):
             return [make_digest_acl(self.user, self.password, all=True)]
         return None
 

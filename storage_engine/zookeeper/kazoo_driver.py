@@ -36,6 +36,9 @@ from storage_engine.zookeeper.access import ANYBODY, ZooKeeperAccess
 from storage_engine.zookeeper.encrypted import EncryptingHandler, poll
 
 log = logging.getLogger(__name__)
+_kazoo_log = log.getChild("kazoo")
+_kazoo_log.setLevel(logging.INFO)
+"""Below that kazoo writes the passwords of sessions."""
 
 Post = Callable[[Callable[[], None]], None]
 
@@ -204,7 +207,7 @@ def make_client(
             max_delay=RECONNECT_DELAY_MAX_S,
             max_jitter=0.2,
         ),
-        logger=log,
+        logger=_kazoo_log,
         **access.client_options(),
     )
 

@@ -48,14 +48,14 @@ from storage_engine.zookeeper.access import (
 )
 from storage_engine.zookeeper.call_window import MAX_BACKLOG, CallWindow, PendingCall
 from storage_engine.zookeeper.connect_string import ConnectString
+from storage_engine.zookeeper.foreign_sessions import prepare, unreachable
 from storage_engine.zookeeper.kazoo_driver import (
     LoopHandler,
     make_client,
     observe_connects,
     stop_client,
 )
-from storage_engine.zookeeper.predecessor import prepare, unreachable
-from storage_engine.zookeeper.session_file import (
+from storage_engine.zookeeper.session_credentials import (
     SessionCredentials,
     remove_credentials,
     save_credentials,
@@ -104,6 +104,7 @@ class ZooKeeperSession:
         # These are the loop's view; kazoo's thread passes changes to it by `_post`.
         self._state = SessionState.LOST
         self._session_id = 0
+        self._session_password = b""
         self._session_timeout_ms = session_timeout_ms
         self._last_answer_monotonic_ms = clock.monotonic_ms() - session_timeout_ms
         # These are kazoo's thread's: the newest connect request, and the session it saved last.
@@ -145,14 +146,19 @@ class ZooKeeperSession:
         # `_on_state` reports it to the loop too, but operations may come before its next turn.
         self._state = SessionState.CONNECTED
         self._session_id = int(self._client._session_id or 0)
+        self._session_password = bytes(self._client._session_passwd)
         self._session_timeout_ms = self._negotiated_timeout_ms
         self._on_answer(self._connect_sent_monotonic_ms)
         if self._session_timeout_ms != self._requested_timeout_ms:
+            bound = "min" if self._session_timeout_ms > self._requested_timeout_ms else "max"
             log.warning(
-                "session timeout is %d ms, not zookeeper.session.timeout.ms=%d: "
-                "ZooKeeper allows no other",
+                "session timeout is %d ms, not zookeeper.session.timeout.ms=%d: ZooKeeper allows "
+                "no other; set %sSessionTimeout=%d in its zoo.cfg, or the broker's to %d",
                 self._session_timeout_ms,
                 self._requested_timeout_ms,
+                bound,
+                self._requested_timeout_ms,
+                self._session_timeout_ms,
             )
 
     def close(self, timeout_ms: int = 5_000) -> None:
@@ -165,12 +171,17 @@ class ZooKeeperSession:
         self._calls.refuse_all()
         if stop_client(self._client, timeout_ms) and self._data_dir is not None:
             remove_credentials(self._data_dir)
-        self._session_id = 0
+        self._session_id, self._session_password = 0, b""
 
     @property
     def session_id(self) -> int:
         """The id of the present session; 0 when there is none."""
         return self._session_id
+
+    @property
+    def session_password(self) -> bytes:
+        """What closes the present session, together with its id; empty when there is none."""
+        return self._session_password
 
     @property
     def state(self) -> SessionState:
@@ -331,33 +342,39 @@ class ZooKeeperSession:
     def _on_kazoo_state(self, kazoo_state: str) -> None:
         """Pass a change of state to the loop; called on kazoo's thread."""
         session_id = int(self._client._session_id or 0)
+        password = bytes(self._client._session_passwd)
         if kazoo_state == KazooState.CONNECTED:
-            self._save(session_id, self._client._session_passwd)
+            self._save(session_id, password)
         self._post(
             functools.partial(
                 self._on_state,
                 _KAZOO_STATES[kazoo_state],
-                session_id,
+                SessionCredentials(session_id=session_id, password=password),
                 self._connect_sent_monotonic_ms,
                 self._negotiated_timeout_ms,
             )
         )
 
     def _on_state(
-        self, state: SessionState, session_id: int, connect_sent_ms: int, timeout_ms: int
+        self,
+        state: SessionState,
+        credentials: SessionCredentials,
+        connect_sent_ms: int,
+        timeout_ms: int,
     ) -> None:
         if self._closed:
             return
-        log.info("zookeeper session state=%s id=0x%x", state.value, session_id)
+        log.info("zookeeper session state=%s id=0x%x", state.value, credentials.session_id)
         if state is SessionState.CONNECTED:
             if self._state is SessionState.LOST:
                 # kazoo can lose a request that comes while it drops an expired session.
                 self._calls.refuse_all()
-            self._session_id = session_id
+            self._session_id = credentials.session_id
+            self._session_password = credentials.password
             self._session_timeout_ms = timeout_ms
             self._on_answer(connect_sent_ms)
         elif state is SessionState.LOST:
-            self._session_id = 0
+            self._session_id, self._session_password = 0, b""
             self._calls.refuse_backlog()
         self._state = state
         for listener in tuple(self._listeners):

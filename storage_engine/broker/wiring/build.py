@@ -65,6 +65,8 @@ class BrokerParts:
             controller.start()
 
         def register() -> None:
+            if self.cluster.dead_sessions is not None:
+                self.cluster.dead_sessions.start()
             registration.start(
                 on_registered=on_registered,
                 on_refused=on_refused,
@@ -95,6 +97,8 @@ class BrokerParts:
     def close(self) -> None:
         """Stop following and leading; answer the requests that wait."""
         self.cluster.registration.close()
+        if self.cluster.dead_sessions is not None:
+            self.cluster.dead_sessions.close()
         self.authentication.close()
         if self.access is not None:
             self.access.close()

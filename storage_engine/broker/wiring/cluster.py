@@ -3,9 +3,11 @@ others."""
 
 from dataclasses import dataclass
 
+from storage_engine.broker.cluster.dead_sessions import DeadSessions
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.cluster.producer_ids import ProducerIds
+from storage_engine.broker.cluster.refused_ports import RefusedPorts
 from storage_engine.broker.cluster.registration import Registration
 from storage_engine.broker.cluster.topic_admin import TopicAdmin
 from storage_engine.broker.cluster.topic_lookup import TopicLookup
@@ -15,6 +17,7 @@ from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.control.cluster_state import FEATURES, ONLY_LISTENER
 from storage_engine.core.security.security_protocol import SecurityProtocol
+from storage_engine.core.settings.failover_settings import BY_PORT, DEATH_PROOF, NO_PROOF
 from storage_engine.zookeeper.znodes import NO_PORT, BrokerIdZNode
 
 
@@ -24,6 +27,8 @@ class ClusterParts:
 
     metadata: MetadataCache
     registration: Registration
+    dead_sessions: DeadSessions | None
+    """None where a dead broker's session is always waited for."""
     order_gate: OrderGate
     controller: ControllerRunner
     topic_admin: TopicAdmin
@@ -39,6 +44,7 @@ def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
     return ClusterParts(
         metadata=metadata,
         registration=registration,
+        dead_sessions=_dead_sessions(ports, metadata),
         order_gate=order_gate,
         controller=_controller(ports, config, order_gate),
         topic_admin=TopicAdmin(
@@ -74,6 +80,21 @@ def _registration(ports: BrokerPorts) -> Registration:
         scheduler=ports.scheduler,
         clock=ports.clock,
         session_timeout_ms=ports.config.integer("zookeeper.session.timeout.ms"),
+    )
+
+
+def _dead_sessions(ports: BrokerPorts, metadata: MetadataCache) -> DeadSessions | None:
+    proof = ports.config.text(DEATH_PROOF)
+    if proof == NO_PROOF:
+        return None
+    return DeadSessions(
+        ports.broker_id,
+        metadata_store=ports.metadata_store,
+        scheduler=ports.scheduler,
+        processes=ports.processes,
+        foreign_sessions=ports.foreign_sessions,
+        controller_id=lambda: metadata.controller_id,
+        refused_ports=RefusedPorts(ports.peer_ports, ports.scheduler) if proof == BY_PORT else None,
     )
 
 

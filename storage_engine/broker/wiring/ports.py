@@ -5,7 +5,15 @@ from dataclasses import dataclass
 
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.core.ids import BrokerId
-from storage_engine.core.ports import Background, Clock, MetadataStore, Scheduler
+from storage_engine.core.ports import (
+    Background,
+    Clock,
+    ForeignSessions,
+    MetadataStore,
+    PeerPorts,
+    Processes,
+    Scheduler,
+)
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.protocol.transport import Transport
 
@@ -26,6 +34,9 @@ class BrokerPorts:
     """A clock in nanoseconds, to bound what one turn of the event loop does."""
     lease_valid: Callable[[], bool]
     """Whether the session with ZooKeeper is surely alive, by this broker's clock."""
+    processes: Processes
+    foreign_sessions: ForeignSessions
+    peer_ports: PeerPorts
 
     @property
     def broker_id(self) -> BrokerId:

@@ -5,6 +5,7 @@ settings without an effect are not in the table.
 """
 
 from storage_engine.core.settings.access_settings import ACCESS_SETTINGS
+from storage_engine.core.settings.failover_settings import FAILOVER_SETTINGS
 from storage_engine.core.settings.group_settings import GROUP_SETTINGS
 from storage_engine.core.settings.listener_settings import LISTENER_SETTINGS
 from storage_engine.core.settings.sasl_settings import SASL_SETTINGS
@@ -52,14 +53,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         required=True,
         doc="The ZooKeeper ensemble and the path of the cluster: host:port,host:port[/path].",
     ),
-    Setting(
-        name="zookeeper.session.timeout.ms",
-        type=SettingType.INT,
-        default=6000,  # the documented default; Kafka's is 18000 by now
-        minimum=1000,
-        unit="ms",
-        doc="A broker counts as dead when ZooKeeper has not heard from it for this long.",
-    ),
+    *FAILOVER_SETTINGS,
     Setting(
         name="zookeeper.connection.timeout.ms",
         type=SettingType.INT,

@@ -88,6 +88,14 @@ class Checker:
         number."""
         self._lives: dict[ProcessLoop, _Life] = {}
         self._controller_epoch = 0
+        self.may_be_mistaken = False
+        """Whether brokers may take a living one for dead (`broker.death.proof=port`)."""
+        self.closed_sessions = 0
+        """Those of dead brokers that others have closed."""
+        self.deposed: set[int] = set()
+        """Sessions that others have closed while their owners lived. Until these hear of it, or
+        their lease ends, they may append what nobody else will have: to acks=1 nothing is promised
+        over a change of leaders."""
         self._lost_power: set[int] = set()
         """The brokers whose logs may be shorter than they were."""
         self.on_committed: Callable[[TopicPartition, BatchNote, int], None] | None = None
@@ -318,6 +326,8 @@ class Checker:
         """Check R-REP11: nothing is appended once the session has ended, nor in a later session
         under the epoch of the ended one."""
         session = broker.session.session_id
+        if session == seen.session and session in self.deposed:
+            return
         if session not in self._cluster.zookeeper.live or session != seen.session:
             raise InvariantViolation(
                 "a leader without its session takes nothing",
@@ -349,6 +359,20 @@ class Checker:
             )
 
     # --- ZooKeeper ---
+
+    def session_closed(self, session_id: int) -> None:
+        """Check that another broker closes only sessions of the dead."""
+        for broker in self._cluster.brokers:
+            if broker.up and broker.session.session_id == session_id:
+                if not self.may_be_mistaken:
+                    raise InvariantViolation(
+                        "no living broker is taken for dead", f"broker {broker.id}"
+                    )
+                self._trace.note(f"broker {broker.id} lives, and its session is closed")
+                self.deposed.add(session_id)
+                return
+        self.closed_sessions += 1
+        self._trace.note(f"session {session_id} of a dead broker is closed")
 
     def on_zookeeper_write(self, path: str, _old: bytes | None, new: bytes | None) -> None:
         parts = path.split("/")

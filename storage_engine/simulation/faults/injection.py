@@ -171,17 +171,18 @@ class Injector:
         return _nothing
 
     def _kill(self, fault: Fault, broker: SimulatedBroker) -> End:
-        broker.kill()
-        lost = fault.kind is FaultKind.POWER_LOSS
-        if lost:
+        if fault.kind is FaultKind.POWER_LOSS:
+            broker.lose_machine()
             self._lose_power(fault, broker)
+        else:
+            broker.kill()
         return lambda: self._start_if_down(broker)
 
     def _kill_all(self, fault: Fault, spared: SimulatedBroker) -> End:
         but_one = fault.kind is FaultKind.POWER_LOSS_OF_ALL_BUT_ONE
         for broker in self._cluster.brokers:
             if broker.up:
-                broker.kill()
+                broker.lose_machine()
             if not (but_one and broker is spared):
                 self._lose_power(fault, broker)
 

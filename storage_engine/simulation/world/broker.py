@@ -15,6 +15,7 @@ from storage_engine.broker.settings.topic_config import log_config_for
 from storage_engine.broker.wiring.build import BrokerParts, build
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.ids import BrokerEpoch
+from storage_engine.core.ports import SessionState
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.disk import REAL_DISK, Disk
 from storage_engine.simulation.world.clock import ProcessLoop
@@ -24,6 +25,13 @@ from storage_engine.simulation.world.network import (
     SimulatedConnection,
     SimulatedNetwork,
     SimulatedTransport,
+)
+from storage_engine.simulation.world.peer_ports import SimulatedPeerPorts
+from storage_engine.simulation.world.processes import (
+    SimulatedForeignSessions,
+    SimulatedMachine,
+    SimulatedProcess,
+    SimulatedProcesses,
 )
 from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
 from storage_engine.simulation.world.zookeeper_session import SimulatedSession
@@ -35,6 +43,8 @@ SETTINGS = {
     "zookeeper.connect": "simulated:2181",
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "leader.imbalance.check.interval.seconds": "5",
+    # Where it is about something else, dead brokers are waited for.
+    "broker.death.proof": "none",
 }
 
 
@@ -54,6 +64,8 @@ class SimulatedBroker:
         self.disk: Disk = REAL_DISK
         self.network = network
         self.zookeeper = zookeeper
+        self.machine = SimulatedMachine(f"{broker_id:x}")
+        """Its own, unless several brokers get the same one before they start."""
         self._given = {
             **SETTINGS,
             "broker.id": str(broker_id),
@@ -66,7 +78,9 @@ class SimulatedBroker:
         self.refused: list[Exception] = []
         """The errors with which the broker would have ended itself."""
         self.loop: ProcessLoop
+        self.process: SimulatedProcess
         self.session: SimulatedSession
+        self.foreign_sessions: SimulatedForeignSessions
         self.transport: SimulatedTransport
         self.logs: LogManager
         self.parts: BrokerParts
@@ -99,11 +113,14 @@ class SimulatedBroker:
         """Start the process; it joins the cluster as soon as it knows the cluster's id."""
         self.life += 1
         loop = self.loop = ProcessLoop(self.network.loop)
-        self.session = SimulatedSession(
+        self.process = self.machine.begin(self.network.loop.now_ms)
+        self.session = session = SimulatedSession(
             self.zookeeper,
             loop,
             timeout_ms=self.config.integer("zookeeper.session.timeout.ms"),
         )
+        self.foreign_sessions = SimulatedForeignSessions(self.zookeeper, loop)
+        self.foreign_sessions.is_cut_off = lambda: session.state is SessionState.SUSPENDED
         self.transport = SimulatedTransport(self.network, self.id, loop)
         if isinstance(self.disk, SimulatedDisk):
             self.disk.wall_ms = loop.wall_ms
@@ -143,6 +160,9 @@ class SimulatedBroker:
                 background=self.loop,
                 work_ns=self.loop.work_ns,
                 lease_valid=lambda: session.lease_valid,
+                processes=SimulatedProcesses(self.process, self.loop),
+                foreign_sessions=self.foreign_sessions,
+                peer_ports=SimulatedPeerPorts(self.network, self.id, self.loop),
             )
         )
         self._joined = True
@@ -167,6 +187,12 @@ class SimulatedBroker:
         self.logs.close()
         self._gone()
 
+    def lose_machine(self) -> None:
+        """Kill it with its machine: nobody is left there who could notice."""
+        self.process.watchers.clear()
+        self.kill()
+        self.machine = SimulatedMachine(f"{self.machine.boot_id}-0")
+
     def kill(self, *, session_ends_at_once: bool = False) -> None:
         """SIGKILL. A broker that is restarted at once ends its predecessor's session itself."""
         self.loop.kill()
@@ -189,4 +215,5 @@ class SimulatedBroker:
 
     def _gone(self) -> None:
         self.up = False
+        self.process.end()
         self.network.gone(self.id)

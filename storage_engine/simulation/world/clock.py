@@ -201,6 +201,10 @@ class ProcessLoop:
         self._loop.touch(self)
         callback()
 
+    def deliver_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Have something arrive from outside after a delay, wherever the process is then."""
+        self._loop.call_later(delay_ms, lambda: self.enter(callback))
+
     # --- the ports ---
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> ScheduledCall:

@@ -23,6 +23,7 @@ from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.simulation.world.broker import SimulatedBroker
 from storage_engine.simulation.world.clock import SimulatedLoop
 from storage_engine.simulation.world.network import CLIENT, SimulatedNetwork
+from storage_engine.simulation.world.processes import SimulatedMachine
 from storage_engine.simulation.world.requests import (
     create_topic_request,
     delete_topic_request,
@@ -53,10 +54,12 @@ class SimulatedCluster:
         folders: int = 1,
         racks: Sequence[str] = (),
         principals: Mapping[int, Principal] | None = None,
+        machines: Sequence[SimulatedMachine] = (),
         **settings: str,
     ) -> None:
-        """`racks` has one for each broker, or none; `principals` says who brokers and the client
-        are to the brokers; `settings` are those of all brokers, with underscores for dots."""
+        """`racks` and `machines` have one for each broker, or none; `principals` says who brokers
+        and the client are to the brokers; `settings` are those of all brokers, with underscores for
+        dots."""
         self.loop = SimulatedLoop()
         self.zookeeper = SimulatedZooKeeper(self.loop)
         self.network = SimulatedNetwork(self.loop)
@@ -70,6 +73,8 @@ class SimulatedCluster:
             )
             self._brokers[b] = self.network.brokers[b] = broker
             broker.disk = disk(b)
+            if machines:
+                broker.machine = machines[b - 1]
             if folders > 1:
                 broker.use_folders([broker.folder / f"disk{n}" for n in range(1, folders + 1)])
             broker.start()

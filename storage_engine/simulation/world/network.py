@@ -44,6 +44,11 @@ class Host(Protocol):
     up: bool
     loop: ProcessLoop
 
+    @property
+    def serving(self) -> bool:
+        """Whether it listens."""
+        ...
+
     def receive(self, connection: "SimulatedConnection", frame: memoryview) -> None:
         """Handle a request in the present life of the broker."""
         ...
@@ -225,8 +230,10 @@ class SimulatedConnection:
     def _notify_sender(self, reason: str) -> None:
         if self._owner is None:
             self._fail_all(reason)
-        else:
-            self._owner.enter(lambda: self._fail_all(reason))
+            return
+        self._owner.enter(lambda: self._fail_all(reason))
+        if listener := self._network.on_closed.get(self.sender):
+            self._owner.enter(lambda: listener(self.receiver))
 
     def _fail_all(self, reason: str) -> None:
         requests, self._in_flight = self._in_flight, deque()
@@ -325,6 +332,10 @@ class SimulatedNetwork:
         """The directions (from, to) in which nothing gets through for now."""
         self.late_ms: dict[tuple[int, str], int] = {}
         """The earliest arrival of what is sent, by (sender, channel)."""
+        self.on_closed: dict[int, Callable[[int], None]] = {}
+        """Who, by broker, hears of another broker that has ended a connection."""
+        self.cuts_refuse = False
+        """Whether what prevents connections answers in the name of the other's kernel."""
         self.principals: dict[int, Principal] = {}
         """Who senders are to the broker that they open a connection to; the others are nobody."""
         self.given_up_ms = -1
@@ -401,6 +412,15 @@ class SimulatedNetwork:
         for connection in list(self.connections):
             if broker in (connection.sender, connection.receiver):
                 connection.cut(f"broker {broker} is gone")
+
+    def refuses(self, sender: int, receiver: int) -> bool:
+        """Whether a new connection would be refused, rather than taken or left without answer."""
+        if {(sender, receiver), (receiver, sender)} & self.held_up:
+            return False
+        if frozenset((sender, receiver)) in self.cuts:
+            return self.cuts_refuse
+        host = self.brokers.get(receiver)
+        return host is None or not host.serving
 
     # --- requests ---
 

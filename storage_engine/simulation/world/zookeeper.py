@@ -65,6 +65,10 @@ class SimulatedZooKeeper:
     """Sessions that were neither closed nor expired."""
     delay_ms: Callable[[], int] = lambda: DELAY_MS
     """The delay of each message, either way, in sessions that begin from now on."""
+    closed_by_others: dict[int, Callable[[], None]] = field(default_factory=dict)
+    """How the owner of a live session hears that somebody else has closed it."""
+    on_session_closed: Callable[[int], None] = lambda _session_id: None
+    """Called with each live session that another than its owner closes."""
     on_write: OnWrite | None = None
     """Called with every write, in order."""
     _names: dict[str, set[str]] = field(default_factory=dict)
@@ -166,6 +170,18 @@ class SimulatedZooKeeper:
         self.live.discard(session_id)
         for path in [p for p, n in self.nodes.items() if n.owner == session_id]:
             self.apply(ZkOp(kind=ZkOpKind.DELETE, path=path), 0)
+
+    @staticmethod
+    def password_of(session_id: int) -> bytes:
+        return session_id.to_bytes(16, "big")
+
+    def close_session(self, session_id: int) -> None:
+        """Close a session for somebody who knows its password; its owner is told."""
+        if session_id in self.live:
+            self.on_session_closed(session_id)
+            self.drop_session(session_id)
+            if tell := self.closed_by_others.get(session_id):
+                tell()
 
     def _change(
         self,

@@ -1,9 +1,10 @@
 """One broker's MetadataStore over the simulated ensemble, one session after another.
 
 Fault model: a session may be cut off (its operations wait, those under way are UNKNOWN, its watches
-fire), may expire with or without its broker's knowledge, and single writes may be done with their
-answer lost. Messages keep their order within a connection, watches included. A stopped process
-sends no heartbeat, so its session expires, and hears of it when it runs again.
+fire), may expire with or without its broker's knowledge, may be closed by another broker, and
+single writes may be done with their answer lost. Messages keep their order within a connection,
+watches included. A stopped process sends no heartbeat, so its session expires, and hears of it when
+it runs again.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,11 +23,14 @@ from storage_engine.core.printable import is_text
 from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper, Watches
 
 UNKNOWN = ZkReply(status=ZkStatus.UNKNOWN)
+RECONNECT_MS = 50
+"""The pause before a connection that was lost is made again."""
 ILLEGAL = ZkReply(status=ZkStatus.ILLEGAL)
 
 
 class SimulatedSession:
-    """Invariant: while the lease is valid, the server has not dropped the session."""
+    """Invariant: while the lease is valid, the server has not dropped the session, unless another
+    broker has closed it, of which this one hears when it is connected."""
 
     def __init__(
         self, server: SimulatedZooKeeper, scheduler: Scheduler, *, timeout_ms: int
@@ -77,7 +81,7 @@ class SimulatedSession:
 
     def reconnect(self) -> None:
         """Bring the connection back, in time or not."""
-        alive = self.lease_valid
+        alive = self.lease_valid and self.session_id in self.server.live
         self._connection += 1
         self._resume_heartbeat()
         if not alive:
@@ -107,7 +111,8 @@ class SimulatedSession:
         def heartbeat_answered() -> None:
             if silence != self._silences or self._closed:
                 return
-            if self._loop.now_ms < silent_since_ms + self.timeout_ms:
+            in_time = self._loop.now_ms < silent_since_ms + self.timeout_ms
+            if in_time and self.session_id in self.server.live:
                 self._resume_heartbeat()
             else:
                 self._fire_watches()
@@ -131,8 +136,29 @@ class SimulatedSession:
             self._fall_silent()
 
     def _connect(self) -> None:
-        self.session_id = self.server.new_session()
+        self.session_id = session_id = self.server.new_session()
         self.state = SessionState.CONNECTED
+        self.server.closed_by_others = {
+            **{k: v for k, v in self.server.closed_by_others.items() if k in self.server.live},
+            session_id: lambda: self._receive(lambda: self._closed_by_another(session_id)),
+        }
+
+    def _closed_by_another(self, session_id: int) -> None:
+        """The server has ended the connection. The next one says that there is no session."""
+        is_connected = self.state is SessionState.CONNECTED and self.session_id == session_id
+        if self._closed or not is_connected:
+            return
+        self.cut_off()
+
+        def again() -> None:
+            if not self._closed and self.state is SessionState.SUSPENDED:
+                self.reconnect()
+
+        self._scheduler.call_later(RECONNECT_MS + 2 * self.delay_ms(), again)
+
+    @property
+    def session_password(self) -> bytes:
+        return self.server.password_of(self.session_id) if self.session_id else b""
 
     def _fall_silent(self) -> None:
         """Send no heartbeat from now on: the server waits for the timeout."""

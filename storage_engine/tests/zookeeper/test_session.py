@@ -16,13 +16,16 @@ from storage_engine.tests.zookeeper.conftest import SESSION_TIMEOUT_MS
 from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
-from storage_engine.zookeeper.predecessor import ZooKeeperUnreachableError
+from storage_engine.zookeeper.foreign_sessions import ZooKeeperUnreachableError
 from storage_engine.zookeeper.session import (
     MAX_ZNODE_BYTES,
     ZooKeeperSession,
 )
+from storage_engine.zookeeper.session_credentials import SessionCredentials
 
 OpenSession = Callable[..., ZooKeeperSession]
+
+NONE = SessionCredentials(session_id=0, password=b"")
 
 
 def test_a_node_created_is_read_with_its_stat(session: ZooKeeperSession, loop: HandLoop) -> None:
@@ -105,7 +108,7 @@ def test_a_listener_that_fails_keeps_no_other_from_hearing_of_a_lost_session(
 
     session.add_state_listener(fail)
     session.add_state_listener(heard.append)
-    session._on_state(SessionState.LOST, 0, 0, SESSION_TIMEOUT_MS)
+    session._on_state(SessionState.LOST, NONE, 0, SESSION_TIMEOUT_MS)
     assert heard == [SessionState.LOST]
     assert any(record.exc_info for record in caplog.records)
 
@@ -241,7 +244,7 @@ def test_a_predecessors_ephemeral_nodes_vanish_at_once_after_sigkill(
 import sys, time
 from pathlib import Path
 from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
-from storage_engine.zookeeper.predecessor import ZooKeeperUnreachableError
+from storage_engine.zookeeper.foreign_sessions import ZooKeeperUnreachableError
 from storage_engine.zookeeper.session import ZooKeeperSession
 loop = HandLoop()
 session = ZooKeeperSession({zookeeper.connect + chroot!r}, 30_000, loop.call_soon,

@@ -16,6 +16,7 @@ from storage_engine.zookeeper.admin_znodes import (
 )
 from storage_engine.zookeeper.consumer_znodes import ConsumerIdZNode, OffsetZNode
 from storage_engine.zookeeper.replies import from_get
+from storage_engine.zookeeper.session_credentials import SessionZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
     BrokerIdZNode,
@@ -34,6 +35,14 @@ MANY_DIGITS = "9" * 5000
 
 BROKER = {"host": "h", "port": 9092}
 STATE = {"leader": 1, "leader_epoch": 0, "isr": [1], "controller_epoch": 1}
+PROCESS = {
+    "boot_id": "460e132e-78e0-480c-8a51-ccc8d29544bf",
+    "pid_namespace": 4026531836,
+    "time_namespace": 4026531834,
+    "pid": 7,
+    "start_ticks": 32331,
+}
+SESSION = {"password": "00" * 16, "process": PROCESS}
 BLOCK = {"broker": 1, "block_start": "0", "block_end": "999"}
 
 
@@ -101,6 +110,21 @@ REFUSED = [
     (ClusterIdZNode.decode, (encoded({"id": "a\nb"}),)),
     (ClusterIdZNode.decode, (encoded({"id": ""}),)),
     (ConfigZNode.decode, ("/config/topics/t", encoded({"config": {"k": "\ud800"}}))),
+    *(
+        (SessionZNode.decode, ("1-1f", changed(SESSION, **{key: value})))
+        for key, values in {
+            "password": ("", "0", "zz", "00" * 65, 7, None),
+            "process": (
+                *(None, 7, [], {}),
+                *({**PROCESS, "boot_id": value} for value in ("", "x", "\ud800", "0" * 65, 7)),
+                *({**PROCESS, "pid": value} for value in (0, -1, 2**22 + 1, "7", 7.5, True)),
+                *({**PROCESS, "start_ticks": value} for value in (-1, 2**63, "7")),
+                *({**PROCESS, "pid_namespace": value} for value in (-1, 2**64)),
+                *({**PROCESS, "time_namespace": value} for value in (-1, 2**64)),
+            ),
+        }.items()
+        for value in values
+    ),
     (LogDirEventZNode.decode, ("log_dir_event_1", encoded({"broker": HUGE}))),
     (ConsumerIdZNode.decode, ("/consumers/g/ids/c", encoded({"t": HUGE}))),
     (ConsumerIdZNode.decode, ("/consumers/g/ids/c", encoded({"t": 0}))),

@@ -91,6 +91,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="write and read typed topics too, or leave them out (default: write and read them)",
     )
+    parser.add_argument(
+        "--proof",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="place brokers on machines and let them close the sessions of the dead, or let every "
+        "session expire (default: close them)",
+    )
     parser.add_argument("--trace", action="store_true", help="print the events of a failing run")
     add_json(parser)
 
@@ -202,6 +209,7 @@ def _submit(
         seconds=args.seconds,
         transactions=args.transactions,
         typed=args.typed,
+        proof=args.proof,
         only=only,
     )
 
@@ -228,6 +236,7 @@ def _explain(
         f"headrace simulate --seed {outcome.seed} --seconds {args.seconds}"
         f"{'' if args.transactions else ' --no-transactions'}"
         f"{'' if args.typed else ' --no-typed'}"
+        f"{'' if args.proof else ' --no-proof'}"
         f" --faults {','.join(map(str, numbers)) or ','} --trace"
     )
     if not args.json:

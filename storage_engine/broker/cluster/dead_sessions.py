@@ -1,0 +1,278 @@
+"""Ends the sessions of brokers whose processes are known to be dead, so that nobody has to wait for
+them to expire.
+
+Each broker puts an ephemeral znode (`SessionZNode`) of each of its sessions, and watches those of
+the others:
+
+    listed ──the process that it names runs here──► watched ──that process ends──► proven dead
+                                                                                      │
+        forgotten ◄── its znode is gone, because the session is ◄── session closed ◄──┘
+
+ZooKeeper then removes what the session owned, `/brokers/ids/<id>` and `/controller` among it, and
+everything goes on as if it had expired. An attempt that fails is made again while the znode is
+there. Where there is no proof the session decides. Source: R-CTL12, docs/failover.md.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from storage_engine.broker.cluster.refused_ports import RefusedPorts, Suspects
+from storage_engine.core.control.death_proof import (
+    closing_delay_ms,
+    is_same_process,
+    may_be_local,
+)
+from storage_engine.core.ids import BrokerId
+from storage_engine.core.ports import (
+    ForeignSessions,
+    MetadataStore,
+    OpenProcess,
+    Processes,
+    Scheduler,
+    SessionState,
+    ZkReply,
+    ZkStatus,
+)
+from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
+from storage_engine.zookeeper.session_credentials import SessionZNode
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 200
+"""The delay after an answer without content."""
+CLOSE_AGAIN_MS = 500
+CLOSE_AGAIN_MAX_MS = 5_000
+"""The delay before a session that is still there is closed again doubles from one to the other."""
+MAX_SESSIONS = 1_000
+"""The most znodes that are looked at."""
+
+
+_PARENT = SessionZNode.PARENT
+
+
+class _Peer:
+    """The session of another broker, or a znode that is none."""
+
+    def __init__(self, name: str, broker_id: BrokerId | None) -> None:
+        self.name = name
+        self.broker_id = broker_id
+        self.session_id = 0
+        self.node: SessionZNode | None = None
+        self.process: OpenProcess | None = None
+        """Not None while its process is known to run."""
+        self.is_dead = False
+        """Whether there is proof."""
+        self.attempts = 0
+
+    def forget(self) -> None:
+        process, self.process = self.process, None
+        if process is not None:
+            process.close()
+
+
+class DeadSessions:
+    """One broker's view of the others' sessions. All calls and callbacks are on the loop."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        *,
+        metadata_store: MetadataStore,
+        scheduler: Scheduler,
+        processes: Processes,
+        foreign_sessions: ForeignSessions,
+        controller_id: Callable[[], BrokerId],
+        refused_ports: RefusedPorts | None,
+    ) -> None:
+        """`controller_id`: as last heard; -1 for none. `refused_ports` None: they prove nothing."""
+        self._broker_id = broker_id
+        self._store = metadata_store
+        self._zookeeper = ZookeeperFlows(metadata_store)
+        self._scheduler = scheduler
+        self._processes = processes
+        self._foreign_sessions = foreign_sessions
+        self._controller_id = controller_id
+        self._refused_ports = refused_ports
+        self._flows = Flows()
+        self._watches = NewestWatches(self._flows)
+        self._looks = 0
+        self._peers: dict[str, _Peer] = {}
+        self._own_name = ""
+        self._published = 0
+        """The session whose znode this broker has made."""
+
+    def start(self) -> None:
+        """Publish this broker's session and watch the others'; called before it registers, so that
+        its session is known as soon as it is."""
+        self._store.add_state_listener(self._on_state)
+        if self._refused_ports is not None:
+            self._refused_ports.start(self._sessions_without_process, self._ports_refuse)
+        self._begin()
+
+    def close(self) -> None:
+        """Watch and close nothing more. This broker's own znode goes with its session."""
+        self._flows.close()
+        if self._refused_ports is not None:
+            self._refused_ports.close()
+        for peer in self._peers.values():
+            peer.forget()
+        self._peers.clear()
+
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED and not self._flows.closed:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._looks += 1
+        self._flows.start(self._publish_and_look(self._looks))
+
+    def _is_old(self, number: int) -> bool:
+        return number != self._looks or self._flows.closed
+
+    # --- this broker's session ---
+
+    def _publish_and_look(self, number: int) -> Flow[None]:
+        """Before it looks: others may learn of this broker only together with its session."""
+        while not self._is_old(number) and self._store.session_id not in (0, self._published):
+            session_id = self._store.session_id
+            password = self._store.session_password
+            self._own_name = SessionZNode.name(self._broker_id, session_id)
+            node = SessionZNode(password=password, process=self._processes.own)
+            created = yield from self._zookeeper.create(
+                SessionZNode.path(self._broker_id, session_id),
+                node.encode(),
+                ephemeral=True,
+                make_parents=True,
+            )
+            if created.ok or created.status is ZkStatus.NODE_EXISTS:
+                self._published = session_id
+            else:
+                yield from pause(self._scheduler, RETRY_MS)
+        yield from self._look(number)
+
+    # --- the sessions of the others ---
+
+    def _look(self, number: int) -> Flow[None]:
+        """Read which sessions there are, and again whenever that changes."""
+        while not self._is_old(number):
+            watch = self._watches.newest(_PARENT, self._begin)
+            listed = yield from self._zookeeper.children(_PARENT, watch)
+            if self._is_old(number):
+                return
+            if listed.ok:
+                if self._own_name not in listed.children:
+                    # The session has ended, or somebody has removed the znode.
+                    self._published = 0
+                    yield from pause(self._scheduler, RETRY_MS)
+                    if not self._is_old(number):
+                        self._begin()
+                    return
+                names = [each for each in listed.children if each != self._own_name]
+                yield from self._compare(number, names[:MAX_SESSIONS])
+                return
+            yield from pause(self._scheduler, RETRY_MS)
+
+    def _compare(self, number: int, names: list[str]) -> Flow[None]:
+        for name in self._peers.keys() - set(names):
+            self._peers.pop(name).forget()
+        paths = {f"{_PARENT}/{name}": name for name in names if name not in self._peers}
+        replies = yield from self._zookeeper.get_each(paths)
+        if self._is_old(number):
+            return
+        is_complete = True
+        for path, reply in replies.items():
+            if reply.ok:
+                self._peers[paths[path]] = self._met(paths[path], reply)
+            elif not reply.is_absent:
+                is_complete = False
+        if not is_complete:
+            yield from pause(self._scheduler, RETRY_MS)
+            if not self._is_old(number):
+                self._begin()
+
+    def _met(self, name: str, reply: ZkReply) -> _Peer:
+        """A session that is new to this broker; one whose process does not run here is not
+        watched."""
+        peer = _Peer(name, SessionZNode.broker_of(name))
+        owner = reply.stat.ephemeral_owner if reply.stat else 0
+        if peer.broker_id is None or name != SessionZNode.name(peer.broker_id, owner):
+            log.warning("znode %s/%s ignored: it is no session of a broker's", _PARENT, name)
+            return peer
+        try:
+            peer.node = SessionZNode.decode(name, reply.data)
+        except ZnodeFormatError as problem:
+            log.warning("%s", problem)
+            return peer
+        peer.session_id = owner
+        self._watch_process(peer, peer.node)
+        return peer
+
+    def _watch_process(self, peer: _Peer, node: SessionZNode) -> None:
+        named = node.process
+        if named is None or not may_be_local(self._processes.own, named):
+            return
+        process = self._processes.open(named.pid)
+        if process is None:
+            return
+        if not is_same_process(named, process.start_ticks):
+            process.close()
+            log.info("broker %s: its process is not on this machine", peer.broker_id)
+            return
+        peer.process = process
+        process.when_ended(partial(self._process_ended, peer))
+
+    # --- the dead ---
+
+    def _process_ended(self, peer: _Peer) -> None:
+        if self._flows.closed or self._peers.get(peer.name) is not peer:
+            return
+        peer.forget()
+        living = [other for other in self._peers.values() if other.process is not None]
+        self._proven(peer, "its process has ended", living)
+
+    def _sessions_without_process(self, broker_id: BrokerId) -> Suspects:
+        """Those of a broker of which this one can't know anything better."""
+        peers = self._peers.values()
+        return [p.name for p in peers if p.broker_id == broker_id and p.process is None]
+
+    def _ports_refuse(self, suspects: Suspects) -> None:
+        if self._flows.closed:
+            return
+        for name in suspects:
+            peer = self._peers.get(name)
+            if peer is not None and peer.node is not None and not peer.is_dead:
+                others = [p for p in self._peers.values() if p.broker_id != peer.broker_id]
+                self._proven(peer, "its port refuses connections", others)
+
+    def _proven(self, peer: _Peer, reason: str, witnesses: Sequence[_Peer]) -> None:
+        """`witnesses`: the others who may have the same proof."""
+        peer.is_dead = True
+        living = [each.broker_id for each in witnesses if each.broker_id is not None]
+        delay_ms = closing_delay_ms(self._broker_id, self._controller_id(), living)
+        log.warning(
+            "broker %s is dead: %s, and its session is closed in %d ms",
+            peer.broker_id,
+            reason,
+            delay_ms,
+        )
+        if delay_ms:
+            self._scheduler.call_later(delay_ms, partial(self._close_session, peer))
+        else:
+            self._close_session(peer)
+
+    def _close_session(self, peer: _Peer) -> None:
+        """Unless its end is known already."""
+        if self._flows.closed or self._peers.get(peer.name) is not peer or peer.node is None:
+            return
+        peer.attempts += 1
+        again_ms = min(CLOSE_AGAIN_MAX_MS, CLOSE_AGAIN_MS << min(peer.attempts - 1, 10))
+
+        def done(_is_over: bool) -> None:
+            # Also where it is over: the znode, which tells, may be heard of later or may still be
+            # there because somebody else took the session over in between.
+            if not self._flows.closed:
+                self._scheduler.call_later(again_ms, partial(self._close_session, peer))
+
+        self._foreign_sessions.end(peer.session_id, peer.node.password, done)

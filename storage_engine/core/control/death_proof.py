@@ -1,0 +1,75 @@
+"""What proves that another broker's process is dead, and who acts on the proof first.
+
+The proof is a process of this machine that was seen alive as the one that the broker named, and
+that the kernel then said has ended. That no process has its number proves nothing: a machine that
+was cloned with its memory has the boot id and the namespaces of the other one.
+
+Across machines nothing is exact. What a cluster may choose to take for proof is a connection that
+the other kernel has ended, and a port that refuses every new one for a while. A firewall, a proxy
+or a closed listener can look alike, so that a living broker may be taken for dead.
+"""
+
+import enum
+from collections.abc import Collection
+
+from storage_engine.core.ids import BrokerId
+from storage_engine.core.ports import ProcessIdentity
+
+STEP_MS = 50
+"""The delay from one broker to the next: longer than it takes to close a session."""
+MAX_STEPS = 20
+"""In a cluster of many brokers the last ones act together, after a second."""
+
+
+def may_be_local(own: ProcessIdentity | None, other: ProcessIdentity | None) -> bool:
+    """Whether the number of `other` can mean the same process to both."""
+    if own is None or other is None:
+        return False
+    return (own.boot_id, own.pid_namespace, own.time_namespace) == (
+        other.boot_id,
+        other.pid_namespace,
+        other.time_namespace,
+    )
+
+
+def is_same_process(named: ProcessIdentity, start_ticks: int) -> bool:
+    """Whether the process that has the number of `named` now, and started then, is that one."""
+    return named.start_ticks == start_ticks
+
+
+def closing_delay_ms(
+    own: BrokerId, controller: BrokerId | None, living: Collection[BrokerId]
+) -> int:
+    """How long a broker waits before it closes a dead one's session, so that not all do at once:
+    the controller acts first, which has to act anyway, the others in the order of their ids.
+    `living`: who may have the same proof."""
+    order = sorted({own, *living}, key=lambda broker: (broker != controller, broker))
+    return min(order.index(own), MAX_STEPS) * STEP_MS
+
+
+PROBES = 5
+PROBE_INTERVAL_MS = 100
+"""A port has refused for as long as it takes to start a listener again in place."""
+
+
+class PortVerdict(enum.Enum):
+    """What the refusals so far say."""
+
+    LIVES = "lives"
+    """Or nobody can tell: its session decides."""
+    ASK_AGAIN = "ask again"
+    DEAD = "dead"
+
+
+class RefusedPort:
+    """The probes of one port, from the end of a connection on."""
+
+    def __init__(self) -> None:
+        self._refusals = 0
+
+    def probed(self, *, is_refused: bool) -> PortVerdict:
+        """Count one more answer; only refusals in a row prove anything."""
+        if not is_refused:
+            return PortVerdict.LIVES
+        self._refusals += 1
+        return PortVerdict.DEAD if self._refusals >= PROBES else PortVerdict.ASK_AGAIN

@@ -1,0 +1,204 @@
+"""R-CTL12: a broker whose process has ended is replaced at once; one that lives never is."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
+from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.processes import SimulatedMachine
+from storage_engine.zookeeper.session_credentials import SessionZNode
+from storage_engine.zookeeper.znodes import BrokerIdZNode, ControllerZNode
+
+TP = TopicPartition("t", 0)
+SOON_MS = SESSION_TIMEOUT_MS // 6
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[SimulatedCluster]:
+    """Its brokers 1 to 3 run on one machine."""
+    made = SimulatedCluster(
+        tmp_path, machines=[SimulatedMachine("1")] * 3, broker_death_proof="process"
+    )
+    assert made.create_topic("t", min_insync_replicas="2").error_code == 0
+    made.wait_in_sync(TP, 1, 2, 3)
+    yield made
+    made.close()
+
+
+def leader_of(cluster: SimulatedCluster) -> int:
+    return cluster.state(TP).leader
+
+
+def test_another_leads_long_before_the_session_of_a_killed_leader_would_expire(cluster):
+    dead = leader_of(cluster)
+    cluster[dead].kill()
+    cluster.loop.run_until(lambda: leader_of(cluster) not in (-1, dead), limit_ms=SOON_MS)
+    assert BrokerIdZNode.path(dead) not in cluster.zookeeper.nodes
+    assert cluster.produced(TP, b"x") == 0
+
+
+def test_another_is_controller_long_before_the_session_of_a_killed_one_would_expire(cluster):
+    controller = cluster.controller
+    controller.kill()
+    cluster.loop.run_until(lambda: cluster.controller not in (None, controller), limit_ms=SOON_MS)
+
+
+def test_only_one_closes_the_session_and_that_is_the_controller(cluster, caplog):
+    caplog.set_level(logging.WARNING)
+    controller = cluster.controller.id
+    dead = next(broker.id for broker in cluster.brokers if broker.id != controller)
+    asked: list[int] = []
+    for broker in cluster.brokers:
+        end = broker.foreign_sessions.end
+
+        def noted(*args, b=broker.id, end=end):
+            asked.append(b)
+            end(*args)
+
+        broker.foreign_sessions.end = noted
+    cluster[dead].kill()
+    cluster.loop.run_for(SOON_MS)
+    assert asked == [controller]
+
+
+def test_what_the_closing_broker_can_not_do_another_does(cluster):
+    controller = cluster.controller
+    dead = next(broker for broker in cluster.brokers if broker is not controller)
+    controller.foreign_sessions.end = lambda *args: None
+    dead.kill()
+    path = BrokerIdZNode.path(dead.id)
+    cluster.loop.run_until(lambda: path not in cluster.zookeeper.nodes, limit_ms=SOON_MS)
+
+
+def test_an_attempt_without_an_answer_is_made_again_while_the_session_is_there(cluster):
+    dead = cluster[3]
+    tries: list[int] = []
+    for broker in cluster.brokers[:2]:
+        end = broker.foreign_sessions.end
+
+        def first_fails(session_id, password, on_done, *, b=broker.id, end=end):
+            tries.append(b)
+            if tries.count(b) > 2:
+                end(session_id, password, on_done)
+            else:
+                on_done(False)
+
+        broker.foreign_sessions.end = first_fails
+    dead.kill()
+    path = BrokerIdZNode.path(3)
+    cluster.loop.run_until(
+        lambda: path not in cluster.zookeeper.nodes, limit_ms=SESSION_TIMEOUT_MS - 100
+    )
+    assert max(tries.count(1), tries.count(2)) == 3
+
+
+def test_a_session_closed_by_all_at_once_ends_once_and_nothing_else(cluster):
+    cluster.loop.run_for(100)
+    dead = cluster[3]
+    session_id = dead.session.session_id
+    password = cluster.zookeeper.password_of(session_id)
+    dead.kill()
+    others = [broker.session.session_id for broker in cluster.brokers[:2]]
+    over: list[bool] = []
+    for broker in cluster.brokers[:2]:
+        broker.foreign_sessions.end(session_id, password, over.append)
+    cluster.loop.run_for(SOON_MS)
+    assert over == [True, True]
+    assert [broker.session.session_id for broker in cluster.brokers[:2]] == others
+
+
+def test_a_stopped_broker_is_left_to_its_session(cluster):
+    dead = leader_of(cluster)
+    cluster[dead].pause()
+    cluster.loop.run_for(SESSION_TIMEOUT_MS - 500)
+    assert leader_of(cluster) == dead
+    cluster[dead].resume()
+
+
+def test_each_incarnation_has_a_session_of_its_own_to_be_closed(cluster):
+    for _ in range(3):
+        cluster[3].kill(session_ends_at_once=True)
+        cluster[3].begin()
+        cluster.loop.run_until(lambda: cluster[3].broker_epoch > 0)
+        cluster.loop.run_for(100)
+        names = cluster.zookeeper.children(SessionZNode.PARENT)
+        assert [name for name in names if name.startswith("3-")] == [
+            SessionZNode.name(3, cluster[3].session.session_id)
+        ]
+    cluster[3].kill()
+    path = BrokerIdZNode.path(3)
+    cluster.loop.run_until(lambda: path not in cluster.zookeeper.nodes, limit_ms=SOON_MS)
+
+
+def test_a_znode_that_somebody_removes_is_made_again(cluster):
+    cluster.loop.run_for(100)
+    path = SessionZNode.path(3, cluster[3].session.session_id)
+    cluster.zookeeper.drop(path)
+    cluster.loop.run_for(1000)
+    assert path in cluster.zookeeper.nodes
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b'{"password":"zz"}', b'{"password":"00","process":7}']
+)
+def test_a_znode_that_is_none_is_ignored(cluster, data):
+    cluster.zookeeper.put(f"{SessionZNode.PARENT}/7-1f", data)
+    cluster.zookeeper.put(f"{SessionZNode.PARENT}/x", data)
+    cluster[3].kill()
+    path = BrokerIdZNode.path(3)
+    cluster.loop.run_until(lambda: path not in cluster.zookeeper.nodes, limit_ms=SOON_MS)
+
+
+def test_a_znode_closes_no_session_but_its_owners(cluster):
+    """Somebody names the session of a living broker, and a process that ends."""
+    victim = cluster[1].session.session_id
+    node = SessionZNode(
+        password=cluster.zookeeper.password_of(victim), process=cluster[3].process.identity
+    )
+    cluster.zookeeper.put(SessionZNode.path(9, victim), node.encode())
+    cluster.loop.run_for(100)
+    cluster[3].kill()
+    cluster.loop.run_for(SOON_MS)
+    assert victim in cluster.zookeeper.live
+
+
+def test_the_same_number_on_another_machine_is_another_process(tmp_path):
+    shared = SimulatedMachine("b")
+    machines = [SimulatedMachine("a"), shared, shared]
+    cluster = SimulatedCluster(tmp_path, machines=machines, broker_death_proof="process")
+    cluster.loop.run_for(100)
+    assert cluster[1].process.identity.pid == cluster[2].process.identity.pid
+    living = cluster[1].session.session_id
+    cluster[2].kill()
+    path = BrokerIdZNode.path(2)
+    cluster.loop.run_until(lambda: path not in cluster.zookeeper.nodes, limit_ms=SOON_MS)
+    assert living in cluster.zookeeper.live
+    cluster[1].kill()
+    cluster.loop.run_for(SOON_MS)
+    assert BrokerIdZNode.path(1) in cluster.zookeeper.nodes, "nobody else is there to see it"
+    cluster.close()
+
+
+def test_a_broker_whose_session_another_has_closed_is_fenced_and_registers_anew(cluster):
+    cluster.loop.run_for(100)
+    leader = leader_of(cluster)
+    old_epoch = cluster[leader].broker_epoch
+    cluster.zookeeper.close_session(cluster[leader].session.session_id)
+    cluster.loop.run_until(lambda: cluster[leader].replicas.lease.is_fenced, limit_ms=SOON_MS)
+    cluster.loop.run_until(lambda: cluster[leader].broker_epoch > old_epoch, limit_ms=SOON_MS)
+    cluster.wait_in_sync(TP, 1, 2, 3)
+
+
+def test_the_controllers_node_goes_with_its_session(cluster):
+    controller = cluster.controller
+    before = cluster.zookeeper.nodes[ControllerZNode.PATH].czxid
+    controller.kill()
+
+    def elected() -> bool:
+        node = cluster.zookeeper.nodes.get(ControllerZNode.PATH)
+        return node is not None and node.czxid != before
+
+    cluster.loop.run_until(elected, limit_ms=SOON_MS)

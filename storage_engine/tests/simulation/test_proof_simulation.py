@@ -1,0 +1,47 @@
+"""A fixed set of seeds whose brokers close the sessions of the dead keeps every promise, and
+deliberate bugs are found by it.
+
+Other seeds let every session expire, so that they keep their course.
+"""
+
+import pytest
+
+from storage_engine.core.settings.failover_settings import BY_PORT
+from storage_engine.simulation.faults.placement import placement_of
+from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.simulation.proof_mutations import MUTATIONS, failure_of
+from storage_engine.tests.simulation.test_simulation import outcome
+from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
+
+SEEDS = 200 if ALL_FAULTS else 6
+
+CAUGHT: dict[str, int] = {
+    "a_process_is_known_by_its_number_alone": 10,
+    "suspicion_is_taken_for_proof": 1,
+}
+"""The first seed that catches each."""
+
+
+@pytest.mark.slow
+def test_a_fixed_set_of_seeds_with_proofs_of_death_keeps_every_promise():
+    result = outcome("--no-transactions", "--no-typed", "--seeds", str(SEEDS))
+    assert result["closed_sessions"] > SEEDS // 2
+
+
+def test_both_proofs_are_among_the_seeds():
+    proofs = [placement_of(seed, 3).proof == BY_PORT for seed in range(6)]
+    assert {True, False} == set(proofs)
+
+
+def test_every_mutation_has_the_seed_that_catches_it():
+    assert set(CAUGHT) == set(MUTATIONS)
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_a_mutation_of_the_proof_is_caught(pool, name):
+    for seed in (CAUGHT[name], *range(30)):
+        rule = pool.submit(failure_of, name, seed, DEFAULT_SECONDS).result()
+        if rule is not None:
+            assert rule == "no living broker is taken for dead"
+            return
+    pytest.fail(f"no seed finds {name}")

@@ -1,0 +1,161 @@
+"""What closes a broker's session with ZooKeeper, and where it is kept for others.
+
+- In a file of the broker's log directory, for its successor. Who reads it holds the lock of the
+  directory, so that the session's owner is dead (R-CTL4).
+- In an ephemeral znode, for the other brokers, with the process that they may know to be dead
+  (R-CTL12):
+
+    /headrace/sessions/<broker id>-<session id, hexadecimal>
+
+    field      meaning
+    version    1
+    password   of the session, hexadecimal: with it and the id any client can close the session
+    process    absent where the broker's system does not say: boot_id, pid_namespace,
+               time_namespace, pid, start_ticks (field 22 of /proc/<pid>/stat)
+
+A session belongs to one incarnation, so its znode does, and never changes. The id of the session to
+close is that of the znode's owner: whoever writes such a node can name no session but its own. With
+`zookeeper.set.acl` only brokers read it.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from storage_engine.core.ids import BrokerId
+from storage_engine.core.ports import ProcessIdentity
+from storage_engine.zookeeper.znode_json import (
+    BROKER_IDS,
+    ZnodeFormatError,
+    decode_object,
+    encode_object,
+    int_field,
+    number_named,
+    required_value,
+    str_field,
+)
+
+log = logging.getLogger(__name__)
+
+FILE_NAME = "zookeeper.session"
+
+_NAME = re.compile(r"([0-9]{1,10})-([0-9a-f]{1,16})")
+_PASSWORD = re.compile(r"([0-9a-f]{2}){1,64}")
+"""ZooKeeper's have 16 bytes."""
+_BOOT_ID = re.compile(r"[0-9a-f-]{1,64}")
+_INODES = range(2**64)
+_PIDS = range(1, 2**22 + 1)
+"""The kernel's highest number is 4,194,304."""
+_TICKS = range(2**63)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionCredentials:
+    """The credentials that reconnect to a session, and so can close it."""
+
+    session_id: int
+    password: bytes = field(repr=False)
+
+
+def load_credentials(data_dir: Path) -> SessionCredentials | None:
+    """Return the last session's credentials; None when there are none or the file is damaged (the
+    session then expires)."""
+    path = data_dir / FILE_NAME
+    try:
+        fields = json.loads(path.read_bytes())
+        return SessionCredentials(
+            session_id=int(fields["session_id"]), password=bytes.fromhex(fields["password"])
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("session file ignored path=%s reason=%s", path, error)
+        return None
+
+
+def save_credentials(data_dir: Path, credentials: SessionCredentials) -> None:
+    """Replace the file atomically; it is not flushed, since after a power loss the session has
+    expired."""
+    temporary = data_dir / f"{FILE_NAME}.tmp"
+    content = json.dumps(
+        {"session_id": credentials.session_id, "password": credentials.password.hex()}
+    )
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(content)
+    temporary.replace(data_dir / FILE_NAME)
+
+
+def remove_credentials(data_dir: Path) -> None:
+    """Remove the file after the session has been closed."""
+    with contextlib.suppress(OSError):
+        (data_dir / FILE_NAME).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionZNode:
+    """A live session of a broker."""
+
+    PARENT: ClassVar[str] = "/headrace/sessions"
+
+    password: bytes = field(repr=False)
+    process: ProcessIdentity | None = None
+
+    @staticmethod
+    def name(broker_id: int, session_id: int) -> str:
+        return f"{broker_id}-{session_id % 2**64:x}"
+
+    @classmethod
+    def path(cls, broker_id: int, session_id: int) -> str:
+        return f"{cls.PARENT}/{cls.name(broker_id, session_id)}"
+
+    @staticmethod
+    def broker_of(name: str) -> BrokerId | None:
+        """The broker that a node's name tells; None for a name of no such node."""
+        match = _NAME.fullmatch(name)
+        number = None if match is None else number_named(match[1], BROKER_IDS)
+        return None if number is None else BrokerId(number)
+
+    def encode(self) -> bytes:
+        fields: dict[str, Any] = {"version": 1, "password": self.password.hex()}
+        if self.process is not None:
+            fields["process"] = {
+                "boot_id": self.process.boot_id,
+                "pid_namespace": self.process.pid_namespace,
+                "time_namespace": self.process.time_namespace,
+                "pid": self.process.pid,
+                "start_ticks": self.process.start_ticks,
+            }
+        return encode_object(fields)
+
+    @classmethod
+    def decode(cls, name: str, data: bytes) -> "SessionZNode":
+        path = f"{cls.PARENT}/{name}"
+        fields = decode_object(path, data)
+        password = str_field(path, fields, "password", max_bytes=128)
+        if not _PASSWORD.fullmatch(password):
+            raise ZnodeFormatError(f"znode {path}: 'password' is not hexadecimal")
+        process = None
+        if "process" in fields:
+            process = _process(path, required_value(path, fields, "process"))
+        return cls(password=bytes.fromhex(password), process=process)
+
+
+def _process(path: str, fields: object) -> ProcessIdentity:
+    if not isinstance(fields, dict):
+        raise ZnodeFormatError(f"znode {path}: 'process' must be an object")
+    boot_id = str_field(path, fields, "boot_id", max_bytes=64)
+    if not _BOOT_ID.fullmatch(boot_id):
+        raise ZnodeFormatError(f"znode {path}: 'boot_id' is no id of a kernel")
+    return ProcessIdentity(
+        boot_id=boot_id,
+        pid_namespace=int_field(path, fields, "pid_namespace", _INODES),
+        time_namespace=int_field(path, fields, "time_namespace", _INODES),
+        pid=int_field(path, fields, "pid", _PIDS),
+        start_ticks=int_field(path, fields, "start_ticks", _TICKS),
+    )
