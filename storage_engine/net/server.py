@@ -153,9 +153,9 @@ class Server:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), timeout_ms / 1000)
 
-    def open_counts(self) -> Mapping[str, int]:
-        """The open connections by the name of their listener."""
-        return self._per_listener
+    def open_count(self, listener: str) -> int:
+        """Its open connections."""
+        return self._per_listener[listener]
 
     def limit_addresses(self, most: int, overrides: Mapping[str, int]) -> None:
         """Other limits of what one address may have, from the next connection on."""

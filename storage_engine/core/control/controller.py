@@ -146,9 +146,9 @@ class Controller:
         """All partitions, for reading only."""
         return self._cluster.partitions()
 
-    @property
-    def topic_count(self) -> int:
-        return len(self._cluster.topics)
+    def topic_sizes(self) -> list[tuple[str, int]]:
+        """Each topic with the number of its partitions."""
+        return [(name, len(topic.partitions)) for name, topic in self._cluster.topics.items()]
 
     @property
     def brokers(self) -> Mapping[BrokerId, BrokerInfo]:

@@ -7,6 +7,7 @@ settings without an effect are not in the table.
 from storage_engine.core.settings.access_settings import ACCESS_SETTINGS
 from storage_engine.core.settings.group_settings import GROUP_SETTINGS
 from storage_engine.core.settings.listener_settings import LISTENER_SETTINGS
+from storage_engine.core.settings.metrics_settings import METRICS_SETTINGS
 from storage_engine.core.settings.sasl_settings import SASL_SETTINGS
 from storage_engine.core.settings.setting import LONG_MAX, Alias, Setting, SettingType
 from storage_engine.core.settings.tls_settings import TLS_SETTINGS
@@ -499,6 +500,7 @@ SETTINGS: tuple[Setting, ...] = (
     + SASL_SETTINGS
     + ACCESS_SETTINGS
     + GROUP_SETTINGS
+    + METRICS_SETTINGS
     + TOPIC_SETTINGS
 )
 
