@@ -196,7 +196,7 @@ class Broker:
         # What gives metrics, and what it needs, is in no other process.
         from storage_engine.broker.wiring.metrics import build_metrics
 
-        return build_metrics(parts, server, tls, session, self._loop, self._config.metrics)
+        return build_metrics(parts, server, tls, session, self._config.metrics)
 
     async def _until_access_is_known(self, parts: BrokerParts) -> None:
         """Waits for the access rules, or for the signal to stop: a client that came before would be

@@ -165,7 +165,7 @@ BROKER_ROWS = (
     _gauge(f"{_REPLICAS}underreplicatedpartitions", "Led partitions with a replica out of sync."),
     _gauge(f"{_REPLICAS}underminisrpartitioncount", "Led partitions that refuse acks=all."),
     _gauge(f"{_REPLICAS}atminisrpartitioncount", "Led partitions with no replica to spare."),
-    _counter(f"{_REPLICAS}isrshrinks_total", "Replicas taken out of the in-sync ones."),
+    _counter(f"{_REPLICAS}isrshrinks_total", "Replicas that lagged and that leaders took out."),
     _counter(f"{_REPLICAS}isrexpands_total", "Replicas taken in again."),
     _gauge(
         "kafka_server_replicafetchermanager_maxlag",

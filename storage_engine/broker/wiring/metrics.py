@@ -1,6 +1,5 @@
 """Builds what gives a broker's metrics to Prometheus, where settings ask for it."""
 
-import asyncio
 from dataclasses import dataclass
 
 from storage_engine.broker.metrics.cluster_figures import ClusterFigures, ControllerFigures
@@ -49,7 +48,6 @@ def build_metrics(
     server: Server,
     tls: TlsByListener,
     session: ZooKeeperSession,
-    loop: asyncio.AbstractEventLoop,
     config: MetricsConfig,
 ) -> MetricsParts:
     """Requests are counted from now on; nothing listens yet."""
@@ -82,7 +80,7 @@ def build_metrics(
     )
     advertised = tuple(each.host for each in ports.config.listeners.advertised)
     listener = HttpListener(
-        loop,
+        server.loop,
         host=config.host,
         port=config.port,
         path=PATH,
