@@ -10,6 +10,7 @@ import logging
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from storage_engine.broker.cluster.cluster_id import agree_on_cluster_id
 from storage_engine.broker.garbage_collection import collect_seldom
@@ -43,6 +44,9 @@ from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.zookeeper.access import CREDENTIALS_KEY, ZooKeeperAccess, load_access
 from storage_engine.zookeeper.foreign_sessions import ThreadedForeignSessions
 from storage_engine.zookeeper.session import ZooKeeperSession
+
+if TYPE_CHECKING:
+    from storage_engine.broker.wiring.metrics import MetricsParts
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +119,7 @@ class Broker:
                     peer_ports=peer_ports,
                 )
             )
-            await self._serve(parts, transport, tls)
+            await self._serve(parts, transport, tls, session)
         finally:
             peer_ports.close()
             transport.close()
@@ -173,17 +177,26 @@ class Broker:
         return await known
 
     async def _serve(
-        self, parts: BrokerParts, transport: PeerTransport, tls: TlsByListener
+        self,
+        parts: BrokerParts,
+        transport: PeerTransport,
+        tls: TlsByListener,
+        session: ZooKeeperSession,
     ) -> None:
         """Listen, join the cluster, and stop in order after a signal or a refusal."""
         await self._until_access_is_known(parts)
         server = Server(self._loop, served_listeners(parts, tls), _limits(self._config))
+        metrics = self._metrics(parts, server, tls, session)
         await server.start()
         collect_seldom()
         sys.setswitchinterval(SWITCH_S)
         try:
             look_after_tls(parts, tls)
             AddressLimits(server, parts.settings.config, parts.ports.background).start()
+            if metrics is not None:
+                await metrics.start()
+                where = f"{metrics.listener.host}:{metrics.listener.port}"
+                log.info("broker %d gives metrics at %s", self._config.broker_id, where)
             parts.join_cluster(self._on_refused)
             for listener in self._config.listeners.listening:
                 where = f"{listener.host or '*'}:{server.ports[listener.name]}"
@@ -192,8 +205,20 @@ class Broker:
             if self._failure is None:
                 await self._controlled_shutdown(parts, transport)
         finally:
+            if metrics is not None:
+                metrics.close()
             parts.close()
             await server.close()
+
+    def _metrics(
+        self, parts: BrokerParts, server: Server, tls: TlsByListener, session: ZooKeeperSession
+    ) -> "MetricsParts | None":
+        if self._config.metrics is None:
+            return None
+        # What gives metrics, and what it needs, is in no other process.
+        from storage_engine.broker.wiring.metrics import build_metrics
+
+        return build_metrics(parts, server, tls, session, self._config.metrics)
 
     async def _until_access_is_known(self, parts: BrokerParts) -> None:
         """Waits for the access rules, or for the signal to stop: a client that came before would be

@@ -15,6 +15,7 @@ from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.requests.long_work import INLINE_ITEMS
 from storage_engine.core.errors import InvalidRequestError, KafkaError
+from storage_engine.core.metrics.broker_figures import RequestFigures
 from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.produce import API, ProducePartition, ProduceRequest
@@ -75,6 +76,8 @@ class ProduceRuns:
         self._may_write = may_write
         self._replicas = produce.replicas
         self._producer_appends = produce.producer_appends
+        self.figures: RequestFigures | None = None
+        """Set where requests are counted."""
 
     def __call__(self, connection: Connection, view: memoryview, position: int, end: int) -> int:
         """The position after the requests that were handled; `position` itself when it is not the
@@ -142,18 +145,24 @@ class ProduceRuns:
         if self._may_write is not None and not self._may_write(connection, tp.topic):
             # The general way refuses each.
             return False
+        figures = self.figures
+        begun_ns = 0 if figures is None else figures.now_ns()
         outcome = self._producer_appends.append_columns(tp, columns, acks=pattern.acks)
         if outcome is None:
             return False
+        if figures is not None:
+            figures.begun(pattern.version, len(columns))
         if isinstance(outcome, KafkaError):
             for correlation_id in run.correlation_ids:
-                self._answer_one(connection, pattern, correlation_id, outcome)
+                self._answer_one(connection, pattern, correlation_id, outcome, begun_ns)
         elif self._answers_at_once(connection, pattern):
             partition = self._replicas.get(tp)
             assert partition is not None, "its log was appended to in this call"
             start_offset = partition.log.log_start_offset
             answers = pattern.answers(run.correlation_ids, outcome[:-1], start_offset)
             connection.begin().respond([answers])
+            if figures is not None:
+                figures.answered(begun_ns, len(columns))
         else:
             for correlation_id, size, (base_offset, following) in zip(
                 run.correlation_ids, columns.sizes, pairwise(outcome), strict=True
@@ -161,7 +170,7 @@ class ProduceRuns:
                 result = AppendResult(
                     base_offset, following - 1, following, NO_TIMESTAMP, False, size
                 )
-                self._answer_one(connection, pattern, correlation_id, result)
+                self._answer_one(connection, pattern, correlation_id, result, begun_ns)
         return True
 
     def _answer_one(
@@ -170,8 +179,10 @@ class ProduceRuns:
         pattern: ProducePattern,
         correlation_id: int,
         outcome: AppendOutcome,
+        begun_ns: int,
     ) -> None:
         call = ApiCall(API, pattern.version, correlation_id, connection, connection.begin())
+        call.figures, call.begun_ns = self.figures, begun_ns
         tp = pattern.partition
         item = ProducePartition(tp.topic, tp.partition, None)
         request = ProduceRequest(None, pattern.acks, pattern.timeout_ms, [item])

@@ -3,9 +3,10 @@
 Source: R-LOG3, R-LOG11, KIP-98.
 """
 
-from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.replication.leader_epochs import EpochEnd
 from storage_engine.core.transactions.partition_transactions import AbortedTransaction
+from storage_engine.log.files.load_job import ColdBytesError
 from storage_engine.log.files.storage_errors import storage_error, storage_errors
 from storage_engine.log.log_config import MAX_SEGMENT_BYTES
 from storage_engine.log.log_state import LogState
@@ -18,6 +19,7 @@ from storage_engine.log.segments.projected_slice import (
 from storage_engine.log.segments.segment_slice import SegmentSlice
 from storage_engine.log.segments.time_search import Search, TimeSearch, TimestampedOffset, run
 from storage_engine.log.state.aborted_transactions import find_aborted
+from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.protocol.typed.projection import TypedWant
 
 
@@ -71,6 +73,27 @@ class LogReads:
             )
         except OSError as error:
             raise storage_error("read", log.directory, error) from error
+
+    def time_of(self, offset: int) -> int | None:
+        """Return the wall time in ms of the first record of the batch with `offset`, as its
+        producer says; that of the time index where the batch is not in memory. None where nothing
+        tells it."""
+        try:
+            found = self.read(offset, max_bytes=1, wait=False)
+            if found is None:
+                return None
+            if found.is_warm():
+                return _time_or_none(read_header(found.view()).base_timestamp)
+        except ColdBytesError:
+            pass
+        except KafkaError:
+            return None
+        segments = self._log.segments
+        try:
+            indexed = segments.all[segments.number_of(offset)].time_index.time_at(offset)
+        except OSError:
+            return None
+        return _time_or_none(indexed)
 
     def read_projected(
         self,
@@ -168,3 +191,7 @@ class LogReads:
     def _limit(self, max_offset: int | None) -> int:
         end_offset = self._log.log_end_offset
         return end_offset if max_offset is None else min(max_offset, end_offset)
+
+
+def _time_or_none(timestamp_ms: int | None) -> int | None:
+    return None if timestamp_ms is None or timestamp_ms < 0 else timestamp_ms

@@ -71,6 +71,12 @@ class Server:
         self._refused = 0
         """Connections above `max.connections` that are not logged yet."""
         self._released: list[Connection] = []
+        self.opened_counts: Counter[str] = Counter()
+        """Connections by the name of their listener, since the start."""
+        self.turns = 0
+        """Turns of the loop that took up requests, since the start."""
+        self.longest_turn_ns = 0
+        """The longest of them; whoever reads it sets it back."""
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
         # When this turn of the loop has taken up enough; set by the first request of each.
@@ -146,6 +152,10 @@ class Server:
         if self.connections:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), timeout_ms / 1000)
+
+    def open_count(self, listener: str) -> int:
+        """Its open connections."""
+        return self._per_listener[listener]
 
     def limit_addresses(self, most: int, overrides: Mapping[str, int]) -> None:
         """Other limits of what one address may have, from the next connection on."""
@@ -236,6 +246,7 @@ class Server:
         self._all_gone.clear()
         self._per_host[host] += 1
         self._per_listener[connection.listener_name] += 1
+        self.opened_counts[connection.listener_name] += 1
         per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._per_host[host] > per_ip:
             connection.close(f"{host} has max.connections.per.ip={per_ip} already")
@@ -288,6 +299,10 @@ class Server:
 
     def _end_turn(self) -> None:
         self._in_turn = False
+        self.turns += 1
+        turn_ns = time.perf_counter_ns() - self.turn_end_ns + TURN_NS
+        if turn_ns > self.longest_turn_ns:
+            self.longest_turn_ns = turn_ns
 
     def go_on_soon(self, connection: Connection) -> None:
         """Continues a halted connection in a turn of the loop, behind those that wait already."""

@@ -6,6 +6,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 from storage_engine.broker.quotas.call_quota import CallQuota
 from storage_engine.broker.requests.long_work import LongWork, Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.metrics.broker_figures import RequestFigures
 from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.net.connection import Connection, Exchange
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Req, Resp
@@ -37,10 +38,12 @@ class ApiCall(Generic[Resp]):
 
     __slots__ = (
         "amend",
+        "begun_ns",
         "client_id",
         "connection",
         "correlation_id",
         "exchange",
+        "figures",
         "is_long",
         "is_urgent",
         "quota",
@@ -62,6 +65,9 @@ class ApiCall(Generic[Resp]):
     ) -> None:
         self.client_id = client_id
         self.work = work
+        self.figures: RequestFigures | None = None
+        """Where requests of this kind are counted, by those who have set `begun_ns`, too."""
+        self.begun_ns: int
         self.is_long = False
         self.is_urgent = False
         self.quota: CallQuota | None = None
@@ -84,6 +90,8 @@ class ApiCall(Generic[Resp]):
             return
         if self.quota is not None:
             message = self.quota.answered(message)
+        if self.figures is not None:
+            self.figures.answered(self.begun_ns)
         if self.is_long and self.work is not None:
             self.hold()
             self.work.beside(

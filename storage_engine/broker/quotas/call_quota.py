@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from storage_engine.broker.quotas.client_usage import BURST_S, ClientUsage
 from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.metrics.broker_figures import ThrottleFigures
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.quotas.client_quotas import Limit
 from storage_engine.core.quotas.quota_keys import QuotaKey
@@ -78,7 +79,10 @@ class CallQuota:
         return request if request.max_bytes <= most else request._replace(max_bytes=most)
 
     def use(self, key: QuotaKey, limit: Limit, amount: float) -> None:
-        self._wait(self._parts.usage.use(key, limit, amount))
+        wait_ms = self._parts.usage.use(key, limit, amount)
+        if wait_ms:
+            self._parts.note_throttle(key, wait_ms)
+            self._wait(wait_ms)
 
     def _wait(self, wait_ms: int) -> None:
         if wait_ms > self.wait_ms:
@@ -98,6 +102,7 @@ class CallQuota:
             return
         wait_ms = self._parts.usage.use(QuotaKey.MUTATIONS, self._mutations, 0)
         if wait_ms and self._is_strict:
+            self._parts.note_throttle(QuotaKey.MUTATIONS, wait_ms)
             self._wait(wait_ms)
             raise KafkaError(
                 f"the quota {QuotaKey.MUTATIONS.value}={self._mutations.bound:g} is used up for"
@@ -120,6 +125,12 @@ class RequestQuotas:
     def __init__(self, usage: ClientUsage, scheduler: Scheduler) -> None:
         self.usage = usage
         self.scheduler = scheduler
+        self.throttles = {key: ThrottleFigures() for key in QuotaKey}
+
+    def note_throttle(self, key: QuotaKey, wait_ms: int) -> None:
+        figures = self.throttles[key]
+        figures.count += 1
+        figures.wait_ms += wait_ms
 
     def of(
         self, connection: Connection, client_id: str, spec: AnyApi, version: int, size: int

@@ -143,6 +143,11 @@ class PeerFetcher:
     def __len__(self) -> int:
         return len(self._followed) + len(self._joining)
 
+    @property
+    def most_behind(self) -> int:
+        """The most committed records that a partition of this loop lacks."""
+        return max((each.behind_records for each in self._followed.values()), default=0)
+
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self._followed or tp in self._joining
 

@@ -55,6 +55,10 @@ class FetcherManager:
         before the first."""
         return next((f.heard_ms for f in self._fetchers.values() if tp in f), None)
 
+    def most_behind(self) -> int:
+        """The most committed records that one followed partition lacks."""
+        return max((each.most_behind for each in self._fetchers.values()), default=0)
+
     def remove(self, tp: TopicPartition) -> None:
         """Stop following; idle loops are closed."""
         key, _ = self._take_out(tp)

@@ -35,13 +35,23 @@ class FollowerState(enum.Enum):
 class Followed:
     """A partition that is being followed."""
 
-    __slots__ = ("is_full", "partition", "progress", "refusals", "resume_ms", "was_damaged")
+    __slots__ = (
+        "behind_records",
+        "is_full",
+        "partition",
+        "progress",
+        "refusals",
+        "resume_ms",
+        "was_damaged",
+    )
 
     def __init__(
         self, partition: HostedPartition, progress: FollowerState = FollowerState.UNKNOWN
     ) -> None:
         self.partition = partition
         self.progress = progress
+        self.behind_records = 0
+        """How many committed records were missing here at the last answer."""
         self.is_full = False
         """Set when there was no space for the last records."""
         self.was_damaged = False

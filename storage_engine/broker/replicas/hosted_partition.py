@@ -21,6 +21,7 @@ from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
+from storage_engine.core.metrics.broker_figures import CODEC_BITS, CODEC_BYTE, TopicFigures
 from storage_engine.core.ports import Clock
 from storage_engine.core.replication.partition import (
     Appended,
@@ -81,8 +82,11 @@ class HostedPartition:
         config: TopicConfig,
         high_watermark: int,
         ports: PartitionPorts,
+        figures: TopicFigures | None = None,
     ) -> None:
+        """`figures`: those of its topic, which all of its partitions here share."""
         self._ports = ports
+        self.figures = TopicFigures() if figures is None else figures
         self.topic_partition = topic_partition
         self.is_internal = topic_partition.topic in INTERNAL_TOPICS
         self.log = log
@@ -219,6 +223,7 @@ class HostedPartition:
             self.check_writable_by_producers(acks)
             return self._append(records, in_transaction, is_checked)
         except KafkaError as failure:
+            self.figures.failed_produces += 1
             self.note_refused(records, failure)
             return failure.as_outcome()
 
@@ -237,6 +242,8 @@ class HostedPartition:
         except KafkaError:
             return None
         if offsets is not None:
+            self._count(columns.attributes[0], sum(columns.sizes), offsets[-1] - offsets[0])
+            self.figures.produces += len(columns) - 1
             self._note_appends(len(columns))
         return offsets
 
@@ -312,8 +319,17 @@ class HostedPartition:
         except LogStorageError as failure:
             self._note_failure(failure)
             raise
+        if not result.duplicate:
+            count = result.next_offset - result.base_offset
+            self._count(records[CODEC_BYTE], result.size, count)
         self._note_appends(1)
         return result
+
+    def _count(self, attributes: int, size: int, records: int) -> None:
+        figures = self.figures
+        figures.bytes_in[attributes & CODEC_BITS] += size
+        figures.records_in += records
+        figures.produces += 1
 
     def _note_failure(self, failure: KafkaError) -> None:
         if isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):

@@ -65,6 +65,9 @@ class IsrWriter:
         self._lease = lease
         self._changed: set[TopicPartition] = set()
         self._notifying = False
+        self.shrinks = 0
+        """Accepted proposals with fewer members than before, since the start of the broker."""
+        self.expands = 0
 
     def propose(
         self, partition: HostedPartition, leader: LeaderPartition, effect: ProposeIsr
@@ -97,6 +100,8 @@ class IsrWriter:
                 state_change_log.info(
                     "isr changed partition=%s isr=%s leader_epoch=%d", tp, list(isr), epoch
                 )
+                self.shrinks += len(isr) < len(leader.isr.members)
+                self.expands += len(isr) > len(leader.isr.members)
                 self._notify(tp)
                 accepted = IsrAccepted(
                     isr=effect.isr, partition_epoch=PartitionEpoch(reply.stat.version)

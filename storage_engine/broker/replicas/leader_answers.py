@@ -104,6 +104,7 @@ class LeaderAnswers:
             size = len(records)
             self._throttle.took(partition, size, in_sync=followed.is_caught_up)
             replica_log.follower_appends.append(records)
+            partition.figures.replicated_in += size
             if followed.is_full:
                 followed.is_full = False
                 log.info("following %s again: there is room", partition.topic_partition)
@@ -115,6 +116,7 @@ class LeaderAnswers:
         partition.follower_high_watermark = max(
             min(answer.high_watermark, end_offset), replica_log.log_start_offset
         )
+        followed.behind_records = max(0, answer.high_watermark - end_offset)
         is_behind = end_offset < answer.high_watermark
         followed.progress = FollowerState.BEHIND if is_behind else FollowerState.CAUGHT_UP
         replica_log.note_high_watermark(partition.follower_high_watermark)

@@ -28,6 +28,7 @@ from storage_engine.core.errors import (
     LogStorageError,
 )
 from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.metrics.broker_figures import TopicFigures
 from storage_engine.core.ports import Background, Clock, Endpoint, MetadataStore, Scheduler
 from storage_engine.core.replication.partition import LagCheck, LagLimits
 from storage_engine.log.appending.append_preparation import requirement_of
@@ -78,12 +79,14 @@ class ReplicaManager:
         self._fetchers = fetchers
         self._topic_config = topic_config
         self._partitions: dict[TopicPartition, HostedPartition] = {}
+        self.figures: dict[str, TopicFigures] = {}
+        """What was counted of each topic that has, or had, a replica here."""
         self._background = background
         self._codec_is_loaded = False
         self._stopped = False
         self.lease = LeaderLease(lease_valid)
         self.durable_acks = DurableAcks(background, scheduler)
-        isr = IsrWriter(metadata_store, scheduler, local=settings.broker_id, lease=self.lease)
+        self.isr = IsrWriter(metadata_store, scheduler, local=settings.broker_id, lease=self.lease)
         self._failures = ReplicaFailures(
             self._partitions,
             logs=logs,
@@ -97,8 +100,8 @@ class ReplicaManager:
             clock=clock,
             lease=self.lease,
             end_of_turn=EndOfTurn(scheduler),
-            propose_isr=isr.propose,
-            read_isr=isr.read_back,
+            propose_isr=self.isr.propose,
+            read_isr=self.isr.read_back,
             flush=self.durable_acks.flush,
             on_failure=self._failures.fail,
         )
@@ -272,6 +275,7 @@ class ReplicaManager:
                 config=config,
                 high_watermark=self._logs.high_watermark(tp),
                 ports=self._ports,
+                figures=self.figures.setdefault(tp.topic, TopicFigures()),
             )
             self._partitions[tp] = partition
         return partition

@@ -151,15 +151,17 @@ class PartitionReader:
                 )
 
     def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:
-        """Counts the bytes that a follower is about to get, for the throttle."""
-        if request.replica_id < 0:
-            return
+        """Counts the bytes that are about to be sent, those to a follower for the throttle, too."""
         for answer in answers:
             if answer.records is None:
                 continue
             partition = self._replicas.get(TopicPartition(answer.topic, answer.partition))
             if partition is None:
                 continue
+            if request.replica_id < 0:
+                partition.figures.bytes_out += len(answer.records)
+                continue
+            partition.figures.replicated_out += len(answer.records)
             if self._throttle.counts_sent(partition, request.replica_id):
                 self._throttle.sent(len(answer.records))
 
@@ -266,6 +268,7 @@ class PartitionReader:
         partition = self._replicas.get(tp)
         if partition is None:
             return refusal
+        partition.figures.failed_fetches += 1
         if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
             return refusal._replace(current_leader=(partition.leader_id, partition.leader_epoch))
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -342,6 +345,7 @@ def _read(
             log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
         )
     is_follower = request.replica_id >= 0
+    partition.figures.fetches += not is_follower
     # Followers make out their own.
     last_stable_offset = -1 if is_follower else partition.last_stable_offset
     is_isolated = request.isolation_level == READ_COMMITTED and not is_follower

@@ -14,6 +14,7 @@ from storage_engine.broker.settings.connection_overrides import KEY as OVERRIDES
 from storage_engine.broker.settings.connection_overrides import parse_overrides
 from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
 from storage_engine.broker.settings.listener_map import ListenerMap
+from storage_engine.broker.settings.metrics_config import MetricsConfig
 from storage_engine.broker.settings.sasl_config import SaslConfig
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.authorizer import super_users_of
@@ -22,6 +23,11 @@ from storage_engine.core.settings.access_settings import (
     ALLOW_IF_NO_RULE,
     AUTHORIZER,
     SUPER_USERS,
+)
+from storage_engine.core.settings.metrics_settings import (
+    METRICS_HOSTS,
+    METRICS_LISTENER,
+    METRICS_REMOTE,
 )
 from storage_engine.core.settings.properties import parse_properties
 from storage_engine.core.settings.setting import (
@@ -49,6 +55,7 @@ class BrokerConfig:
         "broker_id",
         "listeners",
         "log_dirs",
+        "metrics",
         "per_ip_overrides",
         "rack",
         "sasl",
@@ -70,6 +77,8 @@ class BrokerConfig:
         self.sasl = SaslConfig.of(self, self.listeners)
         self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
+        self.metrics = self._metrics()
+        """None: no metrics are given."""
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
         self.zookeeper_tls = ZooKeeperTls.of({key: self.get(key) for key in ZOOKEEPER_TLS_KEYS})
         """None: ZooKeeper is spoken to in the clear."""
@@ -171,6 +180,16 @@ class BrokerConfig:
     def zookeeper_connection_timeout_ms(self) -> int:
         return self.optional_integer("zookeeper.connection.timeout.ms") or self.integer(
             "zookeeper.session.timeout.ms"
+        )
+
+    def _metrics(self) -> MetricsConfig | None:
+        address = self.get(METRICS_LISTENER)
+        if not isinstance(address, str):
+            return None
+        return MetricsConfig.of(
+            address,
+            is_remote_allowed=self.flag(METRICS_REMOTE),
+            names=self.items(METRICS_HOSTS),
         )
 
     def _log_dirs(self) -> tuple[Path, ...]:

@@ -52,6 +52,8 @@ class BrokerParts:
     authentication: AuthenticationParts
     access: AccessParts | None
     """None where everybody may do everything."""
+    table: HandlerTable
+    quotas: RequestQuotas
     dispatcher: Dispatcher
     produce_runs: ProduceRuns
 
@@ -204,6 +206,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         access=access,
         produce=produce,
     )
+    quotas = RequestQuotas(settings.clients, ports.scheduler)
     return BrokerParts(
         ports=ports,
         settings=settings,
@@ -215,9 +218,9 @@ def build(ports: BrokerPorts) -> BrokerParts:
         coordinators=coordinators,
         authentication=authentication,
         access=access,
-        dispatcher=Dispatcher(
-            table, requests.long_work, RequestQuotas(settings.clients, ports.scheduler)
-        ),
+        table=table,
+        quotas=quotas,
+        dispatcher=Dispatcher(table, requests.long_work, quotas),
         produce_runs=ProduceRuns(
             produce, settings.clients, None if access is None else access.may_write
         ),

@@ -138,6 +138,19 @@ class Controller:
         return self._cluster.controller_epoch
 
     @property
+    def elections(self) -> PartitionElections:
+        """The elections, for reading their counts only."""
+        return self._elections
+
+    def known_partitions(self) -> Iterable[ControlledPartition]:
+        """All partitions, for reading only."""
+        return self._cluster.partitions()
+
+    def topic_sizes(self) -> list[tuple[str, int]]:
+        """Each topic with the number of its partitions."""
+        return [(name, len(topic.partitions)) for name, topic in self._cluster.topics.items()]
+
+    @property
     def brokers(self) -> Mapping[BrokerId, BrokerInfo]:
         """All registered brokers."""
         return self._cluster.brokers

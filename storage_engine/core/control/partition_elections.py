@@ -53,6 +53,9 @@ class PartitionElections:
         self._deliveries = deliveries
         self._reassignments = reassignments
         self._shutdowns = shutdowns
+        self.leaders_elected = 0
+        """Accepted changes of a leader, and below those to a replica that was not in sync."""
+        self.unclean_elections = 0
 
     # --- decisions ---
 
@@ -142,6 +145,7 @@ class PartitionElections:
             election, partition.writing = partition.writing, None
             self._cluster.dirty.add(name)
             if outcome is WriteOutcome.ACCEPTED:
+                self._count(partition.state, state)
                 partition.learn(state)
                 partition.node_lacks_state = partition.unremembered = False
                 if election is not None:
@@ -153,6 +157,11 @@ class PartitionElections:
                 partition.refusals += outcome is WriteOutcome.CONFLICT
                 partition.preferring |= election is not None and election.preferring
         return [ReadStates(partitions=tuple(unclear))] if unclear else []
+
+    def _count(self, before: PartitionState | None, state: PartitionState) -> None:
+        if before is not None and state.leader not in (NO_LEADER, before.leader):
+            self.leaders_elected += 1
+            self.unclean_elections += state.leader not in before.isr
 
     def _settle(self, partition: ControlledPartition, election: PendingElection) -> None:
         """Apply an election whose write was accepted; what happened after its decision is left to

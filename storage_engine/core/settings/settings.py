@@ -8,6 +8,7 @@ from storage_engine.core.settings.access_settings import ACCESS_SETTINGS
 from storage_engine.core.settings.failover_settings import FAILOVER_SETTINGS
 from storage_engine.core.settings.group_settings import GROUP_SETTINGS
 from storage_engine.core.settings.listener_settings import LISTENER_SETTINGS
+from storage_engine.core.settings.metrics_settings import METRICS_SETTINGS
 from storage_engine.core.settings.sasl_settings import SASL_SETTINGS
 from storage_engine.core.settings.setting import LONG_MAX, Alias, Setting, SettingType
 from storage_engine.core.settings.tls_settings import TLS_SETTINGS
@@ -493,6 +494,7 @@ SETTINGS: tuple[Setting, ...] = (
     + SASL_SETTINGS
     + ACCESS_SETTINGS
     + GROUP_SETTINGS
+    + METRICS_SETTINGS
     + TOPIC_SETTINGS
 )
 

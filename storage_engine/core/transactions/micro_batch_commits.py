@@ -110,6 +110,8 @@ class MicroBatchCommits:
         """By producer id the ledger that carries the member's end."""
         self._touched: dict[Batch, int] = {}
         """The monotonic time of the last request of a batch with open members."""
+        self.committed = 0
+        """Micro-batches that this coordinator has committed."""
 
     def ledger(self, key: LedgerKey) -> LedgerRecord | None:
         """Return the newest record of the ledger, replicated or not."""
@@ -390,6 +392,7 @@ class MicroBatchCommits:
             winner=min(winners, default=NO_PRODUCER_ID),
         )
         self._ledgers.write(key, ledger, record)
+        self.committed += 1
         self._send_ends(key, ledger)
 
     def _carried(self, ledger: SinkLedger) -> tuple[MemberEnd, ...]:

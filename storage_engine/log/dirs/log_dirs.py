@@ -62,6 +62,12 @@ class LogDirs:
     # -- usable log dirs ---------------------------------------------------------------------------
 
     @property
+    def unusable_count(self) -> int:
+        """Log dirs that have failed, or could not be used at the start."""
+        failed = {log_dir.path for log_dir in self._all if log_dir.failed}
+        return len(failed.union(self._lost))
+
+    @property
     def working(self) -> list[BrokerLogDir]:
         return [log_dir for log_dir in self._all if not log_dir.failed]
 

@@ -12,7 +12,7 @@ R-LOG11.
 """
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,6 +83,12 @@ class TimeIndex:
         """Return the last entry that is not later than `timestamp_ms`."""
         preceding = bisect_right(range(len(self.file)), timestamp_ms, key=self._timestamp_at)
         return self.entry(preceding - 1) if preceding else None
+
+    def time_at(self, offset: int) -> int | None:
+        """Return the largest timestamp up to the first entry whose batch ends at or after `offset`;
+        None where there is no such entry."""
+        number = bisect_left(range(len(self.file)), offset, key=self._offset_at)
+        return self.entry(number).timestamp_ms if number < len(self.file) else None
 
     def truncate_to(self, end_offset: int) -> None:
         """Drops the entries of batches that end at or after `end_offset`."""

@@ -9,6 +9,7 @@ benchmarks:
   failover      how long partitions are without a leader when brokers die or stop
   hostile       what a producer notices of clients that send the most expensive requests
   log           the log on its disk: appends, reads, recovery, memory, shared flushes
+  metrics       what metrics for Prometheus cost a broker
   produce       records a second, beside other clients for Python
   replication   acks=all beside acks=1, and how fast a replica that lost its disk catches up
   requests      what the largest request of each kind costs a broker
@@ -38,6 +39,7 @@ NAMES = (
     "failover",
     "hostile",
     "log",
+    "metrics",
     "produce",
     "replication",
     "requests",

@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 from storage_engine.tools.errors import CommandError
 
@@ -32,6 +33,12 @@ class BrokerEntry:
     data_dir: str
     config: str
     log_file: str
+    metrics: str | None = None
+    """HOST:PORT of its metrics for Prometheus; None: it gives none."""
+
+    @property
+    def metrics_url(self) -> str | None:
+        return None if self.metrics is None else f"http://{self.metrics}/metrics"
 
     @property
     def address(self) -> str:
@@ -177,6 +184,7 @@ def _document(cluster: ClusterFile) -> dict[str, Any]:
                 "data_dir": entry.data_dir,
                 "config": entry.config,
                 "log_file": entry.log_file,
+                "metrics": entry.metrics_url,
             }
             for entry in cluster.brokers
         ],
@@ -234,7 +242,20 @@ def _parse_broker(item: object, place: str) -> BrokerEntry:
         data_dir=_relative_path(item, "data_dir", place),
         config=_relative_path(item, "config", place),
         log_file=_relative_path(item, "log_file", place),
+        metrics=_metrics(item, place),
     )
+
+
+def _metrics(item: dict[str, Any], place: str) -> str | None:
+    """Files of earlier versions have none."""
+    if item.get("metrics") is None:
+        return None
+    url = urlsplit(_text(item, "metrics", place))
+    if url.scheme != "http" or not url.netloc:
+        raise _Malformed(
+            f"'{place}metrics' must be an address such as http://127.0.0.1:19092/metrics"
+        )
+    return url.netloc
 
 
 def _text(item: dict[str, Any], key: str, place: str) -> str:

@@ -3,6 +3,7 @@
 The brokers' own files are believed; a directory without brokers is a new cluster.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from storage_engine.broker.settings.config import BrokerConfig
@@ -10,6 +11,7 @@ from storage_engine.broker.settings.listener import ANY_ADDRESS
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
 from storage_engine.tools.local.cluster_plan import HOST, ZOOKEEPER_DIR
+from storage_engine.tools.local.metrics_ports import metrics_of
 
 
 def recover_cluster(directory: Path) -> ClusterFile | None:
@@ -21,6 +23,7 @@ def recover_cluster(directory: Path) -> ClusterFile | None:
         listener = config.listeners.listening[0]
         host = HOST if listener.host in ANY_ADDRESS else listener.host
         entry = BrokerEntry.for_id(config.broker_id, host, listener.port)
+        entry = replace(entry, metrics=metrics_of(config))
         if directory / entry.config != path:
             raise CommandError(
                 f"'{path}' has broker.id={config.broker_id}, which belongs into "

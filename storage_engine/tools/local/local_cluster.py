@@ -15,11 +15,12 @@ library:
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from storage_engine.core.settings.metrics_settings import METRICS_LISTENER
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local import cluster_file
 from storage_engine.tools.local.broker_process import BrokerProcess, StopOutcome
@@ -42,6 +43,7 @@ from storage_engine.tools.local.cluster_plan import (
 from storage_engine.tools.local.cluster_recovery import recover_cluster
 from storage_engine.tools.local.directory_lock import directory_lock
 from storage_engine.tools.local.free_ports import is_port_free
+from storage_engine.tools.local.metrics_ports import metrics_port_is_free, with_metrics
 from storage_engine.tools.local.processes import exit_status
 from storage_engine.tools.local.serving import wait_until_serving
 from storage_engine.tools.local.signals import signals_held
@@ -158,6 +160,8 @@ class LocalCluster:
                 return False
             if not is_port_free(entry.host, entry.port):
                 raise port_in_use(entry)
+            others = {each.id for each in state.brokers} - {broker_id}
+            state = self._with_metrics(state, (), running=others, any_port=True)
             state = self._start_zookeeper(state)
             self._write_settings(state, (), brokers_before=len(state.brokers), only=broker_id)
             self._start_and_wait(state, [broker_id], timeout_s)
@@ -223,6 +227,9 @@ class LocalCluster:
             running=running,
             zookeeper_runs=existing is not None and existing.zookeeper_pid is not None,
         )
+        state = self._with_metrics(
+            state, request.settings, running=running, any_port=request.port == 0
+        )
         if state.zookeeper_dir is None:
             _check_zookeeper(state.zookeeper)
         brokers_before = len(existing.brokers) if existing else 0
@@ -249,6 +256,28 @@ class LocalCluster:
                 and_zookeeper=started_zookeeper,
             )
             raise
+
+    def _with_metrics(
+        self,
+        state: ClusterFile,
+        overrides: tuple[tuple[str, str], ...],
+        *,
+        running: Collection[int],
+        any_port: bool,
+    ) -> ClusterFile:
+        given = {
+            entry.id: {**read_settings(self.directory / entry.config), **dict(overrides)}.get(
+                METRICS_LISTENER
+            )
+            for entry in state.brokers
+        }
+        taken = (
+            () if state.zookeeper_dir is None else [parse_zookeeper_hosts(state.zookeeper)[0][1]]
+        )
+        brokers = with_metrics(
+            state.brokers, given, running=running, any_port=any_port, taken=taken
+        )
+        return replace(state, brokers=brokers)
 
     def _existing(self) -> ClusterFile | None:
         """The cluster of the folder; None when there is none yet."""
@@ -311,7 +340,7 @@ class LocalCluster:
             status = exit_status(entry.pid)
             if status is None:
                 continue
-            if not is_port_free(entry.host, entry.port):
+            if not is_port_free(entry.host, entry.port) or not metrics_port_is_free(entry):
                 raise PortTakenError(str(port_in_use(entry)))
             raise CommandError(
                 f"broker {entry.id} ended while it started ({_exit_text(status)}): "
@@ -360,6 +389,7 @@ class LocalCluster:
                     "listeners": f"{protocol}://{entry.address}",
                     "log.dirs": str(self.directory / entry.data_dir),
                     "zookeeper.connect": state.zookeeper,
+                    **({} if entry.metrics is None else {METRICS_LISTENER: entry.metrics}),
                 },
                 overrides=overrides,
                 brokers_before=brokers_before,

@@ -17,7 +17,7 @@ def _cluster() -> ClusterFile:
         zookeeper="127.0.0.1:2181",
         zookeeper_pid=411,
         zookeeper_dir="zookeeper",
-        brokers=(replace(brokers[0], pid=422), *brokers[1:]),
+        brokers=(replace(brokers[0], pid=422, metrics="127.0.0.1:19092"), *brokers[1:]),
     )
 
 
@@ -35,7 +35,9 @@ def test_what_is_written_has_the_documented_keys(tmp_path: Path) -> None:
         "data_dir": "broker-1/data",
         "config": "broker-1/server.properties",
         "log_file": "broker-1/broker.log",
+        "metrics": "http://127.0.0.1:19092/metrics",
     }
+    assert document["brokers"][1]["metrics"] is None
     assert document["brokers"][1]["pid"] is None
 
 

@@ -84,6 +84,9 @@ def run(args: argparse.Namespace) -> int:
     with signals_interrupt():
         cluster.up(request, timeout_s=args.timeout)
         write_line(f"bootstrap servers: {cluster.bootstrap_servers}")
+        urls = [entry.metrics_url for entry in cluster.state.brokers if entry.metrics_url]
+        if urls:
+            write_line(f"metrics: {' '.join(urls)}")
         if args.detach:
             write_line(f"stop with: headrace down --dir {args.dir}")
             return 0

@@ -1,0 +1,109 @@
+"""Reads consumer groups: their states, and how far each is behind.
+
+A group's coordinator tells its lag, for the partitions of which its broker has a replica: a
+follower's high watermark is behind by less than a fetch. For others it knows the committed offset
+alone.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
+from storage_engine.broker.coordinators.kinds import GroupCoordinators
+from storage_engine.broker.metrics.exposition import Samples, escaped
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.core.groups.coordinator import GroupCoordinator
+from storage_engine.core.groups.group import Group, GroupState
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Clock
+
+OFFSETS_PER_STEP = 50
+"""Committed offsets that are read between two yields."""
+
+OFFSETS_MAX = 10_000
+"""Offsets that a scrape tells; beyond it groups are only counted. 10,000 take 3 MB."""
+
+_STATES = {
+    GroupState.EMPTY: "empty",
+    GroupState.PREPARING: "preparingrebalance",
+    GroupState.COMPLETING: "completingrebalance",
+    GroupState.STABLE: "stable",
+}
+_GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+_Place = tuple[TopicPartition, int]
+
+
+class GroupFigures:
+    """The groups that a broker coordinates."""
+
+    def __init__(
+        self, coordinators: GroupCoordinators, replicas: ReplicaManager, clock: Clock
+    ) -> None:
+        self._coordinators = coordinators
+        self._replicas = replicas
+        self._clock = clock
+        self._times: dict[_Place, int | None] = {}
+        """The times of the records that groups were found at by the last scrape: who does not move
+        costs no read."""
+
+    def read(self, samples: Samples) -> Iterator[None]:
+        states: Counter[GroupState] = Counter()
+        times: dict[_Place, int | None] = {}
+        now_ms, left = self._clock.wall_ms(), OFFSETS_MAX
+        for coordinator in list(self._coordinators):
+            if not isinstance(coordinator, GroupCoordinator):
+                # It is loading: its groups are not known yet.
+                continue
+            for group in list(coordinator.groups.values()):
+                states[group.state] += 1
+                members = len(group.members)
+                samples.add("kafka_consumergroup_members", members, group.group_id)
+                for done in self._read_offsets(samples, group, times, now_ms, left):
+                    left -= done
+                    yield
+        self._times = times
+        samples.add(_GROUPS, sum(states.values()))
+        samples.add(f"{_GROUPS}dead", 0)
+        for state, name in _STATES.items():
+            samples.add(f"{_GROUPS}{name}", states[state])
+
+    def _read_offsets(
+        self,
+        samples: Samples,
+        group: Group,
+        times: dict[_Place, int | None],
+        now_ms: int,
+        most: int,
+    ) -> Iterator[int]:
+        """Yields how many were read since the last yield."""
+        add_offset = samples.adder("kafka_consumergroup_current_offset")
+        add_lag = samples.adder("kafka_consumergroup_lag")
+        add_seconds = samples.adder("kafka_consumergroup_lag_seconds")
+        name = escaped(group.group_id)
+        committed = iter(group.offsets.committed.items())
+        while some := list(islice(committed, min(OFFSETS_PER_STEP, most))):
+            for tp, record in some:
+                label = f'{{consumergroup="{name}",topic="{tp.topic}",partition="{tp.partition}"}} '
+                add_offset(f"{label}{record.offset}\n")
+                partition = self._replicas.get(tp)
+                if partition is None:
+                    continue
+                lag = max(0, partition.high_watermark - record.offset)
+                add_lag(f"{label}{lag}\n")
+                if not lag:
+                    add_seconds(f"{label}0\n")
+                    continue
+                place = tp, record.offset
+                time_ms = self._times[place] if place in self._times else _time_of(partition, place)
+                times[place] = time_ms
+                if time_ms is not None:
+                    add_seconds(f"{label}{max(0, now_ms - time_ms) / 1000}\n")
+            most -= len(some)
+            yield len(some)
+
+
+def _time_of(partition: HostedPartition, place: _Place) -> int | None:
+    """When the first record was written that the group has not read."""
+    _, offset = place
+    return partition.log.reads.time_of(max(offset, partition.log.log_start_offset))

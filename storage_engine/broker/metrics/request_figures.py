@@ -1,0 +1,118 @@
+"""Requests: counts each with its time, and reads the counts."""
+
+from collections.abc import Callable, Iterator
+
+from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall, HandlerTable
+from storage_engine.broker.metrics.exposition import Samples
+from storage_engine.broker.produce_runs import ProduceRuns
+from storage_engine.broker.quotas.call_quota import RequestQuotas
+from storage_engine.broker.requests.fetch_sessions import FetchSessions
+from storage_engine.broker.requests.long_work import Steps
+from storage_engine.core.metrics.broker_figures import RequestFigures
+from storage_engine.core.metrics.histogram import NS_PER_MS
+from storage_engine.net.server import Server
+from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import FetchRequest
+from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.apis.spec import AnyApi
+
+_REQUESTS = "kafka_network_requestmetrics_"
+_CONNECTIONS = "kafka_server_socket_server_metrics_connection_"
+ONLY_PROCESSOR = 0
+"""The number of the loop, among Kafka's network processors."""
+
+
+class RequestCounts:
+    """The counts of each API; of fetches those of consumers and followers by themselves."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self.by_name: dict[str, RequestFigures] = {}
+
+    def of(self, name: str) -> RequestFigures:
+        return self.by_name.setdefault(name, RequestFigures(self._now_ns))
+
+    def count_all(self, table: HandlerTable, runs: ProduceRuns) -> None:
+        """From now on."""
+        table.wrap(self._counted)
+        runs.figures = self.of(PRODUCE.name)
+
+    def _counted(self, spec: AnyApi, handler: AnyHandler) -> AnyHandler:
+        if spec is FETCH:
+            return self._counted_fetch(handler)
+        figures = self.of(spec.name)
+
+        def counted(call: ApiCall[object], request: object) -> Steps | None:
+            call.begun_ns = figures.begun(call.version)
+            call.figures = figures
+            return handler(call, request)
+
+        return counted
+
+    def _counted_fetch(self, handler: AnyHandler) -> AnyHandler:
+        of_consumers, of_followers = self.of("FetchConsumer"), self.of("FetchFollower")
+
+        def counted(call: ApiCall[object], request: FetchRequest) -> Steps | None:
+            figures = of_followers if request.replica_id >= 0 else of_consumers
+            call.begun_ns = figures.begun(call.version)
+            call.figures = figures
+            return handler(call, request)
+
+        return counted
+
+
+class ServerFigures:
+    """Requests, connections and quotas of a broker."""
+
+    def __init__(
+        self,
+        counts: RequestCounts,
+        server: Server,
+        sessions: FetchSessions,
+        quotas: RequestQuotas,
+    ) -> None:
+        self._counts = counts
+        self._server = server
+        self._sessions = sessions
+        self._quotas = quotas
+
+    def read(self, samples: Samples) -> Iterator[None]:
+        for name, figures in self._counts.by_name.items():
+            if figures.counts:
+                add_requests(samples, name, figures)
+                yield
+        fetches = [self._counts.by_name[each] for each in ("FetchConsumer", "FetchFollower")]
+        if any(each.counts for each in fetches):
+            add_requests(samples, FETCH.name, _together(fetches))
+        server = self._server
+        samples.add("kafka_network_requestchannel_requestqueuesize", server.pending)
+        for listener in server.ports:
+            labels = listener, ONLY_PROCESSOR
+            samples.add(f"{_CONNECTIONS}count", server.open_count(listener), *labels)
+            opened = server.opened_counts[listener]
+            samples.add(f"{_CONNECTIONS}creation_total", opened, *labels)
+        sessions = len(self._sessions)
+        samples.add("kafka_server_fetchsessioncache_numincrementalfetchsessions", sessions)
+        for key, figures_of_key in self._quotas.throttles.items():
+            samples.add("headrace_quota_throttles_total", figures_of_key.count, key.value)
+            seconds = figures_of_key.wait_ms / 1000
+            samples.add("headrace_quota_throttle_seconds_total", seconds, key.value)
+
+
+def add_requests(samples: Samples, name: str, figures: RequestFigures) -> None:
+    """Adds the counts and times of one kind of request."""
+    for version, count in figures.counts.items():
+        samples.add(f"{_REQUESTS}requests_total", count, name, version)
+    samples.add_histogram(f"{_REQUESTS}totaltimems", figures.times, NS_PER_MS, name)
+
+
+def _together(several: list[RequestFigures]) -> RequestFigures:
+    """One that counts for all."""
+    result = RequestFigures(several[0].now_ns)
+    for figures in several:
+        for version, count in figures.counts.items():
+            result.counts[version] = result.counts.get(version, 0) + count
+        times = zip(result.times.counts, figures.times.counts, strict=True)
+        result.times.counts = [a + b for a, b in times]
+        result.times.total += figures.times.total
+    return result

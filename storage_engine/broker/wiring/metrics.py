@@ -1,0 +1,91 @@
+"""Builds what gives a broker's metrics to Prometheus, where settings ask for it."""
+
+from dataclasses import dataclass
+
+from storage_engine.broker.metrics.cluster_figures import ClusterFigures, ControllerFigures
+from storage_engine.broker.metrics.group_figures import GroupFigures
+from storage_engine.broker.metrics.process_figures import (
+    CertificateFigures,
+    DiskFigures,
+    LoopFigures,
+)
+from storage_engine.broker.metrics.replica_figures import ReplicaFigures
+from storage_engine.broker.metrics.request_figures import RequestCounts, ServerFigures
+from storage_engine.broker.metrics.scrapes import Scrapes, media_type_for, prepare
+from storage_engine.broker.metrics.transaction_figures import TransactionFigures
+from storage_engine.broker.settings.metrics_config import MetricsConfig
+from storage_engine.broker.wiring.build import BrokerParts
+from storage_engine.broker.wiring.listeners import TlsByListener
+from storage_engine.net.http_listener import HttpListener
+from storage_engine.net.server import Server
+from storage_engine.zookeeper.session import ZooKeeperSession
+
+PATH = "/metrics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsParts:
+    """The listener, and what looks by itself."""
+
+    listener: HttpListener
+    loop_figures: LoopFigures
+    disk_figures: DiskFigures
+
+    async def start(self) -> None:
+        """HeadraceError when the address can't be had."""
+        # A tenth of a second, in which the loop serves on.
+        await self.listener.loop.run_in_executor(None, prepare)
+        await self.listener.start()
+        self.loop_figures.start()
+        self.disk_figures.start()
+
+    def close(self) -> None:
+        self.listener.close()
+
+
+def build_metrics(
+    parts: BrokerParts,
+    server: Server,
+    tls: TlsByListener,
+    session: ZooKeeperSession,
+    config: MetricsConfig,
+) -> MetricsParts:
+    """Requests are counted from now on; nothing listens yet."""
+    ports, replicas = parts.ports, parts.replicas
+    counts = RequestCounts(ports.work_ns)
+    counts.count_all(parts.table, parts.produce_runs)
+    loop_figures = LoopFigures(server, ports.scheduler, ports.clock)
+    disk_figures = DiskFigures(ports.logs.dirs, ports.scheduler, ports.background)
+    metadata = parts.cluster.metadata
+    scrapes = Scrapes(
+        {
+            "replicas": ReplicaFigures(replicas.manager, replicas.fetchers, ports.clock),
+            "requests": ServerFigures(counts, server, parts.requests.fetch_sessions, parts.quotas),
+            "cluster": ClusterFigures(
+                metadata, ports.metadata_store, ports.clock, lambda: session.lease_end_monotonic_ms
+            ),
+            "controller": ControllerFigures(parts.cluster.controller),
+            "groups": GroupFigures(parts.coordinators.groups, replicas.manager, ports.clock),
+            "transactions": TransactionFigures(parts.coordinators.transactions, ports.clock),
+            "loop": loop_figures,
+            "disks": disk_figures,
+            "certificates": CertificateFigures(
+                lambda: {
+                    name: int(each.profile.key_store.valid_until.timestamp() * 1000)
+                    for name, each in tls.items()
+                },
+                ports.clock,
+            ),
+        }
+    )
+    advertised = tuple(each.host for each in ports.config.listeners.advertised)
+    listener = HttpListener(
+        server.loop,
+        host=config.host,
+        port=config.port,
+        path=PATH,
+        media_type_for=media_type_for,
+        make_text=scrapes.text,
+        names=(*config.names, *advertised),
+    )
+    return MetricsParts(listener=listener, loop_figures=loop_figures, disk_figures=disk_figures)

@@ -1,0 +1,1 @@
+"""What a broker and its clients count while they work: plain numbers, which others read."""

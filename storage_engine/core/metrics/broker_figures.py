@@ -1,0 +1,83 @@
+"""What a broker counts where it works: plain attributes, which a scrape reads.
+
+Each figure only grows, from the start of the process on. Counting takes an addition or two where
+the work is done, whether anybody reads them or not.
+"""
+
+from collections.abc import Callable
+
+from storage_engine.core.metrics.histogram import LATENCY_NS, Histogram
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+"""The codecs of record batches, by their number in a batch's attributes."""
+
+CODEC_BYTE = 22
+"""Where a batch has the byte with its codec, and the bits of it."""
+CODEC_BITS = 7
+
+
+class TopicFigures:
+    """One topic on one broker. Of a topic that is deleted here and made again they begin anew."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "failed_fetches",
+        "failed_produces",
+        "fetches",
+        "produces",
+        "records_in",
+        "replicated_in",
+        "replicated_out",
+    )
+
+    def __init__(self) -> None:
+        self.bytes_in = [0] * (CODEC_BITS + 1)
+        """Bytes that producers and coordinators have appended here, by codec. A run of
+        small requests that were appended together counts for the codec of its first batch."""
+        self.records_in = 0
+        self.bytes_out = 0
+        """Bytes of answers to consumers."""
+        self.produces = 0
+        """Appends of one partition each, and so with the next three."""
+        self.failed_produces = 0
+        self.fetches = 0
+        """Reads for consumers, not those of followers."""
+        self.failed_fetches = 0
+        self.replicated_in = 0
+        """Bytes that a leader has sent this follower."""
+        self.replicated_out = 0
+        """Bytes that this leader has sent to followers."""
+
+
+class RequestFigures:
+    """One kind of request on one broker."""
+
+    __slots__ = ("counts", "now_ns", "times")
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        """`now_ns`: a clock that never runs backwards, in nanoseconds."""
+        self.now_ns = now_ns
+        self.counts: dict[int, int] = {}
+        """The number of requests by version."""
+        self.times = Histogram(LATENCY_NS)
+        """From when a request was taken up to when its answer was handed over, in nanoseconds."""
+
+    def begun(self, version: int, count: int = 1) -> int:
+        """Count requests of a version; return the time."""
+        self.counts[version] = self.counts.get(version, 0) + count
+        return self.now_ns()
+
+    def answered(self, begun_ns: int, count: int = 1) -> None:
+        """Requests that were taken up at that time are answered."""
+        self.times.observe(self.now_ns() - begun_ns, count)
+
+
+class ThrottleFigures:
+    """How often, and for how long in all, clients were held back by one kind of quota."""
+
+    __slots__ = ("count", "wait_ms")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.wait_ms = 0

@@ -1,0 +1,1 @@
+"""What a broker gives to Prometheus."""

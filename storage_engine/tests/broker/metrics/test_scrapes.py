@@ -1,0 +1,112 @@
+"""A scrape of a real broker over simulated ports: its pieces are short, and a part that fails is
+left out. Source: R-MET1, R-MET3."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from storage_engine.broker import unexpected
+from storage_engine.broker.metrics.cluster_figures import ControllerFigures
+from storage_engine.broker.metrics.exposition import Samples
+from storage_engine.broker.metrics.group_figures import GroupFigures
+from storage_engine.broker.metrics.replica_figures import ReplicaFigures
+from storage_engine.broker.metrics.scrapes import Scrapes
+from storage_engine.broker.metrics.transaction_figures import TransactionFigures
+from storage_engine.core.ids import TopicPartition
+from storage_engine.simulation.world.cluster import SimulatedCluster
+
+PARTITIONS = 200
+TOLD = 1_000
+PIECE_MAX_S = 0.005
+SCRAPE_MAX_S = 0.050
+TP = TopicPartition("t", 0)
+
+
+def _sources(cluster: SimulatedCluster, broker: int) -> dict[str, object]:
+    parts = cluster[broker].parts
+    replicas, clock = parts.replicas, parts.ports.clock
+    return {
+        "replicas": ReplicaFigures(replicas.manager, replicas.fetchers, clock),
+        "controller": ControllerFigures(parts.cluster.controller),
+        "groups": GroupFigures(parts.coordinators.groups, replicas.manager, clock),
+        "transactions": TransactionFigures(parts.coordinators.transactions, clock),
+    }
+
+
+def _values(text: str) -> dict[str, float]:
+    """Sums over the labels."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, 0) + sample.value
+    return found
+
+
+def test_a_scrape_of_many_partitions_is_short_and_its_pieces_are_shorter(cluster):
+    cluster.create_topic("t", PARTITIONS)
+    hosted = cluster[1].parts.replicas.manager
+    cluster.loop.run_until(lambda: len(list(hosted)) == PARTITIONS)
+    scrapes = Scrapes(_sources(cluster, 1))
+    "".join(scrapes.text("text/plain"))
+    times_s, text = [], ""
+    pieces = scrapes.text("text/plain")
+    while True:
+        begun_s = time.thread_time()
+        piece = next(pieces, None)
+        times_s.append(time.thread_time() - begun_s)
+        if piece is None:
+            break
+        text += piece
+    assert _values(text)["kafka_server_replicamanager_partitioncount"] == PARTITIONS
+    assert max(times_s) < PIECE_MAX_S
+    assert sum(times_s) * TOLD / PARTITIONS < SCRAPE_MAX_S
+    assert len(text) * TOLD / PARTITIONS < 2_000_000
+
+
+def test_a_part_that_fails_is_left_out_and_counted(cluster, caplog, monkeypatch):
+    monkeypatch.setattr(unexpected, "is_fatal", False)
+
+    class Broken:
+        def read(self, samples: Samples) -> Iterator[None]:
+            samples.add("kafka_brokers", 3)
+            yield
+            raise ValueError("on purpose")
+
+    scrapes = Scrapes({"broken": Broken(), **_sources(cluster, 1)})
+    for count in (1, 2):
+        found = _values("".join(scrapes.text("text/plain")))
+        assert found["headrace_scrape_errors_total"] == count
+        assert "kafka_server_replicamanager_partitioncount" in found
+    assert "a scrape of broken" in caplog.text
+
+
+def test_the_counts_of_a_topic_end_with_it_and_the_sums_do_not_fall(topic):
+    leader = topic.state(TP).leader
+    scrapes = Scrapes(_sources(topic, leader))
+    before = _values("".join(scrapes.text("text/plain")))
+    assert before["kafka_server_brokertopicmetrics_messagesin_total"] == 1
+    assert before["kafka_server_brokertopicmetrics_replicationbytesout_total"] > 0
+    topic.answer(topic.delete_topic("t"))
+    topic.loop.run_until(lambda: TP not in topic[leader].logs.logs)
+    after = _values("".join(scrapes.text("text/plain")))
+    assert "kafka_server_brokertopicmetrics_messagesin_total" not in after
+    for name in (
+        "headrace_bytes_in_total",
+        "kafka_server_brokertopicmetrics_replicationbytesout_total",
+    ):
+        assert after[name] == before[name]
+
+
+@pytest.mark.parametrize("killed", [2, 3])
+def test_what_is_out_of_sync_is_told_by_the_leader(topic, killed):
+    leader = topic.state(TP).leader
+    killed = killed if killed != leader else 1
+    topic[killed].kill()
+    topic.loop.run_until(lambda: len(topic.state(TP).isr) == 2)
+    topic.loop.run_for(2_000)
+    found = _values("".join(Scrapes(_sources(topic, topic.state(TP).leader)).text("text/plain")))
+    assert found["kafka_cluster_partition_underreplicated"] == 1
+    assert found["kafka_server_replicamanager_underreplicatedpartitions"] == 1
+    assert found["kafka_cluster_partition_insyncreplicascount"] == 2
