@@ -35,13 +35,23 @@ class FollowerState(enum.Enum):
 class Followed:
     """A partition that is being followed."""
 
-    __slots__ = ("is_full", "partition", "progress", "refusals", "resume_ms", "was_damaged")
+    __slots__ = (
+        "asked",
+        "is_full",
+        "partition",
+        "progress",
+        "refusals",
+        "resume_ms",
+        "was_damaged",
+    )
 
     def __init__(
         self, partition: HostedPartition, progress: FollowerState = FollowerState.UNKNOWN
     ) -> None:
         self.partition = partition
         self.progress = progress
+        self.asked: FetchPartition | None = None
+        """What the fetches of its channel ask for; None where they don't name it (yet)."""
         self.is_full = False
         """Set when there was no space for the last records."""
         self.was_damaged = False
@@ -69,6 +79,16 @@ class Followed:
         if self.progress is FollowerState.BEHIND:
             return DURABLE_CATCH_UP_CHANNEL if is_durable else CATCH_UP_CHANNEL
         return DURABLE_CHANNEL if is_durable else CHANNEL
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether it is not asked for, or was written to by others than its fetches."""
+        asked, replica_log = self.asked, self.partition.log
+        return (
+            asked is None
+            or asked.fetch_offset != replica_log.log_end_offset
+            or asked.log_start_offset != replica_log.log_start_offset
+        )
 
     def wanted(self, max_bytes: int) -> FetchPartition:
         """The entry for this partition in the next fetch."""
