@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 FETCH_VERSION = 12
 """The first that carries the last fetched epoch and answers with a divergence."""
 
-LOOK_AT_ALL_MS = 500
+LOOK_AT_ALL_MS = 2000
 """How often all partitions are looked at, some 0.5 us each: retention and repairs change them, too.
 """
 
