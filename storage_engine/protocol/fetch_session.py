@@ -4,7 +4,7 @@ A request names the partitions that differ from the session on the broker; whene
 (an error, a lost answer), the next request names all and ends the old session. Source: KIP-227.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from storage_engine.core.errors import ErrorCode
@@ -61,6 +61,30 @@ class ClientFetchSession:
             for topic, partition in known:
                 if (topic, partition) not in now:
                     forgotten.setdefault(topic, []).append(partition)
+        return SessionPart(self._id, self._epoch, changed, list(forgotten.items()))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the next request names everything."""
+        return self._epoch == FULL_EPOCH
+
+    def next_changed(
+        self, wanted: Iterable[FetchPartition], unwanted: Iterable[tuple[str, int]]
+    ) -> SessionPart:
+        """Like `next` of all that the last request fetched, with these added or changed, and
+        without those; for a session that is not new."""
+        known = self._known
+        forgotten: dict[str, list[int]] = {}
+        for key in unwanted:
+            if key in known:
+                del known[key]
+                forgotten.setdefault(key[0], []).append(key[1])
+        changed = []
+        for each in wanted:
+            key = each.topic, each.partition
+            if known.get(key) != each:
+                known[key] = each
+                changed.append(each)
         return SessionPart(self._id, self._epoch, changed, list(forgotten.items()))
 
     def name_again(self, topic: str, partition: int) -> None:

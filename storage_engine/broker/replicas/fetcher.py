@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from storage_engine.broker import unexpected
-from storage_engine.broker.replicas.followed_partition import Followed
+from storage_engine.broker.replicas.followed_partition import CHANNEL, DURABLE_CHANNEL, Followed
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.leader_answers import LeaderAnswers
 from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 
 FETCH_VERSION = 12
 """The first that carries the last fetched epoch and answers with a divergence."""
+
+LOOK_AT_ALL_MS = 2000
+"""How often all partitions are looked at, some 0.5 us each: retention and repairs change them, too.
+"""
 
 REQUEST_SLACK_MS = 30_000
 """A fetch counts as lost this long after its longest wait at the leader
@@ -75,13 +79,11 @@ class FetcherPorts:
 class _Answer:
     """A leader's answer that is being processed."""
 
-    __slots__ = ("asked", "left")
+    __slots__ = ("left", "taken")
 
-    def __init__(
-        self, partitions: Sequence[FetchPartitionResponse], asked: dict[TopicPartition, Followed]
-    ) -> None:
+    def __init__(self, partitions: Sequence[FetchPartitionResponse]) -> None:
         self.left = iter(partitions)
-        self.asked = asked
+        self.taken: set[TopicPartition] = set()
 
 
 class _Turn:
@@ -124,6 +126,13 @@ class PeerFetcher:
         self._followed: dict[TopicPartition, Followed] = {}
         self._joining: dict[TopicPartition, Followed] = {}
         """Partitions to be followed from the next `wake` on."""
+        self._due: dict[TopicPartition, Followed] = {}
+        """Those that the next fetch may have to name: the others are asked for as before."""
+        self._paused: dict[TopicPartition, Followed] = {}
+        """Those that the fetches leave out for a while."""
+        self._left: set[TopicPartition] = set()
+        """Those that were asked for, and are not followed any more."""
+        self._looked_at_all_ms = 0
         self._long_poll_ended = False
         """True when the leader was asked to answer the fetch under way without further wait."""
         self._session = ClientFetchSession()
@@ -154,7 +163,8 @@ class PeerFetcher:
     def add(self, followed: Followed) -> None:
         """Follow one more, from the next `wake` on."""
         tp = followed.topic_partition
-        self._followed.pop(tp, None)
+        self._drop(tp)
+        followed.asked = None
         self._joining[tp] = followed
         # What the leader answers to a request under way will not count.
         self._session.name_again(*tp)
@@ -164,6 +174,7 @@ class PeerFetcher:
         if not self._joining:
             return
         self._followed.update(self._joining)
+        self._due.update(self._joining)
         self._joining.clear()
         if self._in_flight:
             self._end_long_poll()
@@ -200,14 +211,20 @@ class PeerFetcher:
     def remove(self, tp: TopicPartition) -> Followed | None:
         """Follow it no more; None where it was not followed."""
         joining = self._joining.pop(tp, None)
-        return self._followed.pop(tp, None) or joining
+        return self._drop(tp) or joining
+
+    def _drop(self, tp: TopicPartition) -> Followed | None:
+        self._due.pop(tp, None)
+        self._paused.pop(tp, None)
+        self._left.add(tp)
+        return self._followed.pop(tp, None)
 
     def close(self) -> None:
         """Stop; what is under way is ignored when it comes."""
         self._closed = True
         self._answer = None
-        self._followed.clear()
-        self._joining.clear()
+        for each in (self._followed, self._joining, self._due, self._paused):
+            each.clear()
         if self._timer is not None:
             self._timer.cancel()
         self._ports.transport.disconnect(self.endpoint, self.channel)
@@ -242,9 +259,10 @@ class PeerFetcher:
             return
         self._unkept = []
         now_ms = self._ports.clock.monotonic_ms()
-        ready = [f for f in self._followed.values() if self._is_ready(f, now_ms)]
-        if not ready:
-            self._schedule(max(1, min(f.resume_ms for f in self._followed.values()) - now_ms))
+        self._look(now_ms)
+        ready = [f for f in self._due.values() if self._is_ready(f, now_ms)]
+        if len(self._paused) == len(self._followed):
+            self._schedule(max(1, min(f.resume_ms for f in self._paused.values()) - now_ms))
             return
         unflushed = [f.partition for f in ready if f.partition.must_flush]
         if unflushed:
@@ -252,11 +270,31 @@ class PeerFetcher:
             return
         self._fetch(ready, now_ms)
 
+    def _look(self, now_ms: int) -> None:
+        """Find the partitions that are due."""
+        due, followed = self._due, self._followed
+        for tp in [tp for tp, f in self._paused.items() if f.resume_ms <= now_ms]:
+            due[tp] = followed[tp]
+        if self._session.is_new or self.channel not in (CHANNEL, DURABLE_CHANNEL):
+            # Partitions that are behind may be under a throttle, which pauses all of them.
+            self._due = dict(followed)
+        elif now_ms - self._looked_at_all_ms >= LOOK_AT_ALL_MS:
+            self._looked_at_all_ms = now_ms
+            due.update([(tp, f) for tp, f in followed.items() if f.has_changed])
+
     def _fetch(self, ready: list[Followed], now_ms: int) -> None:
         self._in_flight = True
         settings = self._settings
-        asked = {followed.topic_partition: followed for followed in ready}
-        part = self._session.next([followed.wanted(settings.max_bytes) for followed in ready])
+        for followed in ready:
+            followed.asked = followed.wanted(settings.max_bytes)
+        wanted = [followed.asked for followed in ready if followed.asked is not None]
+        if self._session.is_new:
+            part = self._session.next(wanted)
+        else:
+            self._left.difference_update(followed.topic_partition for followed in ready)
+            part = self._session.next_changed(wanted, self._left)
+        self._due.clear()
+        self._left.clear()
         request = FetchRequest(
             replica_id=settings.broker_id,
             replica_epoch=self._ports.broker_epoch(),
@@ -268,7 +306,7 @@ class PeerFetcher:
             session_epoch=part.session_epoch,
             forgotten=part.forgotten,
         )
-        self._send(request, lambda reply: self._on_reply(reply, asked))
+        self._send(request, self._on_reply)
 
     def _is_ready(self, followed: Followed, now_ms: int) -> bool:
         if followed.resume_ms <= now_ms:
@@ -277,7 +315,14 @@ class PeerFetcher:
             )
             if pause_ms:
                 followed.resume_ms = now_ms + pause_ms
-        return followed.resume_ms <= now_ms
+        tp = followed.topic_partition
+        if followed.resume_ms <= now_ms:
+            self._paused.pop(tp, None)
+            return True
+        self._paused[tp] = followed
+        followed.asked = None
+        self._left.add(tp)
+        return False
 
     def _flush_first(self, partitions: list[HostedPartition]) -> None:
         """Flushes, then continues, also with partitions that were truncated or failed meanwhile."""
@@ -297,12 +342,10 @@ class PeerFetcher:
 
     def _soonest_resume(self, now_ms: int) -> int:
         """A partition that pauses is not kept waiting by a long poll for the others."""
-        pauses = [f.resume_ms - now_ms for f in self._followed.values() if f.resume_ms > now_ms]
+        pauses = [f.resume_ms - now_ms for f in self._paused.values()]
         return min(pauses, default=self._settings.wait_max_ms)
 
-    def _on_reply(
-        self, reply: FetchResponse | TransportError, asked: dict[TopicPartition, Followed]
-    ) -> None:
+    def _on_reply(self, reply: FetchResponse | TransportError) -> None:
         self._in_flight = self._long_poll_ended = False
         if self._closed:
             return
@@ -320,7 +363,7 @@ class PeerFetcher:
             self._schedule(self._settings.backoff_ms)
             return
         self.heard_ms = self._ports.clock.monotonic_ms()
-        self._answer = _Answer(reply.partitions, asked)
+        self._answer = _Answer(reply.partitions)
         self._take_on()
 
     def _take_on(self) -> None:
@@ -346,10 +389,12 @@ class PeerFetcher:
         is_over = True
         for each in answer.left:
             tp = TopicPartition(each.topic, each.partition)
-            # Each once, and the same object: neither added anew under another epoch, nor another
-            # topic of that name.
-            followed = answer.asked.pop(tp, None)
-            if followed is not None and followed is self._followed.get(tp):
+            # Each once, and not one that was added anew since it was asked for, under another epoch
+            # or as another topic of that name.
+            followed = self._followed.get(tp)
+            if followed is not None and followed.asked is not None and tp not in answer.taken:
+                answer.taken.add(tp)
+                self._due[tp] = followed
                 try:
                     self._take(followed, each, turn)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are taken
@@ -391,6 +436,6 @@ class PeerFetcher:
     def _let_go(self, leaving: list[Followed]) -> None:
         gone = [f for f in leaving if self._followed.get(f.topic_partition) is f]
         for followed in gone:
-            del self._followed[followed.topic_partition]
+            self._drop(followed.topic_partition)
         if gone:
             self._on_leaving(self, gone)

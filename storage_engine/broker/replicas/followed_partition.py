@@ -36,6 +36,7 @@ class Followed:
     """A partition that is being followed."""
 
     __slots__ = (
+        "asked",
         "behind_records",
         "is_full",
         "partition",
@@ -52,6 +53,8 @@ class Followed:
         self.progress = progress
         self.behind_records = 0
         """How many committed records were missing here at the last answer."""
+        self.asked: FetchPartition | None = None
+        """What the fetches of its channel ask for; None where they don't name it (yet)."""
         self.is_full = False
         """Set when there was no space for the last records."""
         self.was_damaged = False
@@ -79,6 +82,16 @@ class Followed:
         if self.progress is FollowerState.BEHIND:
             return DURABLE_CATCH_UP_CHANNEL if is_durable else CATCH_UP_CHANNEL
         return DURABLE_CHANNEL if is_durable else CHANNEL
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether it is not asked for, or was written to by others than its fetches."""
+        asked, replica_log = self.asked, self.partition.log
+        return (
+            asked is None
+            or asked.fetch_offset != replica_log.log_end_offset
+            or asked.log_start_offset != replica_log.log_start_offset
+        )
 
     def wanted(self, max_bytes: int) -> FetchPartition:
         """The entry for this partition in the next fetch."""

@@ -12,17 +12,17 @@ KIP-98.
 import copy
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
-from storage_engine.broker.replicas.lease import LeaderLease
-from storage_engine.broker.replicas.purgatory import EndOfTurn, WaitList
+from storage_engine.broker.replicas.follower_watches import FollowerWatches
+from storage_engine.broker.replicas.partition_ports import PartitionPorts
+from storage_engine.broker.replicas.purgatory import WaitList
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
 from storage_engine.core.metrics.broker_figures import CODEC_BITS, CODEC_BYTE, TopicFigures
-from storage_engine.core.ports import Clock
 from storage_engine.core.replication.partition import (
     Appended,
     Effect,
@@ -30,11 +30,11 @@ from storage_engine.core.replication.partition import (
     Flushed,
     FollowerFetched,
     HighWatermarkAdvanced,
-    LagLimits,
     LeaderPartition,
     Leadership,
     ProposeIsr,
     ReadState,
+    SessionClock,
 )
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.core.transactions.verification_guard import VerificationGuards
@@ -53,23 +53,6 @@ class Role(enum.Enum):
     LEADER = "leader"
     FOLLOWER = "follower"
     FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPorts:
-    """The ports that all partitions of a broker share."""
-
-    broker_id: BrokerId
-    lag: LagLimits
-    clock: Clock
-    lease: LeaderLease
-    end_of_turn: EndOfTurn
-    propose_isr: Callable[["HostedPartition", LeaderPartition, ProposeIsr], None]
-    """Writes an ISR to ZooKeeper; the answer comes as a step of the partition. So with the next."""
-    read_isr: Callable[["HostedPartition", LeaderPartition], None]
-    flush: Callable[["HostedPartition", Callable[[], None] | None, int], None]
-    """See `DurableAcks.flush`."""
-    on_failure: Callable[["HostedPartition", Exception], None]
 
 
 class HostedPartition:
@@ -104,6 +87,7 @@ class HostedPartition:
         """Valid while this replica does not lead; `high_watermark` is the one to read."""
         self.produce_waiters = WaitList()
         self.data_waiters = WaitList()
+        self.follower_watches = FollowerWatches()
         self.deletion_waiters = WaitList()
         self.follower_log_starts: dict[int, int] = {}
         """The log start offsets of the followers, from their fetches since this replica leads."""
@@ -344,17 +328,16 @@ class HostedPartition:
     # --- steps of a leader, and who waits for them ---
 
     def mark_dirty(self) -> None:
-        """Schedules a check of the high watermark and of waiting requests for the end of this turn
-        of the loop."""
+        """Has high watermark and waiting requests checked at the end of this turn of the loop."""
         self._dirty = True
+        self.follower_watches.note()
         self._ports.end_of_turn.call(self.topic_partition, self.end_turn)
 
     def end_turn(self) -> None:
-        """Applies the appends of this turn to the high watermark and to waiting requests."""
+        """Applies the appends of this turn."""
         self._dirty = False
         if self._successor is not None:
-            # Its log was replaced in this turn: the one that counts is marked as well.
-            return
+            return  # Its log was replaced in this turn: the one that counts is marked as well.
         leader = self.leader
         if leader is not None:
             event = Appended(log_end_offset=self.log.log_end_offset)
@@ -363,6 +346,7 @@ class HostedPartition:
             if batches and self.must_flush:
                 self.flush(batches=batches)
         self.data_waiters.wake()
+        self.follower_watches.wake()
 
     def step(self, event: Event) -> None:
         """Step the leader's state and carry out what follows, if this replica leads."""
@@ -384,22 +368,34 @@ class HostedPartition:
     def _high_watermark_advanced(self) -> None:
         self.log.note_high_watermark(self.high_watermark)
         self.produce_waiters.wake()
+        self.follower_watches.note()
         if not self._dirty and len(self.data_waiters):
             self.mark_dirty()
 
     def follower_fetched(
-        self, replica: BrokerId, fetch_offset: int, *, eligible: bool, broker_epoch: BrokerEpoch
+        self,
+        replica: BrokerId,
+        fetch_offset: int,
+        *,
+        eligible: bool,
+        broker_epoch: BrokerEpoch,
+        session: SessionClock | None = None,
     ) -> None:
         """A follower's fetch tells the leader that it holds all below that offset."""
         now_ms = self._ports.clock.monotonic_ms()
-        log_end_offset = self.log.log_end_offset
-        leader = self.leader
-        if leader is None or (
-            fetch_offset == log_end_offset
-            and leader.note_fetch_at_end(
-                replica, fetch_offset, now_ms=now_ms, broker_epoch=broker_epoch
-            )
-        ):
+        leader, log_end_offset = self.leader, self.log.log_end_offset
+        if leader is None:
+            return
+        note_at_end = partial(
+            leader.note_fetch_at_end,
+            replica,
+            fetch_offset,
+            now_ms=now_ms,
+            broker_epoch=broker_epoch,
+            session=session,
+        )
+        is_at_end = fetch_offset == log_end_offset
+        if is_at_end and note_at_end():
             return
         event = FollowerFetched(
             replica=replica,
@@ -409,7 +405,10 @@ class HostedPartition:
             eligible=eligible,
             broker_epoch=broker_epoch,
         )
-        self._carry_out(leader, leader.step(event))
+        effects = leader.step(event)
+        if is_at_end and session is not None:
+            note_at_end()
+        self._carry_out(leader, effects)
 
     def note_follower_log_start(self, replica: int, log_start_offset: int) -> None:
         """A follower says where it begins."""
@@ -417,7 +416,7 @@ class HostedPartition:
         self.deletion_waiters.wake()
 
     def flush(self, settled: Callable[[], None] | None = None, *, batches: int = 0) -> None:
-        """Flush all that is in the log now; `settled` is called when that is over, well or not.
+        """Flush all that is in the log; `settled` is called when that is over, well or not.
         `batches` of producers wait for it."""
         self._ports.flush(self, settled, batches)
 
@@ -431,6 +430,7 @@ class HostedPartition:
         """The role changed: everyone who waits has to look again."""
         self.produce_waiters.wake()
         self.data_waiters.wake()
+        self.follower_watches.wake()
         self.deletion_waiters.wake()
 
     # --- roles, which the replica manager gives ---

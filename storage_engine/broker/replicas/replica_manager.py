@@ -13,9 +13,10 @@ from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.folder_notice import FolderNotice
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
-from storage_engine.broker.replicas.hosted_partition import HostedPartition, PartitionPorts, Role
+from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.isr_writer import IsrWriter
 from storage_engine.broker.replicas.lease import LeaderLease
+from storage_engine.broker.replicas.partition_ports import PartitionPorts
 from storage_engine.broker.replicas.postponed_roles import PostponedRoles
 from storage_engine.broker.replicas.purgatory import EndOfTurn
 from storage_engine.broker.replicas.replica_failures import ReplicaFailures
@@ -37,6 +38,10 @@ from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.dirs.log_moves import FutureLog
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
+
+SAME_CHECKPOINT_MS = 60_000
+"""High watermarks that have not moved are written again after this: a disk that fails is noticed.
+"""
 
 DURABLE_ACKS_REPORT_MS = 60_000
 """How often the log reports the flushes before acknowledgements."""
@@ -84,6 +89,8 @@ class ReplicaManager:
         self._background = background
         self._codec_is_loaded = False
         self._stopped = False
+        self._checkpointed: dict[TopicPartition, int] = {}
+        self._checkpointed_ms = 0
         self.lease = LeaderLease(lease_valid)
         self.durable_acks = DurableAcks(background, scheduler)
         self.isr = IsrWriter(metadata_store, scheduler, local=settings.broker_id, lease=self.lease)
@@ -114,7 +121,7 @@ class ReplicaManager:
     def start(self) -> None:
         """Starts the periodic work."""
         self._every(self._settings.isr_check_interval_ms, self._check_laggards)
-        self._every(self._settings.checkpoint_interval_ms, self.checkpoint_high_watermarks)
+        self._every(self._settings.checkpoint_interval_ms, self._checkpoint_what_moved)
         self._every(DURABLE_ACKS_REPORT_MS, self.durable_acks.report)
 
     # --- looking up ---
@@ -369,9 +376,16 @@ class ReplicaManager:
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
                     unexpected.report(f"in-sync replicas of {partition.topic_partition}", error)
 
+    def _checkpoint_what_moved(self) -> None:
+        is_late = self._clock.monotonic_ms() - self._checkpointed_ms >= SAME_CHECKPOINT_MS
+        if is_late or self.high_watermarks != self._checkpointed:
+            self.checkpoint_high_watermarks()
+
     def checkpoint_high_watermarks(self) -> None:
         """Write all high watermarks, so that they survive a restart (R-REP10)."""
-        self._logs.checkpoint_high_watermarks(self.high_watermarks)
+        self._checkpointed = self.high_watermarks
+        self._checkpointed_ms = self._clock.monotonic_ms()
+        self._logs.checkpoint_high_watermarks(self._checkpointed)
 
     @property
     def high_watermarks(self) -> dict[TopicPartition, int]:

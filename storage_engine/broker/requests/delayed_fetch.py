@@ -28,9 +28,13 @@ WAITING_PARTITIONS_MAX = 200_000
 
 def must_answer(request: FetchRequest, read: FetchRead) -> bool:
     """Whether one of the four conditions above holds, or there is data that a disk must give."""
+    return not request.partitions or is_enough(request, read)
+
+
+def is_enough(request: FetchRequest, read: FetchRead) -> bool:
+    """Like `must_answer`, of a session's fetch, which waits also when nothing of it is due."""
     return (
         request.max_wait_ms <= 0
-        or not request.partitions
         or read.bytes_readable >= request.min_bytes
         or read.failed
         or read.is_cut
@@ -216,67 +220,3 @@ class WaitingPartitions:
     def add(self, count: int) -> None:
         """A fetch waits; to be called with the negative number when it does no more."""
         self.kept += count
-
-
-class FollowerWaits:
-    """Followers' fetches that wait here.
-
-    A follower that has just got an order to follow more can't wait for the end of its long poll, up
-    to half a second in which acks=all waits for it. It sends a fetch of nothing, and the one that
-    waits is answered.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: dict[int, list[DelayedFetch]] = {}
-        """The waiting fetches of each replica, one for each of its channels."""
-
-    def add(self, replica: int, fetch: DelayedFetch) -> None:
-        others = [each for each in self._waiting.get(replica, ()) if not each.is_done]
-        self._waiting[replica] = [*others, fetch]
-
-    def end(self, replica: int) -> None:
-        """Answer what waits of this follower."""
-        for fetch in self._waiting.pop(replica, ()):
-            fetch.end_wait()
-
-
-class FetchWaits:
-    """The waiting fetches of one broker."""
-
-    def __init__(
-        self, reader: PartitionReader, *, replicas: ReplicaManager, scheduler: Scheduler
-    ) -> None:
-        self._reader = reader
-        self._replicas = replicas
-        self._scheduler = scheduler
-        self._kept = WaitingPartitions()
-        self.of_followers = FollowerWaits()
-
-    def wait(
-        self,
-        request: FetchRequest,
-        read: FetchRead,
-        *,
-        finish: Callable[[FetchRead | None], None],
-        gone: Callable[[], bool],
-    ) -> bool:
-        """Have a fetch wait, as `DelayedFetch` does; False when a client's fetch must not, because
-        too much is kept already."""
-        kept, count = self._kept, len(request.partitions)
-        is_follower = request.replica_id >= 0
-        if not is_follower and not kept.has_room_for(count):
-            return False
-        kept.add(count)
-        delayed = DelayedFetch(
-            request,
-            read,
-            reader=self._reader,
-            replicas=self._replicas,
-            scheduler=self._scheduler,
-            finish=finish,
-            gone=gone,
-            on_left=lambda: kept.add(-count),
-        )
-        if is_follower:
-            self.of_followers.add(request.replica_id, delayed)
-        return True

@@ -28,7 +28,9 @@ from storage_engine.core.errors import (
     OffsetOutOfRangeError,
 )
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
+from storage_engine.core.ports import Clock
 from storage_engine.core.replication.follower import divergence
+from storage_engine.core.replication.partition import SessionClock
 from storage_engine.log.files.load_job import ColdBytesError
 from storage_engine.protocol.apis.fetch import (
     ANY_REPLICA_ID,
@@ -69,12 +71,14 @@ class PartitionReader:
         replicas: ReplicaManager,
         *,
         is_current: Callable[[BrokerId, int], bool],
+        clock: Clock,
         throttle: ReplicationThrottle,
         on_damage: Callable[[HostedPartition, int, str], None],
         rack_reads: RackReads | None = None,
     ) -> None:
         self._throttle = throttle
         self._replicas = replicas
+        self._clock = clock
         self._is_current = is_current
         """(broker id, incarnation) -> whether that is the one registered, and not leaving (as which
         it would call itself another, see `leaving`)."""
@@ -117,10 +121,12 @@ class PartitionReader:
         if budget.is_used_up:
             result.is_cut = True
 
-    def note_progress(self, request: FetchRequest) -> None:
+    def note_progress(self, request: FetchRequest, session: SessionClock | None = None) -> None:
         """Applies the offsets that a follower's fetch reports; once per request, before the first
         read. Only the registered incarnation of a broker may report them: a forged report could
         have records acknowledged that no replica holds.
+
+        `session`: the fetch speaks for the settled partitions of this session, too.
         """
         if request.replica_id < 0:
             return
@@ -129,6 +135,8 @@ class PartitionReader:
         eligible = self._is_current(replica, incarnation)
         if not eligible and not self._is_current(replica, leaving(incarnation)):
             return
+        if session is not None:
+            session.fetched_ms = self._clock.monotonic_ms()
         for wanted in request.partitions:
             partition = self._replicas.get(TopicPartition(wanted.topic, wanted.partition))
             if partition is None or partition.leader is None:
@@ -148,6 +156,7 @@ class PartitionReader:
                     wanted.fetch_offset,
                     eligible=eligible,
                     broker_epoch=incarnation,
+                    session=session,
                 )
 
     def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:

@@ -12,7 +12,7 @@ named in this request, has no records and no error, and its watermarks are those
 When slots or memory are used up, a request is answered without a session. Source: KIP-227, R-NET3.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 
 from storage_engine.core.errors import ErrorCode
@@ -87,6 +87,16 @@ class FetchSession:
         """The memory that they take, in partitions of the usual size."""
         self._wanted: list[FetchPartition] | None = None
 
+    def takes(self, request: FetchRequest) -> bool:
+        """Whether this request may go on with the session."""
+        return True
+
+    def used(self, now_ms: int) -> None:
+        """A request goes on with it."""
+
+    def close(self) -> None:
+        """The session has ended."""
+
     def update(
         self, named: Iterable[FetchPartition], forgotten: Iterable[tuple[str, Sequence[int]]]
     ) -> None:
@@ -148,10 +158,20 @@ class FetchSession:
         return news
 
 
-class SessionFetch:
-    """A fetch request with all partitions of its session, and the form of its response."""
+MakeSession = Callable[[int, FetchRequest, int], FetchSession]
+"""(id, the request that opens it, monotonic ms) -> a session without partitions."""
 
-    __slots__ = ("_epoch", "_opener", "_session", "request")
+
+def plain_session(session_id: int, request: FetchRequest, now_ms: int) -> FetchSession:
+    """A session whose requests look at all of its partitions."""
+    return FetchSession(session_id, is_follower=request.replica_id >= 0, now_ms=now_ms)
+
+
+class SessionFetch:
+    """A fetch request with all partitions of its session that are to be looked at, and the form of
+    its response."""
+
+    __slots__ = ("_opener", "epoch", "request", "session")
 
     def __init__(
         self,
@@ -161,15 +181,16 @@ class SessionFetch:
     ) -> None:
         self.request = request
         """The request as if the client had named everything."""
-        self._session = session
-        self._epoch = 0 if session is None else session.epoch
+        self.session = session
+        """The one that it goes on with; None for a request that names all it wants."""
+        self.epoch = 0 if session is None else session.epoch
         self._opener = opener
 
     def response(self, answers: Sequence[FetchPartitionResponse]) -> FetchResponse:
         """Makes the response from the answers to `request`. To be called once, when it is sent."""
-        session = self._session
+        session = self.session
         if session is not None:
-            if session.epoch != self._epoch:
+            if session.epoch != self.epoch:
                 # A later request of the session has been taken while this one waited.
                 return FetchResponse(
                     (), int(ErrorCode.INVALID_FETCH_SESSION_EPOCH), session.session_id
@@ -193,8 +214,10 @@ class FetchSessions:
         *,
         ids: Random,
         partitions_max: int = REMEMBERED_PARTITIONS_MAX,
+        make: MakeSession = plain_session,
     ) -> None:
         """`ids`: a source of session ids that an earlier run of this broker did not give out."""
+        self._make = make
         self._slots = slots
         self._clock = clock
         self._ids = ids
@@ -208,6 +231,9 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(self._by_id.values())
+
     def begin(self, request: FetchRequest) -> SessionFetch | FetchResponse:
         """The partitions to read for a request, or an error that is the whole answer."""
         epoch = request.session_epoch
@@ -219,7 +245,7 @@ class FetchSessions:
                 return SessionFetch(request, opener=self)
             return SessionFetch(request)
         session = self._by_id.get(request.session_id)
-        if session is None:
+        if session is None or not session.takes(request):
             return FetchResponse((), int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NO_SESSION)
         if session.epoch != epoch:
             code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -234,11 +260,11 @@ class FetchSessions:
         if is_too_much and session.weight > before:
             self._end(session)
             return FetchResponse((), int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NO_SESSION)
+        self._touch(session)
         full = request._replace(partitions=session.wanted(), forgotten=())
         if not session.partitions:
             self._end(session)
             return SessionFetch(full)
-        self._touch(session)
         return SessionFetch(full, session)
 
     def open(self, request: FetchRequest) -> FetchSession | None:
@@ -246,8 +272,7 @@ class FetchSessions:
         if len(request.partitions) > SESSION_PARTITIONS_MAX:
             return None
         now_ms = self._clock.monotonic_ms()
-        is_follower = request.replica_id >= 0
-        session = FetchSession(self._new_id(), is_follower=is_follower, now_ms=now_ms)
+        session = self._make(self._new_id(), request, now_ms)
         session.update(request.partitions, ())
         size = session.weight
         if size > self._partitions_max or not self._slots:
@@ -269,13 +294,16 @@ class FetchSessions:
                 return session_id
 
     def _touch(self, session: FetchSession) -> None:
+        now_ms = self._clock.monotonic_ms()
         self._used.pop(session, None)
-        self._used[session] = self._clock.monotonic_ms()
+        self._used[session] = now_ms
+        session.used(now_ms)
 
     def _end(self, session: FetchSession) -> None:
         del self._by_id[session.session_id]
         del self._used[session]
         self.remembered -= session.weight
+        session.close()
 
     def _evict_for(self, new: FetchSession, now_ms: int) -> bool:
         """Make room: the one that is unused for too long, else the least important of those that

@@ -19,6 +19,7 @@ from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Clock, Scheduler, Timer
 from storage_engine.core.retained.retention import DeletionPolicy
 from storage_engine.log.dirs.log_manager import LogManager
+from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.retention import DeletionPolicyError
 from storage_engine.log.state.flush_job import FlushJob
 
@@ -122,8 +123,14 @@ class LogMaintenance:
 
         self._scheduler.call_later(interval_ms, run)
 
-    def _each(self, work: Callable[[HostedPartition], None]) -> None:
-        for partition in list(self._replicas):
+    def _each(
+        self,
+        work: Callable[[HostedPartition], None],
+        is_due: Callable[[PartitionLog], bool] = lambda _: True,
+    ) -> None:
+        """Work on each replica whose log is due. Most logs of a broker never are, so that the
+        question costs more than all the work."""
+        for partition in [each for each in self._replicas if is_due(each.log)]:
             if partition.role is Role.FAILED:
                 continue
             try:
@@ -155,10 +162,10 @@ class LogMaintenance:
 
     def _flush(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        self._each(lambda p: self._flush_one(p, now_ms))
+        self._each(self._flush_one, lambda log: log.needs_flush(now_ms))
 
-    def _flush_one(self, partition: HostedPartition, now_ms: int) -> None:
-        if partition in self._flushing or not partition.log.needs_flush(now_ms):
+    def _flush_one(self, partition: HostedPartition) -> None:
+        if partition in self._flushing:
             return
         job = partition.log.prepare_flush()
         self._flushing.add(partition)
@@ -182,11 +189,7 @@ class LogMaintenance:
         self._background.submit(job.run, done, failed)
 
     def _make_good(self) -> None:
-        def open_again(partition: HostedPartition) -> None:
-            if partition.log.is_cut_short:
-                partition.log.open_again()
-
-        self._each(open_again)
+        self._each(lambda partition: partition.log.open_again(), lambda log: log.is_cut_short)
         self._logs.retry_removals()
 
     def _checkpoint(self) -> None:

@@ -28,6 +28,9 @@ from storage_engine.protocol.transport import Transport
 CHECK_INTERVAL_MS = 1000
 """How often the broker looks for a log that is due for a scrub."""
 
+LOOK_AGAIN_MS = 5000
+"""When no log is due, the broker looks at all of them again after this time."""
+
 RETRY_MS = 30_000
 """The delay before replicas are asked again for a range that none of them could provide."""
 
@@ -124,6 +127,7 @@ class Scrubs:
         self._retries: dict[TopicPartition, _Retry] = {}
         self._seen_left_alone: set[HostedPartition] = set()
         """Compaction leaves them alone, and a pass has been through them since."""
+        self._look_again_ms = 0
         self._closed = False
 
     def close(self) -> None:
@@ -170,6 +174,9 @@ class Scrubs:
         return None
 
     def _due_pass(self) -> _Pass | None:
+        started_ms = self._clock.monotonic_ms()
+        if started_ms < self._look_again_ms:
+            return None
         now_ms = self._clock.wall_ms()
         best: tuple[int, HostedPartition] | None = None
         for partition in self._replicas:
@@ -179,6 +186,7 @@ class Scrubs:
             if due_ms is not None and due_ms <= now_ms and (best is None or due_ms < best[0]):
                 best = due_ms, partition
         if best is None:
+            self._look_again_ms = started_ms + LOOK_AGAIN_MS
             return None
         partition = best[1]
         retry = self._retries.get(partition.topic_partition)

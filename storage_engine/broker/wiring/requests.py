@@ -6,9 +6,10 @@ from random import Random
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.requests.cold_reads import ColdReads
-from storage_engine.broker.requests.delayed_fetch import FetchWaits
 from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions
+from storage_engine.broker.requests.fetch_waits import FetchWaits
+from storage_engine.broker.requests.follower_sessions import session_maker
 from storage_engine.broker.requests.json_answers import JsonAnswers
 from storage_engine.broker.requests.long_work import LongWork
 from storage_engine.broker.requests.rack_reads import RackReads
@@ -40,6 +41,7 @@ def build_requests(
         manager,
         is_current=metadata.is_current,
         on_damage=scrubs.report,
+        clock=ports.clock,
         throttle=replicas.throttle,
         rack_reads=_rack_reads(ports, replicas, metadata) if is_rack_aware else None,
     )
@@ -55,6 +57,7 @@ def build_requests(
             ports.clock,
             # Each start draws other ids, so that a client never meets another's session.
             ids=Random(f"{ports.broker_id} {ports.clock.wall_ms()}"),
+            make=session_maker(manager.get),
         ),
         fetch_waits=FetchWaits(reader, replicas=manager, scheduler=ports.scheduler),
         long_work=LongWork(ports.scheduler, ports.background, ports.work_ns),

@@ -122,6 +122,17 @@ class ReadState:
 Effect = HighWatermarkAdvanced | ProposeIsr | ReadState
 
 
+@dataclass(slots=True, eq=False)
+class SessionClock:
+    """The time of the last fetch in a follower's fetch session (KIP-227).
+
+    Such a fetch names only what has changed. It speaks for the other partitions of the session,
+    too: the follower still holds what it held.
+    """
+
+    fetched_ms: int = 0
+
+
 @dataclass(slots=True)
 class FollowerProgress:
     """The leader's view of one follower."""
@@ -131,10 +142,22 @@ class FollowerProgress:
     """The last time at which the follower held everything that the leader had."""
     fetched_ms: int = 0
     leader_end_at_fetch: int = 0
+    session: SessionClock | None = None
+    """Set while the follower is in the ISR and holds everything: each fetch of this session says
+    so again. Invariant: it is settled before the leader's end, the epoch or the ISR changes."""
+
+    def settle(self) -> None:
+        """Record the last fetch of the session as one of this partition; later ones say nothing of
+        it until it is named again."""
+        session, self.session = self.session, None
+        if session is not None:
+            self.caught_up_ms = max(self.caught_up_ms, session.fetched_ms)
+            self.fetched_ms = max(self.fetched_ms, session.fetched_ms)
 
     def note_fetch(self, event: FollowerFetched) -> None:
         """Record a fetch. One from the leader's end, or from the end at the time of the fetch
         before, counts as caught up (R-REP4)."""
+        self.settle()
         if event.fetch_offset >= event.log_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, event.now_ms)
         elif self.fetched_ms and event.fetch_offset >= self.leader_end_at_fetch:
@@ -217,6 +240,7 @@ class LeaderPartition:
         was not sent, another broker may have led, and followers may have truncated their logs.
         """
         assert leadership.leader_epoch >= self.leader_epoch
+        self._settle_sessions()
         if leadership.leader_epoch > self.leader_epoch + 1:
             self._followers = {}
         if leadership.leader_epoch > self.leader_epoch:
@@ -244,7 +268,7 @@ class LeaderPartition:
         """Apply one event; the effects are for the driver to carry out, in order."""
         match event:
             case Appended():
-                self._log_end_offset = event.log_end_offset
+                self._see_end(event.log_end_offset)
                 return self._advance_high_watermark()
             case Flushed():
                 self._flushed_end_offset = event.flushed_end_offset
@@ -252,7 +276,7 @@ class LeaderPartition:
             case FollowerFetched():
                 return self._on_follower_fetched(event)
             case LagCheck():
-                self._log_end_offset = event.log_end_offset
+                self._see_end(event.log_end_offset)
                 return self._shrink(event.now_ms)
             case IsrAccepted():
                 return self._commit(event.isr, event.partition_epoch)
@@ -261,13 +285,32 @@ class LeaderPartition:
             case StateObserved():
                 return self._on_observed(event)
 
+    def _see_end(self, log_end_offset: int) -> None:
+        """Take note of the log's end. What sessions said was about the end before."""
+        if log_end_offset != self._log_end_offset:
+            self._settle_sessions()
+            self._log_end_offset = log_end_offset
+
+    def _settle_sessions(self) -> None:
+        for progress in self._followers.values():
+            progress.settle()
+
     def note_fetch_at_end(
-        self, replica: BrokerId, end_offset: int, *, now_ms: int, broker_epoch: BrokerEpoch
+        self,
+        replica: BrokerId,
+        end_offset: int,
+        *,
+        now_ms: int,
+        broker_epoch: BrokerEpoch,
+        session: SessionClock | None = None,
     ) -> bool:
         """Record another fetch from the end by a member of the ISR that is known to hold
         everything: only its time changes. This does what FollowerFetched would do at a fraction of
-        the cost, since every fetch of a broker names all idle partitions too. Return False, with
-        nothing recorded, where the fetch may mean more.
+        the cost, since a fetch may name a thousand idle partitions. Return False, with nothing
+        recorded, where the fetch may mean more.
+
+        From then on each further fetch in `session` counts as one of this partition as well, until
+        the leader's end, the epoch or the ISR changes (`has_in_session`).
         """
         progress = self._followers.get(replica)
         if (
@@ -281,7 +324,13 @@ class LeaderPartition:
         progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
         progress.fetched_ms = now_ms
         progress.leader_end_at_fetch = end_offset
+        progress.session = session
         return True
+
+    def has_in_session(self, replica: BrokerId, session: SessionClock) -> bool:
+        """Whether the fetches of the session speak for this partition without naming it."""
+        progress = self._followers.get(replica)
+        return progress is not None and progress.session is session
 
     def follower_end_offset(self, replica: BrokerId) -> int:
         """Return a follower's end offset; UNKNOWN_OFFSET while it has not fetched."""
@@ -292,7 +341,7 @@ class LeaderPartition:
         progress = self._followers.get(event.replica)
         if progress is None:
             return []
-        self._log_end_offset = event.log_end_offset
+        self._see_end(event.log_end_offset)
         progress.note_fetch(event)
         effects: list[Effect] = []
         if event.eligible and self._holds_what_is_committed(progress):
@@ -352,6 +401,7 @@ class LeaderPartition:
     def _commit(self, isr: frozenset[BrokerId], partition_epoch: PartitionEpoch) -> list[Effect]:
         if partition_epoch <= self.partition_epoch:
             return []
+        self._settle_sessions()
         self.isr = CommittedIsr(members=isr)
         self.partition_epoch = partition_epoch
         return self._advance_high_watermark()

@@ -109,6 +109,7 @@ class DeleteRecordsHandler:
         try:
             if partition.log.retention.advance_log_start(offset):
                 self.log_starts.note(partition)
+                partition.follower_watches.note()
             if self.log_starts.is_pending(partition):
                 log.info("records deleted partition=%s log_start_offset=%d", tp, offset)
                 # When the new start can't be written, the replica goes offline: it is as if the

@@ -17,14 +17,17 @@ from typing import Any
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD, is_cold_slice
-from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, FetchWaits, must_answer
+from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, is_enough, must_answer
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions, SessionFetch
+from storage_engine.broker.requests.fetch_waits import FetchWaits
 from storage_engine.broker.requests.fetched_topics import UNKNOWN, nodes_of, with_ids, with_names
+from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.broker.requests.json_answers import JsonAnswers
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.requests.typed_reads import UnconvertedSlice
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.replication.partition import SessionClock
 from storage_engine.protocol.apis.fetch import (
     FIRST_WITH_NODES,
     FIRST_WITH_TOPIC_IDS,
@@ -111,7 +114,7 @@ class _Answering:
     call: ApiCall[FetchResponse]
     fetch: SessionFetch
     request: FetchRequest
-    """Names all partitions, by the names of their topics."""
+    """Names all partitions that are looked at, by the names of their topics."""
     asked_for: list[str | None] | None = None
     """By place the name of the topic, whose right is asked for again at the answer, or None where
     it was missing at the start; None as a whole where everybody may read all."""
@@ -123,8 +126,13 @@ class _Answering:
             return
         named = self._readable(named)
         self.request = named
-        self.handler.reader.note_progress(named)
+        self.handler.reader.note_progress(named, self._session_clock)
         self.wait_or_answer(self.handler.reader.read(named))
+
+    @property
+    def _session_clock(self) -> SessionClock | None:
+        session = self.fetch.session
+        return session.clock if isinstance(session, FollowerSession) else None
 
     def read_many(self) -> Steps:
         """The first look at many partitions."""
@@ -135,7 +143,7 @@ class _Answering:
             if named is None:
                 return
             named = self._readable(named)
-            self.handler.reader.note_progress(named)
+            self.handler.reader.note_progress(named, self._session_clock)
             partitions += named.partitions
             yield None
         self.request = asked._replace(partitions=partitions)
@@ -193,10 +201,25 @@ class _Answering:
         return permitted
 
     def wait_or_answer(self, read: FetchRead) -> None:
-        if must_answer(self.request, read) or not self.handler.waits.wait(
+        session = self.fetch.session
+        if isinstance(session, FollowerSession) and session.epoch == self.fetch.epoch:
+            if is_enough(self.request, read):
+                self._answer(read)
+            else:
+                self.handler.waits.wait_in_session(
+                    session, self.fetch.request, finish=self._finish_in_session, gone=self._gone
+                )
+        elif must_answer(self.request, read) or not self.handler.waits.wait(
             self.request, read, finish=self._finish, gone=self._gone
         ):
             self._answer(read)
+
+    def _finish_in_session(self, request: FetchRequest, read: FetchRead | None) -> None:
+        """The wait is over, and these partitions are due."""
+        named = self._by_names(request)
+        if named is not None:
+            self.request, self.fetch.request = named, request
+            self._finish(read)
 
     def _finish(self, read: FetchRead | None) -> None:
         """The wait is over."""
