@@ -81,7 +81,8 @@ def test_it_is_found_by_its_arguments(tmp_path: Path) -> None:
         process.stdout.readline()
         try:
             assert processes.find_process(["mark", str(tmp_path)]) == process.pid
-            assert processes.command_line(process.pid)[: len(command)] == command
+            shown = processes.command_line(process.pid)
+            assert shown is not None and shown[: len(command)] == command
         finally:
             process.kill()
     assert processes.find_process(["mark", str(tmp_path)]) is None
