@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from integration_tests.forks.fork_server import LONGEST_REQUEST
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local import processes
 
@@ -101,15 +102,16 @@ class _Server:
             "env": given,
             "session": is_session,
         }
-        return self._ask(request, descriptors)
+        packet = json.dumps(request).encode()
+        return self._ask(packet, descriptors) if len(packet) <= LONGEST_REQUEST else None
 
     def wait_status(self, pid: int) -> int | None:
         """Of a fork, once; None while it runs."""
-        return self._ask({"ended": pid})
+        return self._ask(json.dumps({"ended": pid}).encode())
 
-    def _ask(self, request: Mapping[str, object], descriptors: Sequence[int] = ()) -> int | None:
+    def _ask(self, packet: bytes, descriptors: Sequence[int] = ()) -> int | None:
         with self._turn:
-            socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
+            socket.send_fds(self._control, [packet], descriptors)
             answer = self._control.recv(_ANSWER_BYTES)
         assert answer, f"the server of forks has ended: {self._process.poll()}"
         found: int | None = json.loads(answer)
