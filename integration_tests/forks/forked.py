@@ -13,8 +13,9 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from integration_tests.forks.fork_server import LONGEST_REQUEST
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local import processes
 
@@ -67,14 +68,14 @@ class _Server:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = ["-P", "-m", "integration_tests.forks.fork_server", str(theirs.fileno())]
-            inherited = os.environ.get("PYTHONPATH", "")
+            path = filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
             self._process = subprocess.Popen(
                 [sys.executable, *command, _ROOM[is_of_brokers], *_LOADED[is_of_brokers]],
                 pass_fds=[theirs.fileno()],
                 env={
                     **os.environ,
                     **_ONE_THREAD,
-                    "PYTHONPATH": os.pathsep.join((str(ROOT), inherited)),
+                    "PYTHONPATH": os.pathsep.join(path),
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -101,15 +102,16 @@ class _Server:
             "env": given,
             "session": is_session,
         }
-        return self._ask(request, descriptors)
+        packet = json.dumps(request).encode()
+        return self._ask(packet, descriptors) if len(packet) <= LONGEST_REQUEST else None
 
     def wait_status(self, pid: int) -> int | None:
         """Of a fork, once; None while it runs."""
-        return self._ask({"ended": pid})
+        return self._ask(json.dumps({"ended": pid}).encode())
 
-    def _ask(self, request: Mapping[str, object], descriptors: Sequence[int] = ()) -> int | None:
+    def _ask(self, packet: bytes, descriptors: Sequence[int] = ()) -> int | None:
         with self._turn:
-            socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
+            socket.send_fds(self._control, [packet], descriptors)
             answer = self._control.recv(_ANSWER_BYTES)
         assert answer, f"the server of forks has ended: {self._process.poll()}"
         found: int | None = json.loads(answer)
@@ -117,7 +119,13 @@ class _Server:
 
 
 class Forked(subprocess.Popen[Any]):
-    """A process whose parent is the server, else as any other."""
+    """A process whose parent is the server, else as any other. What is overridden is what starts
+    the process, and what asks the kernel whether it has ended."""
+
+    if TYPE_CHECKING:
+        _waitpid_lock: threading.Lock
+        _close_pipe_fds: Callable[..., None]
+        _handle_exitstatus: Callable[[int], None]
 
     _server: _Server | None = None
     """Whose child it is; None: a child of ours."""
@@ -131,7 +139,7 @@ class Forked(subprocess.Popen[Any]):
             server = _server(is_of_brokers=BROKER in arguments)
             pid = server.start(
                 arguments,
-                [number if given < 0 else given for number, given in enumerate(streams)],
+                [number if each < 0 else each for number, each in enumerate(streams)],
                 cwd=asked["cwd"],
                 env=asked["env"],
                 is_session=asked["start_new_session"],
@@ -164,7 +172,9 @@ class Forked(subprocess.Popen[Any]):
             # A zombie of the server's, until we ask for its status.
             descriptor = os.pidfd_open(self.pid)
             try:
-                select.select([descriptor], [], [])
+                poll = select.poll()
+                poll.register(descriptor, select.POLLIN)
+                poll.poll()
             finally:
                 os.close(descriptor)
         status = self._server.wait_status(self.pid)

@@ -81,22 +81,24 @@ def test_it_is_found_by_its_arguments(tmp_path: Path) -> None:
         process.stdout.readline()
         try:
             assert processes.find_process(["mark", str(tmp_path)]) == process.pid
-            assert processes.command_line(process.pid)[: len(command)] == command
+            shown = processes.command_line(process.pid)
+            assert shown is not None and shown[: len(command)] == command
         finally:
             process.kill()
     assert processes.find_process(["mark", str(tmp_path)]) is None
 
 
-def test_what_has_longer_arguments_or_another_python_is_started() -> None:
+def test_what_has_more_to_say_or_another_python_is_started() -> None:
     parent = "import os; print(os.getppid())"
     command = [sys.executable, "-c", parent]
-    given = {**os.environ, "PYTHONUTF8": "1"}
+    large = {**os.environ, **dict.fromkeys(("A", "B"), "large" * 20_000)}
     pids = [
         int(forked.run(command, how=forked.Forked).stdout),
         int(forked.run([*command, "long" * 2000], how=forked.Forked).stdout),
-        int(forked.run(command, how=forked.Forked, env=given).stdout),
+        int(forked.run(command, how=forked.Forked, env=large).stdout),
+        int(forked.run(command, how=forked.Forked, env={**os.environ, "PYTHONUTF8": "1"}).stdout),
     ]
-    assert [pid == os.getpid() for pid in pids] == [False, True, True]
+    assert [pid == os.getpid() for pid in pids] == [False, True, True, True]
 
 
 PARENT = """

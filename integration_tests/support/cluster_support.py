@@ -28,13 +28,14 @@ FEW_GROUPS = (("offsets.topic.num.partitions", str(COORDINATOR_PARTITIONS)),)
 """Whatever consumer makes the topic of groups: 50 partitions would be most of a small cluster."""
 
 SHARED_SETTINGS = (
-    ("log.retention.check.interval.ms", "200"),
-    ("log.cleaner.backoff.ms", "200"),
+    ("log.retention.check.interval.ms", "500"),
+    ("log.cleaner.backoff.ms", "500"),
     ("transaction.state.log.num.partitions", str(COORDINATOR_PARTITIONS)),
     ("group.initial.rebalance.delay.ms", "0"),
     ("group.min.session.timeout.ms", "3000"),
 )
-"""Retention, compaction and groups that a test can wait for."""
+"""Retention, compaction and groups that a test can wait for; oftener, and the many partitions of a
+shared cluster would keep idle brokers at work."""
 
 DEADLINE_S = 60.0
 
