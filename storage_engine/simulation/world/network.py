@@ -334,6 +334,8 @@ class SimulatedNetwork:
         """The earliest arrival of what is sent, by (sender, channel)."""
         self.on_closed: dict[int, Callable[[int], None]] = {}
         """Who, by broker, hears of another broker that has ended a connection."""
+        self.refused: set[frozenset[int]] = set()
+        """The pairs whose connections something between them refuses."""
         self.cuts_refuse = False
         """Whether what prevents connections answers in the name of the other's kernel."""
         self.principals: dict[int, Principal] = {}
@@ -394,6 +396,7 @@ class SimulatedNetwork:
     def heal(self) -> None:
         """End all cuts and partitions."""
         self.cuts.clear()
+        self.refused.clear()
         self.held_up.clear()
         self.late_ms.clear()
         self.release()
@@ -417,7 +420,10 @@ class SimulatedNetwork:
         """Whether a new connection would be refused, rather than taken or left without answer."""
         if {(sender, receiver), (receiver, sender)} & self.held_up:
             return False
-        if frozenset((sender, receiver)) in self.cuts:
+        pair = frozenset((sender, receiver))
+        if pair in self.refused:
+            return True
+        if pair in self.cuts:
             return self.cuts_refuse
         host = self.brokers.get(receiver)
         return host is None or not host.serving
