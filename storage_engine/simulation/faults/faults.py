@@ -176,6 +176,9 @@ OF_RUNNING = frozenset(
 OF_TRANSACTIONS = (FaultKind.LATE_MARKERS, FaultKind.LOST_MARKERS, FaultKind.SLOW_LOAD)
 """The kinds that are scheduled only with transactions."""
 
+OF_PROOF = (FaultKind.REFUSED_PORT,)
+"""The kinds that are scheduled only where a refused port counts as proof."""
+
 _AT_ONCE = frozenset(
     {
         FaultKind.QUICK_RESTART,
