@@ -27,6 +27,8 @@ class RefusedPorts:
         self._ports = ports
         self._scheduler = scheduler
         self._series: dict[Endpoint, tuple[RefusedPort, Suspects]] = {}
+        self._asked: dict[BrokerId, Endpoint] = {}
+        """Where each broker was probed last."""
         self._closed = False
         self._sessions_of: Callable[[BrokerId], Suspects]
         self._on_refused: Callable[[Suspects], None]
@@ -42,6 +44,11 @@ class RefusedPorts:
         self._on_refused = on_refused
         self._ports.on_closed(self._connection_closed)
 
+    def ask_again(self, broker_id: BrokerId) -> None:
+        """Begin another series of probes: what was proven some time ago may no longer be so."""
+        if endpoint := self._asked.get(broker_id):
+            self._connection_closed(endpoint)
+
     def close(self) -> None:
         self._closed = True
         self._series.clear()
@@ -51,6 +58,7 @@ class RefusedPorts:
             return
         suspects = self._sessions_of(BrokerId(endpoint.broker_id))
         if suspects:
+            self._asked[BrokerId(endpoint.broker_id)] = endpoint
             self._series[endpoint] = (RefusedPort(), suspects)
             self._probe(endpoint)
 
