@@ -213,7 +213,7 @@ def apart(tmp_path) -> Iterator[SimulatedCluster]:
     """Brokers of a machine each, for which a refused port is proof."""
     made = SimulatedCluster(tmp_path, broker_death_proof="port")
     assert made.create_topic("t", min_insync_replicas="2").error_code == 0
-    made.wait_in_sync(TP, 1, 2, 3)
+    assert made.produced(TP, b"x") == 0, "so its followers are connected to the leader"
     yield made
     made.close()
 
@@ -240,6 +240,16 @@ def test_a_living_leader_whose_port_refuses_is_deposed_and_comes_back(apart):
     apart.loop.run_until(lambda: apart[deposed].broker_epoch > epoch, limit_ms=SOON_MS)
     apart.network.heal()
     apart.wait_in_sync(TP, 1, 2, 3)
+
+
+def test_who_is_cut_off_deposes_nobody(apart):
+    """It sees all others refuse, as they see it."""
+    alone = leader_of(apart)
+    others = [broker for broker in apart.brokers if broker.id != alone]
+    epochs = [broker.broker_epoch for broker in others]
+    refuse(apart, alone)
+    apart.loop.run_for(5 * SOON_MS)
+    assert [broker.broker_epoch for broker in others] == epochs
 
 
 def test_silence_is_no_refusal(apart):
@@ -286,7 +296,7 @@ def test_a_refused_port_is_no_proof_of_a_process_that_is_seen_to_live(tmp_path):
     shared = SimulatedMachine("1")
     cluster = SimulatedCluster(tmp_path, machines=[shared] * 3, broker_death_proof="port")
     assert cluster.create_topic("t").error_code == 0
-    cluster.wait_in_sync(TP, 1, 2, 3)
+    assert cluster.produced(TP, b"x") == 0
     epochs = [broker.broker_epoch for broker in cluster.brokers]
     refuse(cluster, leader_of(cluster))
     cluster.loop.run_for(3 * SOON_MS)

@@ -11,10 +11,11 @@ from storage_engine.core.control.death_proof import (
     PortVerdict,
     RefusedPort,
     closing_delay_ms,
+    is_of_the_majority,
     is_same_process,
     may_be_local,
 )
-from storage_engine.core.ports import ProcessIdentity
+from storage_engine.core.ports import PortAnswer, ProcessIdentity
 
 OWN = ProcessIdentity(boot_id="a", pid_namespace=1, time_namespace=2, pid=3, start_ticks=4)
 
@@ -54,9 +55,18 @@ def test_in_a_large_cluster_the_last_act_after_a_bounded_time():
 
 def test_only_refusals_in_a_row_prove_a_death():
     port = RefusedPort()
-    verdicts = [port.probed(is_refused=True) for _ in range(PROBES)]
+    verdicts = [port.probed(PortAnswer.REFUSED) for _ in range(PROBES)]
     assert verdicts == [PortVerdict.ASK_AGAIN] * (PROBES - 1) + [PortVerdict.DEAD]
-    port = RefusedPort()
-    for _ in range(PROBES - 1):
-        port.probed(is_refused=True)
-    assert port.probed(is_refused=False) is PortVerdict.LIVES
+    for other in (PortAnswer.ACCEPTED, PortAnswer.SILENT):
+        port = RefusedPort()
+        for _ in range(PROBES - 1):
+            port.probed(PortAnswer.REFUSED)
+        assert port.probed(other) is PortVerdict.LIVES
+
+
+@pytest.mark.parametrize(
+    ("answering", "brokers", "expected"),
+    [(0, 1, True), (0, 2, False), (1, 3, True), (0, 3, False), (1, 4, False), (2, 4, True)],
+)
+def test_who_reaches_half_of_the_brokers_or_fewer_believes_no_port(answering, brokers, expected):
+    assert is_of_the_majority(answering, brokers) is expected
