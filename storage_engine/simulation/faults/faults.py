@@ -205,7 +205,7 @@ MARKERS_PAUSE_MS = 1200
 """The mean pause between two of `OF_TRANSACTIONS`."""
 FIRST_OF_TRANSACTIONS = 1001
 """The number of the first of them, so that the other faults keep their numbers."""
-PORTS_PAUSE_MS = 2000
+PORTS_PAUSE_MS = 1000
 """The mean pause between two refused ports."""
 FIRST_OF_PORTS = 2001
 """The number of the first of them."""
@@ -339,7 +339,7 @@ def port_faults_of(seed: int, *, brokers: int, seconds: int) -> list[Fault]:
                 at_ms=at_ms,
                 kind=FaultKind.REFUSED_PORT,
                 broker=choose.randint(1, brokers),
-                for_ms=choose.randint(300, 3000),
+                for_ms=choose.randint(500, 3000),
                 seed=choose.getrandbits(32),
             )
         )

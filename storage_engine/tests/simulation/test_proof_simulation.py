@@ -14,7 +14,7 @@ from storage_engine.tests.simulation.proof_mutations import MUTATIONS, failure_o
 from storage_engine.tests.simulation.test_simulation import outcome
 from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
-FIRST, SEEDS = (0, 200) if ALL_FAULTS else (115, 3)
+FIRST, SEEDS = (0, 200) if ALL_FAULTS else (107, 5)
 """By default some with much of it: proofs by processes and by ports, some of them false."""
 
 CAUGHT: dict[str, int] = {
@@ -28,8 +28,8 @@ CAUGHT: dict[str, int] = {
 def test_a_fixed_set_of_seeds_with_proofs_of_death_keeps_every_promise():
     plain = ("--no-transactions", "--no-typed")
     result = outcome(*plain, "--start", str(FIRST), "--seeds", str(SEEDS))
-    assert result["closed_sessions"] > SEEDS // 2
-    assert result["deposed"] > SEEDS // 2
+    assert result["closed_sessions"] >= SEEDS
+    assert result["deposed"] > SEEDS // 5
     assert result["faults"][FaultKind.REFUSED_PORT.value] > SEEDS // 2
 
 
