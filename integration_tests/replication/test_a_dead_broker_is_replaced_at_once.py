@@ -18,6 +18,7 @@ from integration_tests.support.cluster_support import (
     wait_until,
 )
 from integration_tests.support.steady_producer import SteadyProducer, check_kept
+from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.zookeeper.access import ANYBODY
 from storage_engine.zookeeper.foreign_sessions import ThreadedForeignSessions
@@ -26,7 +27,8 @@ from storage_engine.zookeeper.session_credentials import SessionZNode
 SESSION_S = 60
 LONG_SESSIONS = (("zookeeper.session.timeout.ms", str(SESSION_S * 1000)),)
 BEFORE_IT_EXPIRES_S = SESSION_S * 0.75
-RECORDS = 300
+RECORDS = 200
+ROUNDS = 5 if ALL_FAULTS else 1
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,7 @@ def led_by_the_controller(cluster: LocalCluster, topic: str) -> int:
     return led[metadata.controller_id]
 
 
+@in_full
 def test_nothing_is_lost_or_doubled_when_a_killed_leader_is_replaced_at_once(patient):
     topic = "led-anew"
     create_topic(patient, topic, config={"min.insync.replicas": "2"})
@@ -94,7 +97,7 @@ def test_a_leader_that_is_back_on_its_port_at_once_loses_nothing(patient):
     client = admin(patient)
     wait_for_isr(client, topic, 3)
     with SteadyProducer(patient.bootstrap_servers, topic) as producer:
-        for _ in range(2):
+        for _ in range(ROUNDS):
             acknowledged_more(producer)
             dead = leader_of(client, topic)
             patient.kill_broker(dead)

@@ -37,6 +37,8 @@ class BrokersByHand:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.program = "storage_engine.tools.cli"
         """The module that is run; a test of tests has one that does something wrong."""
+        self.within: tuple[str, ...] = ()
+        """A command that runs what follows, and ends it when it is killed."""
 
     def port(self, broker_id: int, listener: str) -> int:
         key = broker_id, listener
@@ -67,7 +69,7 @@ class BrokersByHand:
         file = folder / "server.properties"
         file.write_text("".join(f"{key}={_escaped(text)}\n" for key, text in given.items()))
         file.chmod(0o600)
-        command = [sys.executable, "-P", "-m", self.program, "broker", str(file)]
+        command = [*self.within, sys.executable, "-P", "-m", self.program, "broker", str(file)]
         with (folder / "output").open("ab") as output:
             self._processes[broker_id] = popen(
                 [*command, "--log-file", str(folder / "broker.log")],
@@ -77,11 +79,14 @@ class BrokersByHand:
                 stderr=output,
             )
         if is_waited_for:
-            wait_until(
-                lambda: self._has_joined(broker_id),
-                f"broker {broker_id} joins; its log: {self.log(broker_id)[-2000:]}",
-                timeout_s=START_S,
-            )
+            self.wait_until_joined(broker_id)
+
+    def wait_until_joined(self, broker_id: int) -> None:
+        wait_until(
+            lambda: self._has_joined(broker_id),
+            f"broker {broker_id} joins; its log: {self.log(broker_id)[-2000:]}",
+            timeout_s=START_S,
+        )
 
     def stop(self, broker_id: int, *, signum: int = signal.SIGTERM) -> None:
         process = self._processes[broker_id]

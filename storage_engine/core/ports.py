@@ -279,6 +279,16 @@ class Processes(Protocol):
         ...
 
 
+class PortAnswer(enum.Enum):
+    """How another machine's kernel answers an attempt to connect."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    """Nobody listens there, it says."""
+    SILENT = "silent"
+    """Not within the time, or the network has failed."""
+
+
 class PeerPorts(Protocol):
     """What the kernels of other brokers' machines say of their ports."""
 
@@ -286,9 +296,8 @@ class PeerPorts(Protocol):
         """Call whenever another broker's kernel has ended a connection of this broker's to it."""
         ...
 
-    def probe(self, endpoint: Endpoint, on_done: Callable[[bool], None]) -> None:
-        """Try to connect. `on_done(is_refused)` comes once: True only where the other kernel has
-        said that nobody listens there; False for whatever else, silence included."""
+    def probe(self, endpoint: Endpoint, on_done: Callable[[PortAnswer], None]) -> None:
+        """Try to connect. `on_done` comes once."""
         ...
 
 

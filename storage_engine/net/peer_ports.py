@@ -5,7 +5,7 @@ import errno
 import socket
 from collections.abc import Callable
 
-from storage_engine.core.ports import Endpoint
+from storage_engine.core.ports import Endpoint, PortAnswer
 from storage_engine.net.peer import PeerTransport
 
 PROBE_TIMEOUT_S = 1.0
@@ -31,9 +31,9 @@ class TcpPeerPorts:
 
         self._transport.on_lost = lost
 
-    def probe(self, endpoint: Endpoint, on_done: Callable[[bool], None]) -> None:
+    def probe(self, endpoint: Endpoint, on_done: Callable[[PortAnswer], None]) -> None:
         async def ask() -> None:
-            on_done(await self._is_refused(endpoint))
+            on_done(await self._answer_of(endpoint))
 
         task = self._loop.create_task(ask())
         self._tasks.add(task)
@@ -43,24 +43,27 @@ class TcpPeerPorts:
         for task in self._tasks:
             task.cancel()
 
-    async def _is_refused(self, endpoint: Endpoint) -> bool:
-        """Whether every address of the host says so."""
+    async def _answer_of(self, endpoint: Endpoint) -> PortAnswer:
+        """A refusal is one of every address of the host."""
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
                 addresses = await self._loop.getaddrinfo(
                     endpoint.host, endpoint.port, type=socket.SOCK_STREAM
                 )
-                refusals = [await self._refuses(address) for address in addresses]
+                for address in addresses:
+                    if await self._accepts(address):
+                        return PortAnswer.ACCEPTED
         except (OSError, TimeoutError, ValueError):
-            return False
-        return bool(refusals) and all(refusals)
+            return PortAnswer.SILENT
+        return PortAnswer.REFUSED if addresses else PortAnswer.SILENT
 
-    async def _refuses(self, address: tuple[object, ...]) -> bool:
+    async def _accepts(self, address: tuple[object, ...]) -> bool:
+        """False where it refuses; OSError for any other failure."""
         family, kind, protocol, _, where = address
         with socket.socket(family, kind, protocol) as probe:  # type: ignore[arg-type]
             probe.setblocking(False)
             try:
                 await self._loop.sock_connect(probe, where)  # type: ignore[arg-type]
             except ConnectionRefusedError:
-                return True
-            return False
+                return False
+            return True

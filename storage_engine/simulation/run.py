@@ -32,6 +32,7 @@ from storage_engine.simulation.faults.faults import (
     FaultKind,
     Profile,
     marker_faults_of,
+    port_faults_of,
     profile_of,
     schedule_of,
 )
@@ -120,16 +121,13 @@ class SeedRun:
         self.seed = seed
         self.profile = profile_of(seed)
         self._seconds = seconds
+        placement = placement_of(seed, self.profile.brokers) if proof else None
         self.faults = [
             fault
-            for fault in [
-                *schedule_of(seed, seconds=seconds),
-                *(marker_faults_of(seed, seconds=seconds) if transactions else []),
-            ]
+            for fault in self._schedule(placement, transactions=transactions)
             if only is None or fault.number in only
         ]
         self._choose = random.Random(f"run {seed}")
-        placement = placement_of(seed, self.profile.brokers) if proof else None
         self._has_proof = proof
         self.cluster = self._make_cluster(placement, transactions=transactions, typed=typed)
         self.trace = Trace(self.cluster.loop)
@@ -157,6 +155,15 @@ class SeedRun:
         )
         self.producers: list[WorkloadProducer] = []
         self.consumers: list[WorkloadConsumer] = []
+
+    def _schedule(self, placement: Placement | None, *, transactions: bool) -> list[Fault]:
+        seed, seconds = self.seed, self._seconds
+        faults = schedule_of(seed, seconds=seconds)
+        if transactions:
+            faults += marker_faults_of(seed, seconds=seconds)
+        if placement is not None and placement.proof == BY_PORT:
+            faults += port_faults_of(seed, brokers=self.profile.brokers, seconds=seconds)
+        return faults
 
     def _make_cluster(
         self, placement: Placement | None, *, transactions: bool, typed: bool

@@ -64,6 +64,8 @@ class _Peer:
         """Not None while its process is known to run."""
         self.is_dead = False
         """Whether there is proof."""
+        self.has_ended = False
+        """Whether the proof is its process, and so stands for ever."""
         self.attempts = 0
 
     def forget(self) -> None:
@@ -229,6 +231,7 @@ class DeadSessions:
         if self._flows.closed or self._peers.get(peer.name) is not peer:
             return
         peer.forget()
+        peer.has_ended = True
         living = [other for other in self._peers.values() if other.process is not None]
         self._proven(peer, "its process has ended", living)
 
@@ -273,6 +276,13 @@ class DeadSessions:
             # Also where it is over: the znode, which tells, may be heard of later or may still be
             # there because somebody else took the session over in between.
             if not self._flows.closed:
-                self._scheduler.call_later(again_ms, partial(self._close_session, peer))
+                self._scheduler.call_later(again_ms, partial(self._close_again, peer))
 
         self._foreign_sessions.end(peer.session_id, peer.node.password, done)
+
+    def _close_again(self, peer: _Peer) -> None:
+        if peer.has_ended:
+            self._close_session(peer)
+        elif self._refused_ports is not None and peer.broker_id is not None:
+            peer.is_dead = False
+            self._refused_ports.ask_again(peer.broker_id)

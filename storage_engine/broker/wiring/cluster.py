@@ -16,6 +16,8 @@ from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.control.cluster_state import FEATURES, ONLY_LISTENER
+from storage_engine.core.ids import BrokerId
+from storage_engine.core.ports import Endpoint
 from storage_engine.core.security.security_protocol import SecurityProtocol
 from storage_engine.core.settings.failover_settings import BY_PORT, DEATH_PROOF, NO_PROOF
 from storage_engine.zookeeper.znodes import NO_PORT, BrokerIdZNode
@@ -94,8 +96,20 @@ def _dead_sessions(ports: BrokerPorts, metadata: MetadataCache) -> DeadSessions 
         processes=ports.processes,
         foreign_sessions=ports.foreign_sessions,
         controller_id=lambda: metadata.controller_id,
-        refused_ports=RefusedPorts(ports.peer_ports, ports.scheduler) if proof == BY_PORT else None,
+        refused_ports=RefusedPorts(
+            ports.peer_ports, ports.scheduler, lambda: _others(ports.broker_id, metadata)
+        )
+        if proof == BY_PORT
+        else None,
     )
+
+
+def _others(own: BrokerId, metadata: MetadataCache) -> list[Endpoint]:
+    return [
+        Endpoint(broker_id=broker.broker_id, host=broker.host, port=broker.port)
+        for broker in metadata.brokers.values()
+        if broker.broker_id != own
+    ]
 
 
 def _controller(

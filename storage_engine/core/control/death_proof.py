@@ -13,7 +13,7 @@ import enum
 from collections.abc import Collection
 
 from storage_engine.core.ids import BrokerId
-from storage_engine.core.ports import ProcessIdentity
+from storage_engine.core.ports import PortAnswer, ProcessIdentity
 
 STEP_MS = 50
 """The delay from one broker to the next: longer than it takes to close a session."""
@@ -67,9 +67,15 @@ class RefusedPort:
     def __init__(self) -> None:
         self._refusals = 0
 
-    def probed(self, *, is_refused: bool) -> PortVerdict:
+    def probed(self, answer: PortAnswer) -> PortVerdict:
         """Count one more answer; only refusals in a row prove anything."""
-        if not is_refused:
+        if answer is not PortAnswer.REFUSED:
             return PortVerdict.LIVES
         self._refusals += 1
         return PortVerdict.DEAD if self._refusals >= PROBES else PortVerdict.ASK_AGAIN
+
+
+def is_of_the_majority(answering: int, brokers: int) -> bool:
+    """Whether a broker may believe what ports say: with itself, more than half of all `brokers`
+    answer it. Else it is more likely that this one is cut off."""
+    return (answering + 1) * 2 > brokers

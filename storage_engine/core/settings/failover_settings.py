@@ -19,9 +19,7 @@ FAILOVER_SETTINGS: tuple[Setting, ...] = (
         type=SettingType.STRING,
         default=BY_PROCESS,  # Kafka has no such setting: its brokers wait for the session
         choices=(BY_PROCESS, BY_PORT, NO_PROOF),
-        doc="What proves that another broker is dead, so that its session is closed, not waited "
-        "for. process: its process has ended on this machine. port: also, of another machine, that "
-        "its port refuses connections; a firewall can look alike, and a broker that lives may then "
-        "acknowledge acks=1 in vain until its session's time is over. none: nothing.",
+        doc="What proves that another broker is dead; port can be wrong, and lose records of "
+        "acks=1.",
     ),
 )

@@ -64,6 +64,9 @@ class FaultKind(enum.Enum):
     SLOW_LOAD = "slow load"
     """A coordinator's broker is restarted, and all background work is slow for a while, including
     the load of the next coordinator."""
+    REFUSED_PORT = "refused port"
+    """A firewall between a living broker and all others breaks their connections, and refuses new
+    ones in its name; clients reach it. It is scheduled only with `broker.death.proof=port`."""
     ELECT_PREFERRED = "elect preferred"
     """An administrator asks for it."""
     REASSIGN = "reassign"
@@ -154,8 +157,27 @@ _LOSSY_POWER_WEIGHTS = {
 """The weights without `flush.before.ack`: once all have lost their power little is promised any
 more."""
 
+OF_RUNNING = frozenset(
+    {
+        FaultKind.KILL,
+        FaultKind.QUICK_RESTART,
+        FaultKind.POWER_LOSS,
+        FaultKind.LEAVE,
+        FaultKind.PAUSE,
+        FaultKind.SLOW_DISK,
+        FaultKind.SESSION_CUT,
+        FaultKind.LOST_ANSWERS,
+        FaultKind.SLOW_SESSION,
+        FaultKind.REFUSED_PORT,
+    }
+)
+"""The kinds that befall a broker only while it runs."""
+
 OF_TRANSACTIONS = (FaultKind.LATE_MARKERS, FaultKind.LOST_MARKERS, FaultKind.SLOW_LOAD)
 """The kinds that are scheduled only with transactions."""
+
+OF_PROOF = (FaultKind.REFUSED_PORT,)
+"""The kinds that are scheduled only where a refused port counts as proof."""
 
 _AT_ONCE = frozenset(
     {
@@ -183,6 +205,10 @@ MARKERS_PAUSE_MS = 1200
 """The mean pause between two of `OF_TRANSACTIONS`."""
 FIRST_OF_TRANSACTIONS = 1001
 """The number of the first of them, so that the other faults keep their numbers."""
+PORTS_PAUSE_MS = 1000
+"""The mean pause between two refused ports."""
+FIRST_OF_PORTS = 2001
+"""The number of the first of them."""
 SCRIPT_MS = 6000
 """The time for a whole script."""
 
@@ -294,6 +320,26 @@ def marker_faults_of(seed: int, *, seconds: int) -> list[Fault]:
                 kind=choose.choice(OF_TRANSACTIONS),
                 broker=1,
                 for_ms=choose.randint(200, 4000),
+                seed=choose.getrandbits(32),
+            )
+        )
+    return faults
+
+
+def port_faults_of(seed: int, *, brokers: int, seconds: int) -> list[Fault]:
+    """Return the faults that are added where a refused port counts as proof, from a generator of
+    its own."""
+    choose = random.Random(f"port faults {seed}")
+    faults: list[Fault] = []
+    at_ms = 0
+    while (at_ms := at_ms + int(choose.expovariate(1 / PORTS_PAUSE_MS))) < seconds * 1000:
+        faults.append(
+            Fault(
+                number=FIRST_OF_PORTS + len(faults),
+                at_ms=at_ms,
+                kind=FaultKind.REFUSED_PORT,
+                broker=choose.randint(1, brokers),
+                for_ms=choose.randint(500, 3000),
                 seed=choose.getrandbits(32),
             )
         )

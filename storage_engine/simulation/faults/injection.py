@@ -16,7 +16,13 @@ from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.simulation.checks.checkers import Checker
 from storage_engine.simulation.checks.trace import Trace
 from storage_engine.simulation.faults.administrator import WISHES, Administrator
-from storage_engine.simulation.faults.faults import BETWEEN_TWO, Fault, FaultKind, Profile
+from storage_engine.simulation.faults.faults import (
+    BETWEEN_TWO,
+    OF_RUNNING,
+    Fault,
+    FaultKind,
+    Profile,
+)
 from storage_engine.simulation.faults.scripts import SCRIPTS, Condition, Scene, Script
 from storage_engine.simulation.world.broker import SimulatedBroker
 from storage_engine.simulation.world.cluster import SimulatedCluster
@@ -87,6 +93,7 @@ class Injector:
             FaultKind.LATE_MARKERS: self._delay_markers,
             FaultKind.LOST_MARKERS: self._delay_markers,
             FaultKind.SLOW_LOAD: self._slow_load,
+            FaultKind.REFUSED_PORT: self._refuse_port,
             FaultKind.SLOW_NETWORK: self._slow_down_network,
             FaultKind.SLOW_ZOOKEEPER: self._slow_down_zookeeper,
             **dict.fromkeys(WISHES, self._request),
@@ -159,16 +166,19 @@ class Injector:
 
     def _carry_out(self, fault: Fault, broker: SimulatedBroker) -> End | None:
         """Begin a fault; return what ends it, None when it is impossible."""
-        if fault.kind in _OF_RUNNING and (not broker.serving or broker.loop.paused):
+        if fault.kind in OF_RUNNING and (not broker.serving or broker.loop.paused):
             return None
         return self._ways[fault.kind](fault, broker)
 
     # --- faults of one broker ---
 
     def _restart_quickly(self, _fault: Fault, broker: SimulatedBroker) -> End:
+        self._restart(broker)
+        return _nothing
+
+    def _restart(self, broker: SimulatedBroker) -> None:
         broker.kill(session_ends_at_once=True)
         self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(broker))
-        return _nothing
 
     def _kill(self, fault: Fault, broker: SimulatedBroker) -> End:
         if fault.kind is FaultKind.POWER_LOSS:
@@ -315,8 +325,7 @@ class Injector:
 
         def restart() -> None:
             if restarted.serving and not restarted.loop.paused:
-                restarted.kill(session_ends_at_once=True)
-                self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(restarted))
+                self._restart(restarted)
 
         def replace() -> None:
             if zookeeper.data(ControllerZNode.PATH) is not None:
@@ -402,6 +411,19 @@ class Injector:
 
         return end
 
+    def _refuse_port(self, _fault: Fault, broker: SimulatedBroker) -> End:
+        network, others = self._cluster.network, self._cluster.brokers
+        pairs = {frozenset((broker.id, other.id)) for other in others if other is not broker}
+        network.refused |= pairs
+        for pair in pairs:
+            network.cut(*pair)
+
+        def end() -> None:
+            network.refused -= pairs
+            network.cuts -= pairs
+
+        return end
+
     def _between_two(self, fault: Fault, _broker: SimulatedBroker) -> End:
         network, one, other = self._cluster.network, fault.broker, fault.other
         match fault.kind:
@@ -436,14 +458,10 @@ class Injector:
     def _run_script(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
         tp = self._about[fault.seed % len(self._about)]
 
-        def restart(broker: SimulatedBroker) -> None:
-            broker.kill(session_ends_at_once=True)
-            self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(broker))
-
         def order() -> None:
             self._administrator.create_topic(f"s{fault.number}", 1)
 
-        scene = Scene(self._cluster, tp, restart, order)
+        scene = Scene(self._cluster, tp, self._restart, order)
         cast = scene.cast()
         if cast is None:
             return None
@@ -480,18 +498,3 @@ def _at_once() -> bool:
 
 def _nothing() -> None:
     """Do nothing: the fault has no end."""
-
-
-_OF_RUNNING = frozenset(
-    {
-        FaultKind.KILL,
-        FaultKind.QUICK_RESTART,
-        FaultKind.POWER_LOSS,
-        FaultKind.LEAVE,
-        FaultKind.PAUSE,
-        FaultKind.SLOW_DISK,
-        FaultKind.SESSION_CUT,
-        FaultKind.LOST_ANSWERS,
-        FaultKind.SLOW_SESSION,
-    }
-)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from storage_engine.core.control.cluster_state import ONLY_LISTENER
-from storage_engine.core.ports import Endpoint, TransportError
+from storage_engine.core.ports import Endpoint, PortAnswer, TransportError
 from storage_engine.core.security.principal import ANONYMOUS, Principal
 from storage_engine.protocol.framing import (
     encode_request_frame,
@@ -232,7 +232,9 @@ class SimulatedConnection:
             self._fail_all(reason)
             return
         self._owner.enter(lambda: self._fail_all(reason))
-        if listener := self._network.on_closed.get(self.sender):
+        listener = self._network.on_closed.get(self.sender)
+        if listener is not None and self._receiver_loop is not None:
+            # One that was never made has not ended.
             self._owner.enter(lambda: listener(self.receiver))
 
     def _fail_all(self, reason: str) -> None:
@@ -334,6 +336,8 @@ class SimulatedNetwork:
         """The earliest arrival of what is sent, by (sender, channel)."""
         self.on_closed: dict[int, Callable[[int], None]] = {}
         """Who, by broker, hears of another broker that has ended a connection."""
+        self.refused: set[frozenset[int]] = set()
+        """The pairs whose connections something between them refuses."""
         self.cuts_refuse = False
         """Whether what prevents connections answers in the name of the other's kernel."""
         self.principals: dict[int, Principal] = {}
@@ -394,6 +398,7 @@ class SimulatedNetwork:
     def heal(self) -> None:
         """End all cuts and partitions."""
         self.cuts.clear()
+        self.refused.clear()
         self.held_up.clear()
         self.late_ms.clear()
         self.release()
@@ -413,14 +418,18 @@ class SimulatedNetwork:
             if broker in (connection.sender, connection.receiver):
                 connection.cut(f"broker {broker} is gone")
 
-    def refuses(self, sender: int, receiver: int) -> bool:
-        """Whether a new connection would be refused, rather than taken or left without answer."""
+    def answer_of(self, sender: int, receiver: int) -> PortAnswer:
+        """What an attempt to connect would lead to."""
         if {(sender, receiver), (receiver, sender)} & self.held_up:
-            return False
-        if frozenset((sender, receiver)) in self.cuts:
-            return self.cuts_refuse
+            return PortAnswer.SILENT
+        pair = frozenset((sender, receiver))
+        if pair in self.refused:
+            return PortAnswer.REFUSED
+        if pair in self.cuts:
+            return PortAnswer.REFUSED if self.cuts_refuse else PortAnswer.SILENT
         host = self.brokers.get(receiver)
-        return host is None or not host.serving
+        is_there = host is not None and host.serving
+        return PortAnswer.ACCEPTED if is_there else PortAnswer.REFUSED
 
     # --- requests ---
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from storage_engine.core.ports import Endpoint
+from storage_engine.core.ports import Endpoint, PortAnswer
 from storage_engine.simulation.world.clock import ProcessLoop
 from storage_engine.simulation.world.network import BASE_PORT, SimulatedNetwork
 
@@ -22,11 +22,11 @@ class SimulatedPeerPorts:
 
         self._network.on_closed[self._sender] = closed
 
-    def probe(self, endpoint: Endpoint, on_done: Callable[[bool], None]) -> None:
+    def probe(self, endpoint: Endpoint, on_done: Callable[[PortAnswer], None]) -> None:
         network = self._network
 
         def arrive() -> None:
-            is_refused = network.refuses(self._sender, endpoint.broker_id)
-            self._owner.deliver_later(network.delay_ms(), lambda: on_done(is_refused))
+            answer = network.answer_of(self._sender, endpoint.broker_id)
+            self._owner.deliver_later(network.delay_ms(), lambda: on_done(answer))
 
         network.loop.call_later(network.delay_ms(), arrive)

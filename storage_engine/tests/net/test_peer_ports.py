@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from storage_engine.core.ports import Endpoint
+from storage_engine.core.ports import Endpoint, PortAnswer
 from storage_engine.net import peer_ports
 from storage_engine.net.peer import PeerTransport
 from storage_engine.net.peer_ports import TcpPeerPorts
@@ -28,8 +28,8 @@ def ports(loop_thread, asker) -> TcpPeerPorts:
     return TcpPeerPorts(loop_thread.loop, asker.transport)
 
 
-def is_refused(loop_thread, ports: TcpPeerPorts, where: Endpoint) -> bool:
-    answers: list[bool] = []
+def answer_of(loop_thread, ports: TcpPeerPorts, where: Endpoint) -> PortAnswer:
+    answers: list[PortAnswer] = []
     loop_thread.call(lambda: ports.probe(where, answers.append))
     eventually(lambda: bool(answers))
     return answers[0]
@@ -38,12 +38,14 @@ def is_refused(loop_thread, ports: TcpPeerPorts, where: Endpoint) -> bool:
 def test_a_port_without_a_listener_refuses(loop_thread, ports):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        assert is_refused(loop_thread, ports, endpoint(taken.getsockname()[1]))
+        where = endpoint(taken.getsockname()[1])
+        assert answer_of(loop_thread, ports, where) is PortAnswer.REFUSED
 
 
-def test_a_port_with_a_listener_does_not(loop_thread, ports):
+def test_a_port_with_a_listener_accepts(loop_thread, ports):
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert not is_refused(loop_thread, ports, endpoint(server.getsockname()[1]))
+        where = endpoint(server.getsockname()[1])
+        assert answer_of(loop_thread, ports, where) is PortAnswer.ACCEPTED
 
 
 def test_a_port_whose_queue_is_full_does_not_refuse(loop_thread, ports, monkeypatch):
@@ -53,14 +55,15 @@ def test_a_port_whose_queue_is_full_does_not_refuse(loop_thread, ports, monkeypa
         for each in waiting:
             each.setblocking(False)
             each.connect_ex(server.getsockname())
-        assert not is_refused(loop_thread, ports, endpoint(server.getsockname()[1]))
+        where = endpoint(server.getsockname()[1])
+        assert answer_of(loop_thread, ports, where) is PortAnswer.SILENT
         for each in waiting:
             each.close()
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "255.255.255.255"])
 def test_a_host_that_can_not_be_asked_has_not_refused(loop_thread, ports, host):
-    assert not is_refused(loop_thread, ports, endpoint(9, host))
+    assert answer_of(loop_thread, ports, endpoint(9, host)) is PortAnswer.SILENT
 
 
 def test_who_ends_a_connection_is_told_of_and_who_is_left_is_not(loop_thread, asker, ports):

@@ -7,6 +7,7 @@ from typing import Any
 from storage_engine.broker.cluster import dead_sessions
 from storage_engine.broker.wiring import cluster
 from storage_engine.core.control.death_proof import PortVerdict, RefusedPort
+from storage_engine.core.ports import PortAnswer
 from storage_engine.core.settings.failover_settings import BY_PROCESS
 from storage_engine.simulation.run import run_seed
 from storage_engine.tests.simulation.mutations import Apply, mutated, set_attribute
@@ -41,7 +42,7 @@ def a_process_is_known_by_its_number_alone(stack: ExitStack) -> None:
 def suspicion_is_taken_for_proof(stack: ExitStack) -> None:
     """Whoever ends a connection is dead, though nothing but the process shall prove it."""
 
-    def dead(self: RefusedPort, *, is_refused: bool) -> PortVerdict:
+    def dead(self: RefusedPort, answer: PortAnswer) -> PortVerdict:
         return PortVerdict.DEAD
 
     set_attribute(stack, cluster, "BY_PORT", BY_PROCESS)

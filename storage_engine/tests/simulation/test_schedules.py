@@ -1,9 +1,12 @@
 """Faults follow from the seed, as data."""
 
 from storage_engine.simulation.faults.faults import (
+    FIRST_OF_PORTS,
+    OF_PROOF,
     OF_TRANSACTIONS,
     FaultKind,
     marker_faults_of,
+    port_faults_of,
     schedule_of,
 )
 
@@ -21,7 +24,7 @@ def test_schedules_differ_and_have_every_kind_of_fault():
     schedules = [schedule_of(seed, seconds=20) for seed in SEEDS]
     assert len({str(schedule) for schedule in schedules}) == len(SEEDS)
     kinds = {fault.kind for schedule in schedules for fault in schedule}
-    assert kinds == set(FaultKind) - set(OF_TRANSACTIONS)
+    assert kinds == set(FaultKind) - {*OF_TRANSACTIONS, *OF_PROOF}
 
 
 def test_faults_of_markers_have_numbers_of_their_own():
@@ -31,6 +34,13 @@ def test_faults_of_markers_have_numbers_of_their_own():
         assert len(numbers) == len(set(numbers))
     both = {fault.kind for seed in SEEDS for fault in marker_faults_of(seed, seconds=20)}
     assert both == set(OF_TRANSACTIONS)
+
+
+def test_faults_of_ports_have_numbers_of_their_own():
+    for seed in SEEDS:
+        faults = port_faults_of(seed, brokers=3, seconds=20)
+        assert all(fault.number >= FIRST_OF_PORTS for fault in faults)
+        assert {fault.kind for fault in faults} <= set(OF_PROOF)
 
 
 def test_faults_are_in_order_and_never_between_a_broker_and_itself():

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.simulation.faults.faults import OF_TRANSACTIONS, FaultKind
+from storage_engine.simulation.faults.faults import OF_PROOF, OF_TRANSACTIONS, FaultKind
 from storage_engine.simulation.run import run_seed
 from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
@@ -35,7 +35,9 @@ def test_a_fixed_set_of_seeds_keeps_every_promise():
     result = outcome(*plain, "--start", str(-STORIES), "--seeds", str(seeds))
     assert result["seeds"] == seeds
     assert result["acknowledged"] > 50 * SEEDS
-    assert set(result["faults"]) == {kind.value for kind in {*FaultKind} - {*OF_TRANSACTIONS}}
+    assert set(result["faults"]) == {
+        kind.value for kind in {*FaultKind} - {*OF_TRANSACTIONS, *OF_PROOF}
+    }
 
 
 @pytest.mark.slow

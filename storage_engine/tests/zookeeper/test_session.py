@@ -97,6 +97,17 @@ def test_a_node_whose_name_is_not_printable_is_one_like_others(
     assert loop.reply_of(session.delete, path, -1).ok
 
 
+def test_a_session_that_is_longer_than_was_asked_for_is_told_with_the_remedy(
+    zookeeper: EmbeddedZooKeeper, loop: HandLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = ZooKeeperSession(zookeeper.connect, 500, loop.call_soon, clock=RealClock())
+    session.start(10_000)
+    session.close()
+    assert session.session_timeout_ms == 1000
+    told = "set minSessionTimeout=500 in its zoo.cfg, or the broker's to 1000"
+    assert sum(told in each.getMessage() for each in caplog.records) == 1
+
+
 def test_a_listener_that_fails_keeps_no_other_from_hearing_of_a_lost_session(
     session: ZooKeeperSession, caplog: pytest.LogCaptureFixture
 ) -> None:

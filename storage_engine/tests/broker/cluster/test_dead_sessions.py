@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from storage_engine.core.control.death_proof import PROBE_INTERVAL_MS, PROBES
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.world.cluster import SimulatedCluster
@@ -202,3 +203,102 @@ def test_the_controllers_node_goes_with_its_session(cluster):
         return node is not None and node.czxid != before
 
     cluster.loop.run_until(elected, limit_ms=SOON_MS)
+
+
+# --- by ports ---
+
+
+@pytest.fixture
+def apart(tmp_path) -> Iterator[SimulatedCluster]:
+    """Brokers of a machine each, for which a refused port is proof."""
+    made = SimulatedCluster(tmp_path, broker_death_proof="port")
+    assert made.create_topic("t", min_insync_replicas="2").error_code == 0
+    assert made.produced(TP, b"x") == 0, "so its followers are connected to the leader"
+    yield made
+    made.close()
+
+
+def refuse(cluster: SimulatedCluster, broker: int) -> None:
+    """Something between it and the others answers in its name."""
+    for other in cluster.brokers:
+        if other.id != broker:
+            cluster.network.refused.add(frozenset((broker, other.id)))
+            cluster.network.cut(broker, other.id)
+
+
+def test_a_leader_whose_port_refuses_is_replaced(apart):
+    dead = leader_of(apart)
+    apart[dead].kill()
+    apart.loop.run_until(lambda: leader_of(apart) not in (-1, dead), limit_ms=2 * SOON_MS)
+
+
+def test_a_living_leader_whose_port_refuses_is_deposed_and_comes_back(apart):
+    deposed = leader_of(apart)
+    epoch = apart[deposed].broker_epoch
+    refuse(apart, deposed)
+    apart.loop.run_until(lambda: leader_of(apart) not in (-1, deposed), limit_ms=2 * SOON_MS)
+    apart.loop.run_until(lambda: apart[deposed].broker_epoch > epoch, limit_ms=SOON_MS)
+    apart.network.heal()
+    apart.wait_in_sync(TP, 1, 2, 3)
+
+
+def test_who_is_cut_off_deposes_nobody(apart):
+    """It sees all others refuse, as they see it."""
+    alone = leader_of(apart)
+    others = [broker for broker in apart.brokers if broker.id != alone]
+    epochs = [broker.broker_epoch for broker in others]
+    refuse(apart, alone)
+    apart.loop.run_for(5 * SOON_MS)
+    assert [broker.broker_epoch for broker in others] == epochs
+
+
+def test_silence_is_no_refusal(apart):
+    leader = leader_of(apart)
+    others = [broker.id for broker in apart.brokers if broker.id != leader]
+    apart.network.held_up |= {(leader, other) for other in others}
+    apart.network.held_up |= {(other, leader) for other in others}
+    apart.network.reset(leader, others[0])
+    apart.network.reset(leader, others[1])
+    apart.loop.run_for(SOON_MS)
+    assert leader_of(apart) == leader
+
+
+def test_a_port_that_answers_in_between_is_no_proof(apart):
+    leader = leader_of(apart)
+    epoch = apart[leader].broker_epoch
+    refuse(apart, leader)
+    apart.loop.run_for(PROBES * PROBE_INTERVAL_MS // 2)
+    apart.network.heal()
+    apart.loop.run_for(SOON_MS)
+    assert apart[leader].broker_epoch == epoch
+
+
+def test_a_proof_by_port_is_made_again_before_another_attempt(apart):
+    leader = leader_of(apart)
+    epoch = apart[leader].broker_epoch
+    tries: list[int] = []
+    for broker in apart.brokers:
+
+        def fails(session_id, password, on_done, *, b=broker.id):
+            tries.append(b)
+            on_done(False)
+
+        broker.foreign_sessions.end = fails
+    refuse(apart, leader)
+    apart.loop.run_until(lambda: bool(tries), limit_ms=2 * SOON_MS)
+    apart.network.heal()
+    apart.loop.run_for(5 * SOON_MS)
+    assert len(tries) <= 2, "once each"
+    assert apart[leader].broker_epoch == epoch
+
+
+def test_a_refused_port_is_no_proof_of_a_process_that_is_seen_to_live(tmp_path):
+    shared = SimulatedMachine("1")
+    cluster = SimulatedCluster(tmp_path, machines=[shared] * 3, broker_death_proof="port")
+    assert cluster.create_topic("t").error_code == 0
+    assert cluster.produced(TP, b"x") == 0
+    epochs = [broker.broker_epoch for broker in cluster.brokers]
+    refuse(cluster, leader_of(cluster))
+    cluster.loop.run_for(3 * SOON_MS)
+    assert [broker.broker_epoch for broker in cluster.brokers] == epochs
+    cluster.close()
