@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from storage_engine.broker.replicas.fetcher import PeerFetcher
 from storage_engine.broker.replicas.followed_partition import Followed
 from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.replication.isr import CommittedIsr
 from storage_engine.core.replication.partition import LagCheck
 from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.requests import make_batch
 
 LAG_MS = 10_000
 PARTITIONS = 40
@@ -75,6 +78,31 @@ def test_a_record_costs_the_looks_at_its_own_partition_however_many_others_are_i
     assert len(looks) <= 10 * 2 * 4
 
 
+def test_what_several_partitions_got_in_one_turn_is_sent_in_one_answer(cluster, monkeypatch):
+    answers: list[set[TopicPartition]] = []
+    reply = PeerFetcher._on_reply
+
+    def noted_reply(self: Any, answer: Any) -> None:
+        with_records = [each for each in answer.partitions if each.records]
+        if with_records:
+            answers.append({TopicPartition(each.topic, each.partition) for each in with_records})
+        reply(self, answer)
+
+    monkeypatch.setattr(PeerFetcher, "_on_reply", noted_reply)
+    broker = cluster[cluster.state(TP).leader]
+    led = [each for each in broker.replicas.led_here() if not each.is_internal][:5]
+    cluster.loop.run_for(3000)
+    answers.clear()
+
+    def append_to_all() -> None:
+        for partition in led:
+            partition.append(make_batch(), acks=-1)
+
+    cluster.loop.call_soon(append_to_all)
+    cluster.loop.run_for(1000)
+    assert answers == [{each.topic_partition for each in led}] * 2
+
+
 def test_a_partition_that_was_idle_for_long_keeps_its_followers_in_sync_at_its_next_record(cluster):
     cluster.loop.run_for(20 * LAG_MS)
     hosted = lead(cluster)
@@ -83,6 +111,7 @@ def test_a_partition_that_was_idle_for_long_keeps_its_followers_in_sync_at_its_n
     # The followers do not have it yet.
     assert hosted.high_watermark == 1
     hosted.step(LagCheck(now_ms=cluster.loop.monotonic_ms(), log_end_offset=2))
+    assert hosted.leader.isr == CommittedIsr(members=frozenset(ALL))
     cluster.loop.run_for(2000)
     assert set(cluster.state(TP).isr) == ALL
     assert hosted.high_watermark == 2
