@@ -112,10 +112,6 @@ class PartitionLog(LogState):
 
     # -- flush and close ---------------------------------------------------------------------------
 
-    def needs_flush(self, now_ms: int) -> bool:
-        """Return True when `flush.messages`, `flush.ms` or a finished segment demands a flush."""
-        return self.flush_state.is_due(now_ms)
-
     def prepare_flush(self) -> FlushJob:
         """Return a job that brings the present content of the log to the medium; its slow half may
         run on another thread.

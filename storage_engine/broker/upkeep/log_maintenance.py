@@ -6,7 +6,7 @@ R-LOG9.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Clock, Scheduler, Timer
 from storage_engine.core.retained.retention import DeletionPolicy
 from storage_engine.log.dirs.log_manager import LogManager
-from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.retention import DeletionPolicyError
 from storage_engine.log.state.flush_job import FlushJob
 
@@ -126,11 +125,10 @@ class LogMaintenance:
     def _each(
         self,
         work: Callable[[HostedPartition], None],
-        is_due: Callable[[PartitionLog], bool] = lambda _: True,
+        due: Iterable[HostedPartition] | None = None,
     ) -> None:
-        """Work on each replica whose log is due. Most logs of a broker never are, so that the
-        question costs more than all the work."""
-        for partition in [each for each in self._replicas if is_due(each.log)]:
+        """Work on each replica, or each that is due."""
+        for partition in list(self._replicas) if due is None else due:
             if partition.role is Role.FAILED:
                 continue
             try:
@@ -162,7 +160,9 @@ class LogMaintenance:
 
     def _flush(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        self._each(self._flush_one, lambda log: log.needs_flush(now_ms))
+        # Of thousands of logs few are due: the question is the work.
+        due = [each for each in self._replicas if each.log.flush_state.is_due(now_ms)]
+        self._each(self._flush_one, due)
 
     def _flush_one(self, partition: HostedPartition) -> None:
         if partition in self._flushing:
@@ -189,7 +189,8 @@ class LogMaintenance:
         self._background.submit(job.run, done, failed)
 
     def _make_good(self) -> None:
-        self._each(lambda partition: partition.log.open_again(), lambda log: log.is_cut_short)
+        due = [each for each in self._replicas if each.log.segments.is_cut_short]
+        self._each(lambda partition: partition.log.open_again(), due)
         self._logs.retry_removals()
 
     def _checkpoint(self) -> None:
@@ -202,7 +203,8 @@ class LogMaintenance:
         now_ms = self._clock.monotonic_ms()
         deleted: list[Path] = []
         for partition in self._replicas:
-            deleted.extend(partition.log.take_deleted_files(now_ms))
+            if partition.log.segments.has_deleted_files:
+                deleted.extend(partition.log.take_deleted_files(now_ms))
         if deleted:
             self._background.submit(lambda: self._logs.remove_files(deleted), _ignore, _complain)
 

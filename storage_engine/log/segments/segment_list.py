@@ -163,10 +163,12 @@ class SegmentList:
         self._deleted.append((due_ms, segments[0], self._moved))
         self._moved = []
 
+    @property
+    def has_deleted_files(self) -> bool:
+        return bool(self._deleted)
+
     def take_deleted_files(self, now_ms: int) -> list[Path]:
         """Return files of deleted segments whose delay is over; the caller removes them."""
-        if not self._deleted:
-            return []
         due = [entry for entry in self._deleted if entry[0] <= now_ms]
         self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
         for _, segment, _ in due:

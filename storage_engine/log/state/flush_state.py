@@ -77,9 +77,12 @@ class FlushState:
 
     def is_due(self, now_ms: int) -> bool:
         """Return True when `flush.messages`, `flush.ms` or a finished segment demands a flush."""
-        config, active = self._segments.folder.config, self._segments.active
+        active = self._segments.active
         unflushed = active.next_offset - self.recovery_point
-        return unflushed > 0 and (
+        if unflushed <= 0:
+            return False
+        config = self._segments.folder.config
+        return (
             unflushed >= config.flush_messages
             or now_ms - self._last_flush_ms >= config.flush_ms
             or self.recovery_point < active.base_offset

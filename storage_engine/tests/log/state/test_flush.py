@@ -74,30 +74,30 @@ def test_a_flush_syncs_all_that_recovery_will_trust(tmp_path):
 def test_finished_segments_ask_for_a_flush(tmp_path):
     log = open_log(tmp_path)
     append(log)
-    assert not log.needs_flush(0)
+    assert not log.flush_state.is_due(0)
     fill(log, 30)
     assert log.segment_count > 1
-    assert log.needs_flush(0)
+    assert log.flush_state.is_due(0)
     log.flush()
-    assert not log.needs_flush(0)
+    assert not log.flush_state.is_due(0)
 
 
 def test_flush_messages_bounds_what_is_not_flushed(tmp_path):
     log = open_log(tmp_path, LogConfig(flush_messages=5))
     append(log, 4)
-    assert not log.needs_flush(0)
+    assert not log.flush_state.is_due(0)
     append(log)
-    assert log.needs_flush(0)
+    assert log.flush_state.is_due(0)
 
 
 def test_flush_ms_bounds_how_long_it_is_not_flushed(tmp_path):
     clock = ManualClock(1000)
     log = open_log(tmp_path, LogConfig(flush_ms=500), clock=clock)
     append(log)
-    assert not log.needs_flush(1499)
-    assert log.needs_flush(1500)
+    assert not log.flush_state.is_due(1499)
+    assert log.flush_state.is_due(1500)
     log.flush()
-    assert not log.needs_flush(9999)
+    assert not log.flush_state.is_due(9999)
 
 
 def test_a_wall_clock_that_is_set_changes_no_time_between_flushes(tmp_path):
@@ -105,8 +105,8 @@ def test_a_wall_clock_that_is_set_changes_no_time_between_flushes(tmp_path):
     clock.wall_ms = lambda: 10**12  # type: ignore[method-assign]
     log = open_log(tmp_path, LogConfig(flush_ms=500), clock=clock)
     append(log)
-    assert not log.needs_flush(1499)
-    assert log.needs_flush(1500)
+    assert not log.flush_state.is_due(1499)
+    assert log.flush_state.is_due(1500)
 
 
 def test_a_job_counts_for_what_was_there_when_it_was_asked_for(tmp_path):
@@ -170,7 +170,7 @@ def test_many_unflushed_segments_take_several_jobs(tmp_path):
     job.run()
     job.finish()
     assert 0 < log.recovery_point == job.end_offset < log.log_end_offset
-    assert log.needs_flush(0)
+    assert log.flush_state.is_due(0)
     log.flush()
     assert log.recovery_point == log.log_end_offset
     log.close()
