@@ -86,14 +86,14 @@ def record(number: int) -> bytes:
 
 
 def row(number: int) -> bytes:
-    """Of which the leader makes columns."""
-    return b'{"id": %d, "pad": "%s"}' % (number, b"x" * 500)
+    """Of which the leader makes columns; all differ, so that they take their place."""
+    return b'{"id": %d, "pad": "%s"}' % (number, (b"%010d" % number) * 50)
 
 
 def number_in(value: bytes) -> int:
     if value.startswith(b"{"):
         fields = json.loads(value)
-        assert fields["pad"] == "x" * 500
+        assert fields["pad"] == f"{fields['id']:010d}" * 50
         return int(fields["id"])
     return int(value.split(b"-")[0])
 
