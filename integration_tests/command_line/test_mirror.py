@@ -4,9 +4,7 @@ copies nothing twice. Read by confluent-kafka. Source: R-CLI6.
 
 import json
 import random
-import signal
 import subprocess
-import sys
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Producer
 
+from integration_tests.command_line.killed_mirror import MOMENTS, run_and_kill
 from integration_tests.command_line.mirrored import (
     Filler,
     commit_offsets,
@@ -48,8 +47,6 @@ PARTITIONS = 3
 KILLS = 20 if ALL_FAULTS else 3
 RECORDS_A_ROUND = 1_000_000 // KILLS if ALL_FAULTS else 2_000
 
-MOMENTS = ("taken", "appended", "written", "ending", "ended", "started")
-
 FETCH_BYTES, TRANSACTION_BYTES = (256 << 10, 1 << 20) if ALL_FAULTS else (1, 1)
 """Of mirrors that are killed. 1: a batch, and a commit after it."""
 
@@ -60,47 +57,6 @@ SOMETIME_MS = 2_000
 
 WAIT_S = 180.0
 """For what a mirror does between two looks at its sources."""
-
-KILLED = """
-import os, signal, sys, threading
-from storage_engine.mirror import mirror
-from storage_engine.mirror import progress as mirror_progress
-from storage_engine.mirror import source as mirror_source
-from storage_engine.client.producer import produce
-from storage_engine.client.producer import transactions
-from storage_engine.tools.cli import main
-
-moment, turn, fetch_bytes, transaction_bytes, *arguments = sys.argv[1:]
-
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-owner, name, is_before = {
-    "taken": (mirror.Mirror, "_take", True),
-    "appended": (produce.BatchWriter, "append", False),
-    "written": (mirror_progress.MirrorProgress, "rows", True),
-    "ending": (transactions.ProducerTransactions, "end", True),
-    "ended": (transactions.ProducerTransactions, "end", False),
-    "started": (transactions.ProducerTransactions, "init", False),
-    "sometime": (threading, "Timer", False),
-}[moment]
-work, left = getattr(owner, name), [int(turn)]
-if moment == "sometime":
-    threading.Timer(int(turn) / 1000, die).start()
-
-def fatal(*args, **kwargs):
-    left[0] -= 1
-    if not left[0] and is_before:
-        die()
-    result = work(*args, **kwargs)
-    if not left[0]:
-        die()
-    return result
-
-setattr(owner, name, fatal)
-mirror_source.FETCH_BYTES, mirror.TRANSACTION_BYTES = int(fetch_bytes), int(transaction_bytes)
-sys.exit(main(arguments))
-"""
 
 
 class Pair(NamedTuple):
@@ -194,10 +150,8 @@ def kill_a_mirror(pair: Pair, topic: str, moment: str, pick: random.Random) -> N
         turn, ending = pick.randrange(200, SOMETIME_MS), []
     else:
         turn, ending = pick.randint(1, LAST_TURN.get(moment, 4)), ["--exit-at-end"]
-    sizes = [turn, FETCH_BYTES, TRANSACTION_BYTES]
     command = arguments(pair, topic, "--name", topic, *ending)
-    killed = run([sys.executable, "-c", KILLED, moment, *map(str, sizes), *command])
-    assert killed.returncode == -signal.SIGKILL, moment
+    run_and_kill(moment, turn, FETCH_BYTES, TRANSACTION_BYTES, command)
 
 
 @pytest.mark.skipif(not ALL_FAULTS, reason="with HEADRACE_FAULTS=full")

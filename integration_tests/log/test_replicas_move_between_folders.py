@@ -3,7 +3,7 @@ killed on the way; every acknowledged record is there, once (KIP-113)."""
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ from kafka.errors import NoError
 
 from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
 from integration_tests.support.loop_disk import start_with_folders
-from storage_engine.client import Admin
+from storage_engine.client import Admin, BulkReader, NewTopic
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -37,7 +38,8 @@ def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
 class Load:
     """Records one after the other, by an idempotent producer; what was acknowledged."""
 
-    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+    def __init__(self, cluster: LocalCluster, topic: str, value_of: Callable[[int], bytes]) -> None:
+        self._value_of = value_of
         self.acknowledged: set[int] = set()
         self.failures: list[str] = []
         self.sent = 0
@@ -73,11 +75,34 @@ class Load:
                 else:
                     self.failures.append(f"{number}: {error}")
 
-            self._producer.produce(
-                self._topic, b"%d-" % number + bytes(500), partition=0, on_delivery=delivered
-            )
+            value = self._value_of(number)
+            self._producer.produce(self._topic, value, partition=0, on_delivery=delivered)
             self.sent += 1
             self._producer.poll(0)
+
+
+def record(number: int) -> bytes:
+    return b"%d-" % number + bytes(500)
+
+
+def row(number: int) -> bytes:
+    """Of which the leader makes columns; all differ, so that they take their place."""
+    return b'{"id": %d, "pad": "%s"}' % (number, (b"%010d" % number) * 50)
+
+
+def number_in(value: bytes) -> int:
+    if value.startswith(b"{"):
+        fields = json.loads(value)
+        assert fields["pad"] == f"{fields['id']:010d}" * 50
+        return int(fields["id"])
+    return int(value.split(b"-")[0])
+
+
+def read_columns(cluster: LocalCluster, topic: str) -> list[int]:
+    with BulkReader({"bootstrap.servers": cluster.bootstrap_servers}) as reader:
+        splits = reader.splits([topic])
+        found = [batch for split in splits for batch in reader.read(split, columns=["id"])]
+    return [number for batch in found for number in batch.column("id").to_pylist()]
 
 
 def read(cluster: LocalCluster, topic: str) -> list[int]:
@@ -90,18 +115,27 @@ def read(cluster: LocalCluster, topic: str) -> list[int]:
         while len(found) < end:
             messages = reader.consume(end - len(found), 20)
             assert messages
-            found += [int((message.value() or b"").split(b"-")[0]) for message in messages]
+            found += [number_in(message.value() or b"") for message in messages]
         return found
     finally:
         reader.close()
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(
+    ("killed", "is_typed"),
+    [(False, False), (True, False), pytest.param(True, True, marks=in_full)],
+)
 def test_every_acknowledged_record_is_in_the_other_folder_once(
-    cluster, tmp_path: Path, capsys, killed
+    cluster, tmp_path: Path, capsys, killed, is_typed
 ):
-    topic = f"moving-{killed}"
-    create_topic(cluster, topic, replication_factor=1, config={"segment.bytes": "300000"})
+    topic = f"moving-{killed}-{is_typed}"
+    config = {"segment.bytes": "300000"}
+    if is_typed:
+        with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+            new = NewTopic(name=topic, partitions=1, replication_factor=1, configs=config)
+            admin.create_topics([new], schema="id BIGINT NOT NULL, pad STRING")
+    else:
+        create_topic(cluster, topic, replication_factor=1, config=config)
     folders = folders_of(cluster)
     here = wait_until(
         lambda: next((folder for folder in folders if (folder / f"{topic}-0").exists()), None),
@@ -116,7 +150,7 @@ def test_every_acknowledged_record_is_in_the_other_folder_once(
     files = ["--reassignment-json-file", str(plan)]
     with (
         Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin,
-        Load(cluster, topic) as load,
+        Load(cluster, topic, row if is_typed else record) as load,
     ):
         wait_until(lambda: len(load.acknowledged) > 2000, "the load to begin")
         admin.alter_broker_configs(1, {RATE: "500000"})
@@ -140,6 +174,8 @@ def test_every_acknowledged_record_is_in_the_other_folder_once(
     assert not load.failures
     assert load.acknowledged == set(range(load.sent))
     assert read(cluster, topic) == list(range(load.sent))
+    if is_typed:
+        assert read_columns(cluster, topic) == list(range(load.sent))
     # Back again, as another client asks for it.
     client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     (code,) = client.alter_replica_log_dirs({(topic, 0, 1): str(here)}).values()

@@ -1,8 +1,10 @@
 """A client of Spark Connect with a server of its own: `spark_connect_driver.py SERVERS TOPIC`.
 
 Writes 100 records to TOPIC in a batch, copies them to `TOPIC-copy` as a stream, and to `TOPIC-each`
-in foreachBatch, twice. Where Spark limits micro-batches it has several, and a listener hears their
-lag. Prints a line of JSON: what it was, and the lag.
+in foreachBatch, twice. Writes 100 rows to the typed topic `TOPIC-rows`, copies two of their columns
+as a stream to the typed topic `TOPIC-rows-copy`, and reads some of these. Where Spark limits
+micro-batches it has several, and a listener hears their lag. Prints a line of JSON: what it was,
+the lag, and the rows.
 """
 
 import json
@@ -59,6 +61,7 @@ def main() -> None:
             time.sleep(0.1)
     read = spark.read.format("headrace").options(**kafka, subscribe=f"{topic}-copy").load()
     told = {
+        "rows": copied_rows(spark, kafka, f"{topic}-rows"),
         "version": spark.version,
         "session": type(spark).__module__,
         "read": read.count(),
@@ -66,6 +69,24 @@ def main() -> None:
     }
     print(json.dumps(told))
     spark.stop()
+
+
+def copied_rows(spark: SparkSession, kafka: dict[str, str], topic: str) -> list[list[object]]:
+    """Some rows of the copy."""
+    names = "concat('name ', id) as name"
+    rows = spark.range(100).selectExpr("id", names, "cast(id as double) as size")
+    rows.write.format("headrace").mode("append").options(**kafka, topic=topic).save()
+    stream = spark.readStream.format("headrace").options(
+        **kafka, subscribe=topic, startingOffsets="earliest", columns="id,name", where="id >= 40"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        writer = stream.load().writeStream.format("headrace")
+        writer = writer.options(**kafka, topic=f"{topic}-copy", checkpointLocation=folder)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert query.exception() is None
+    copied = spark.read.format("headrace").options(**kafka, subscribe=f"{topic}-copy").load()
+    return [list(row) for row in copied.where("id < 43").orderBy("id").collect()]
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Spark Connect: batches and streams, read and written. On an earlier version of Spark, else with
-HEADRACE_FAULTS=full; a batch copy is in the test of the examples. Source: R-SPARK5.
+"""Spark Connect: batches and streams, read and written, of records and of columns. On an earlier
+version of Spark, else with HEADRACE_FAULTS=full; a batch copy is in the test of the examples.
+Source: R-SPARK5.
 """
 
 import json
@@ -13,6 +14,7 @@ from connector.spark_version import limits_micro_batches
 from integration_tests.support import spark_versions
 from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import consume, servers, spark_cluster, topic
+from storage_engine.client import Admin, NewTopic
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = [
@@ -32,6 +34,13 @@ def test_streams_and_batches_over_spark_connect(spark_cluster, servers, topic):
     pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
     for name in (topic, f"{topic}-copy", f"{topic}-each"):
         create_topic(spark_cluster, name, partitions=2)
+    with Admin({"bootstrap.servers": servers}) as admin:
+        for name, schema in (
+            (f"{topic}-rows", "id BIGINT NOT NULL, name STRING, size DOUBLE"),
+            (f"{topic}-rows-copy", "id BIGINT, name STRING"),
+        ):
+            new = NewTopic(name=name, partitions=2, replication_factor=1)
+            admin.create_topics([new], schema=schema)
     driver = [
         sys.executable,
         "-m",
@@ -54,6 +63,7 @@ def test_streams_and_batches_over_spark_connect(spark_cluster, servers, topic):
     assert told["version"] == pyspark.__version__
     assert told["session"].startswith("pyspark.sql.connect")
     assert told["read"] == 100
+    assert told["rows"] == [[number, f"name {number}"] for number in (40, 41, 42)]
     if limits_micro_batches():
         assert told["lag"].count(0) == 2 and max(told["lag"]) > 0
     for name in ("copy", "each"):

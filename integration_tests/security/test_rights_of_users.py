@@ -5,11 +5,13 @@ Brokers and the administrator come by the open listener, as User:ANONYMOUS, a su
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
@@ -24,7 +26,12 @@ from confluent_kafka.admin import (
 
 from integration_tests.security.secured_cluster import SecuredCluster, secured_cluster
 from integration_tests.support.cluster_support import wait_until
-from storage_engine.client import Admin, NewTopic
+from storage_engine.client import Admin, BulkReader, NewTopic
+from storage_engine.client import Consumer as OurConsumer
+from storage_engine.client import Producer as OurProducer
+from storage_engine.client import TopicPartition as OurPartition
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.errors import KafkaError as OurError
 
 IN_FORCE_S = 1.0
 AUTHORIZER = {"authorizer.class.name": "AclAuthorizer", "super.users": "User:ANONYMOUS"}
@@ -272,6 +279,63 @@ def test_a_member_that_loses_the_right_to_its_group_is_out(cluster):
         wait_until(lambda: members() == [], "the group has no member", timeout_s=30)
     finally:
         consumer.close()
+
+
+def test_columns_need_the_rights_that_records_need_and_no_others(cluster):
+    topic, bob = f"typed-{uuid4().hex[:8]}", cluster.bob("SASL")
+    new = NewTopic(name=topic, partitions=1, replication_factor=1)
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["anna", None]})
+
+    def create() -> None:
+        with Admin(bob) as ours:
+            ours.create_topics([new], schema="id BIGINT NOT NULL, name STRING", key=["id"])
+
+    def schema() -> None:
+        with Admin(bob) as ours:
+            ours.describe_schemas([topic])
+
+    def write() -> None:
+        with OurProducer(bob) as producer:
+            producer.send_table(topic, rows).result(30)
+
+    def read() -> None:
+        with OurConsumer({**bob, "auto.offset.reset": "earliest"}) as consumer:
+            consumer.assign([OurPartition(topic, 0)])
+            found = consumer.poll_table(30_000, columns=["name"], where="id = 1")
+            assert found.to_pylist() == [{"name": "anna"}]
+
+    def load() -> None:
+        with BulkReader(bob) as reader:
+            found = [reader.read(split, columns=["id"]) for split in reader.splits([topic])]
+            assert pa.Table.from_batches(chain(*found)).to_pylist() == [{"id": 1}, {"id": 2}]
+
+    def refused(*works: Callable[[], None]) -> None:
+        for work in works:
+            with pytest.raises(OurError) as caught:
+                work()
+            # The second: of a producer that may write nowhere, so that it gets no id.
+            assert caught.value.code in (
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            )
+
+    refused(create)
+    _allow(cluster, (AclOperation.CREATE, TOPIC, topic))
+    create()
+    refused(schema, write, read, load)
+    _allow(cluster, (AclOperation.DESCRIBE, TOPIC, topic))
+    schema()
+    refused(write, read)
+    _allow(cluster, (AclOperation.WRITE, TOPIC, topic))
+    write()
+    refused(read, load)
+    (outcome,) = _admin(cluster).delete_acls([ANY_RULE]).values()
+    outcome.result(30)
+    _allow(cluster, (AclOperation.READ, TOPIC, topic))
+    schema()
+    read()
+    load()
+    refused(write)
 
 
 def _members(cluster: SecuredCluster, group: str) -> list[Any]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer as ForeignProducer
 
+from integration_tests.command_line.killed_mirror import MOMENTS, run_and_kill
 from integration_tests.command_line.mirrored import Seen, committed_records
 from integration_tests.support.cluster_support import running_cluster, wait_until
 from storage_engine.client import Admin, Producer
@@ -26,6 +27,7 @@ from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.typed.directory import OFFSETS
 from storage_engine.protocol.typed.projection import WANT_STORED, TypedWant
 from storage_engine.protocol.typed.typed_batch import directory_of, is_typed
+from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.cli import main
 
 DDL = "id BIGINT NOT NULL, name STRING, size INT"
@@ -175,6 +177,39 @@ def test_rows_become_json_records_where_the_target_has_no_schema(pair, capsys):
     assert json.loads(seen[7].value or b"") == {"id": 7, "name": "name 7", "size": 7}
     assert seen == content_of(pair.source, topic)
     assert {directory for _, directory in stored_batches(pair.target, topic)} == {None}
+
+
+CASES = [(kind, moment) for kind in ("columns", "records") for moment in MOMENTS]
+
+
+@pytest.mark.parametrize(
+    ("kind", "moment"),
+    # By default the worst: a commit of which the mirror does not learn.
+    [pytest.param(*case, marks=[] if case == ("columns", "ended") else in_full) for case in CASES],
+)
+def test_a_mirror_of_rows_that_is_killed_leaves_none_out_and_copies_none_twice(
+    pair, capsys, kind, moment
+):
+    topic = f"killed-{kind}-{moment}"
+    make_typed(pair.source, topic)
+    if kind == "records":
+        with Admin({"bootstrap.servers": pair.target}) as admin:
+            admin.create_topics([NewTopic(name=topic, partitions=1, replication_factor=1)])
+    command = ["mirror", "--source", pair.source, "--target", pair.target, "--topics", topic]
+    command += ["--name", topic, "--exit-at-end"]
+    for number in range(3 if ALL_FAULTS else 1):
+        for first in range(3):
+            start = 300 * number + 100 * first
+            write_rows(pair.source, topic, range(start, start + 100))
+        write_in_transactions(pair.source, topic)
+        # A batch at a time, and a commit after it.
+        run_and_kill(moment, 1 if moment == "started" else 2, 1, 1, command)
+    copy(pair, topic, capsys)
+    seen = content_of(pair.target, topic)
+    assert len(seen) == 310 * (3 if ALL_FAULTS else 1)
+    assert seen == content_of(pair.source, topic)
+    stored = [directory is not None for _, directory in stored_batches(pair.target, topic)]
+    assert set(stored) == {kind == "columns"}
 
 
 def test_a_topic_with_another_schema_is_not_written_to(pair, capsys):

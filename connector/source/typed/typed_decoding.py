@@ -5,8 +5,9 @@ columns are found by their ids, so the rows stay those of the query.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from uuid import UUID
 
 import pyarrow as pa
@@ -42,6 +43,9 @@ JOINED_ROWS = 10_000
 """Pieces of shared tasks are joined up to this: each piece that goes to Spark has a cost of its
 own."""
 
+GROUP_BYTES = 12 << 20
+"""The most that is held of fetches to be decoded together; the last of them comes on top."""
+
 
 @dataclass(slots=True)
 class _Topic:
@@ -52,6 +56,8 @@ class _Topic:
     """The newest known: with the versions of all batches so far."""
     want: TypedWant
     topic_id: UUID
+    is_as_wanted: bool
+    """What is decoded are the rows' columns, in their order, of their types and names."""
 
 
 class TypedDecoding:
@@ -79,7 +85,7 @@ class TypedDecoding:
         held: list[pa.RecordBatch] = []
         rows = 0
         for fetched in fetches:
-            for each in self._decoded(fetched, fetched.start_offset, ends[fetched.tp]):
+            for each in self._decoded([fetched], fetched.start_offset, ends[fetched.tp]):
                 piece = self._rows(each, fetched.tp)
                 held.append(piece)
                 rows += piece.num_rows
@@ -93,25 +99,27 @@ class TypedDecoding:
         self, fetches: Iterable[FetchedBatches], wanted: OffsetRange
     ) -> Iterator[tuple[Iterator[pa.RecordBatch], int]]:
         """See `RangeDecoding`."""
-        for fetched in fetches:
-            for each in self._decoded(fetched, wanted.start_offset, wanted.end_offset):
-                yield iter((self._rows(each, fetched.tp),)), each.next_offset
+        for group in _groups(fetches):
+            for each in self._decoded(group, wanted.start_offset, wanted.end_offset):
+                yield iter((self._rows(each, wanted.topic_partition),)), each.next_offset
             # Batches that were skipped have no rows, and are read.
-            yield iter(()), fetched.next_offset
+            yield iter(()), group[-1].next_offset
 
     def _decoded(
-        self, fetched: FetchedBatches, start_offset: int, end_offset: int
+        self, group: Sequence[FetchedBatches], start_offset: int, end_offset: int
     ) -> Iterator[TypedRows]:
-        topic = self._topics[fetched.tp.topic]
+        """The rows of fetches that follow one another in one partition."""
+        first = group[0]
+        topic = self._topics[first.tp.topic]
         position, deadline = start_offset, time.monotonic() + SCHEMA_PATIENCE_S
         while True:
             try:
                 for rows in iter_typed_decoded(
-                    fetched.committed(),
+                    chain.from_iterable(each.committed() for each in group),
                     topic.plan,
                     start_offset=position,
                     end_offset=end_offset,
-                    framed=fetched.framed,
+                    framed=first.framed,
                     topic_schema=topic.schema,
                 ):
                     position = rows.next_offset
@@ -121,7 +129,7 @@ class TypedDecoding:
             except UnknownSchemaVersionError:
                 if time.monotonic() >= deadline:
                     raise
-                self._look_again(fetched.tp.topic, topic)
+                self._look_again(first.tp.topic, topic)
 
     def _look_again(self, name: str, topic: _Topic) -> None:
         known = known_schemas(self._options.connection, [name], refresh=True)[name]
@@ -146,7 +154,13 @@ class TypedDecoding:
             sorted(read.metadata - {TOPIC, PARTITION}),
             read.comparisons(name, version),
         )
-        return _Topic(made, known.schema, want_of(made, known.schema), known.topic_id)
+        return _Topic(
+            made,
+            known.schema,
+            want_of(made, known.schema),
+            known.topic_id,
+            made.arrow_schema.equals(self._schema, check_metadata=True),
+        )
 
     def _late(self, name: str, topic_id: UUID | None) -> KnownSchema:
         """The schema of a topic that came later."""
@@ -160,6 +174,8 @@ class TypedDecoding:
         )
 
     def _rows(self, rows: TypedRows, tp: TopicPartition) -> pa.RecordBatch:
+        if self._topics[tp.topic].is_as_wanted:
+            return rows.batch
         arrays = []
         for each, field in zip(self._read.columns, self._schema, strict=True):
             if each.type is None and each.column in (TOPIC, PARTITION):
@@ -198,6 +214,21 @@ def want_of(made: TypedReadPlan, schema: TopicSchema) -> TypedWant:
     if not made.comparisons and everything <= set(made.column_ids):
         return TypedWant(WANT_STORED)
     return TypedWant(WANT_FRAMES, tuple(made.column_ids), tuple(made.comparisons))
+
+
+def _groups(fetches: Iterable[FetchedBatches]) -> Iterator[list[FetchedBatches]]:
+    """Fetches that are decoded together: where all columns are read, one has few rows, and each
+    piece that goes to Spark has a cost of its own."""
+    group: list[FetchedBatches] = []
+    held = 0
+    for fetched in fetches:
+        group.append(fetched)
+        held += len(fetched.records)
+        if held >= GROUP_BYTES or fetched.next_offset - group[0].start_offset >= MAX_BATCH_ROWS:
+            yield group
+            group, held = [], 0
+    if group:
+        yield group
 
 
 def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:

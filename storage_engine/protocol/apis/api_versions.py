@@ -11,6 +11,7 @@ Source: KIP-511.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from storage_engine.core.errors import ErrorCode, InvalidRequestError
@@ -24,6 +25,8 @@ _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 _SUPPORTED_FEATURES_TAG = 0
 _FEATURES_EPOCH_TAG = 1
 _FINALIZED_FEATURES_TAG = 2
+_REMEMBERED_BYTES = 4096
+"""Longer answers are decoded each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +151,13 @@ def _features(features: Sequence[tuple[str, int, int]]) -> bytes:
 def decode_response(version: int, body: memoryview) -> ApiVersionsResponse:
     """Decode a response; one with UNSUPPORTED_VERSION may have any form, and the caller asks again,
     with version 0 if it has no `api_keys`.
+
+    The same bytes give the same object, which is not to be changed: each connection to each broker
+    begins with them.
     """
     try:
+        if len(body) <= _REMEMBERED_BYTES:
+            return _remembered(version, bytes(body))
         return _decode_response_as(version, body)
     except InvalidRequestError:
         if bytes(body[:2]) != _UNSUPPORTED_VERSION:
@@ -159,6 +167,11 @@ def decode_response(version: int, body: memoryview) -> ApiVersionsResponse:
     except InvalidRequestError:
         # The mock cluster of librdkafka answers in a form that belongs to no version.
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+
+
+@lru_cache(maxsize=32)
+def _remembered(version: int, body: bytes) -> ApiVersionsResponse:
+    return _decode_response_as(version, memoryview(body))
 
 
 def _decode_response_as(version: int, body: memoryview) -> ApiVersionsResponse:
