@@ -12,17 +12,15 @@ KIP-98.
 import copy
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from uuid import UUID
 
-from storage_engine.broker.replicas.lease import LeaderLease
-from storage_engine.broker.replicas.purgatory import EndOfTurn, WaitList
+from storage_engine.broker.replicas.partition_ports import PartitionPorts
+from storage_engine.broker.replicas.purgatory import WaitList
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
-from storage_engine.core.metrics.broker_figures import CODEC_BITS, CODEC_BYTE, TopicFigures
-from storage_engine.core.ports import Clock
+from storage_engine.core.metrics.broker_figures import CODEC_BYTE, TopicFigures
 from storage_engine.core.replication.partition import (
     Appended,
     Effect,
@@ -30,7 +28,6 @@ from storage_engine.core.replication.partition import (
     Flushed,
     FollowerFetched,
     HighWatermarkAdvanced,
-    LagLimits,
     LeaderPartition,
     Leadership,
     ProposeIsr,
@@ -53,23 +50,6 @@ class Role(enum.Enum):
     LEADER = "leader"
     FOLLOWER = "follower"
     FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPorts:
-    """The ports that all partitions of a broker share."""
-
-    broker_id: BrokerId
-    lag: LagLimits
-    clock: Clock
-    lease: LeaderLease
-    end_of_turn: EndOfTurn
-    propose_isr: Callable[["HostedPartition", LeaderPartition, ProposeIsr], None]
-    """Writes an ISR to ZooKeeper; the answer comes as a step of the partition. So with the next."""
-    read_isr: Callable[["HostedPartition", LeaderPartition], None]
-    flush: Callable[["HostedPartition", Callable[[], None] | None, int], None]
-    """See `DurableAcks.flush`."""
-    on_failure: Callable[["HostedPartition", Exception], None]
 
 
 class HostedPartition:
@@ -242,8 +222,8 @@ class HostedPartition:
         except KafkaError:
             return None
         if offsets is not None:
-            self._count(columns.attributes[0], sum(columns.sizes), offsets[-1] - offsets[0])
-            self.figures.produces += len(columns) - 1
+            count, size = offsets[-1] - offsets[0], sum(columns.sizes)
+            self.figures.appended(columns.attributes[0], size, count, appends=len(columns))
             self._note_appends(len(columns))
         return offsets
 
@@ -321,15 +301,9 @@ class HostedPartition:
             raise
         if not result.duplicate:
             count = result.next_offset - result.base_offset
-            self._count(records[CODEC_BYTE], result.size, count)
+            self.figures.appended(records[CODEC_BYTE], result.size, count)
         self._note_appends(1)
         return result
-
-    def _count(self, attributes: int, size: int, records: int) -> None:
-        figures = self.figures
-        figures.bytes_in[attributes & CODEC_BITS] += size
-        figures.records_in += records
-        figures.produces += 1
 
     def _note_failure(self, failure: KafkaError) -> None:
         if isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):

@@ -13,9 +13,10 @@ from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.folder_notice import FolderNotice
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
-from storage_engine.broker.replicas.hosted_partition import HostedPartition, PartitionPorts, Role
+from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.isr_writer import IsrWriter
 from storage_engine.broker.replicas.lease import LeaderLease
+from storage_engine.broker.replicas.partition_ports import PartitionPorts
 from storage_engine.broker.replicas.postponed_roles import PostponedRoles
 from storage_engine.broker.replicas.purgatory import EndOfTurn
 from storage_engine.broker.replicas.replica_failures import ReplicaFailures

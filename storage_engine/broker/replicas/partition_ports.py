@@ -1,0 +1,32 @@
+"""What the replicas of one broker share: clocks, the lease, and what a step of one is carried out
+by."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage_engine.broker.replicas.lease import LeaderLease
+from storage_engine.broker.replicas.purgatory import EndOfTurn
+from storage_engine.core.ids import BrokerId
+from storage_engine.core.ports import Clock
+from storage_engine.core.replication.partition import LagLimits, LeaderPartition, ProposeIsr
+
+if TYPE_CHECKING:
+    from storage_engine.broker.replicas.hosted_partition import HostedPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPorts:
+    """The ports that all partitions of a broker share."""
+
+    broker_id: BrokerId
+    lag: LagLimits
+    clock: Clock
+    lease: LeaderLease
+    end_of_turn: EndOfTurn
+    propose_isr: Callable[["HostedPartition", LeaderPartition, ProposeIsr], None]
+    """Writes an ISR to ZooKeeper; the answer comes as a step of the partition. So with the next."""
+    read_isr: Callable[["HostedPartition", LeaderPartition], None]
+    flush: Callable[["HostedPartition", Callable[[], None] | None, int], None]
+    """See `DurableAcks.flush`."""
+    on_failure: Callable[["HostedPartition", Exception], None]
