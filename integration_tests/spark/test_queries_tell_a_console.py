@@ -33,7 +33,8 @@ def _listening(spark, console):
         listener.close()
 
 
-def _query(spark, servers, source, target, folder):
+def _query(spark, servers, topics, folder):
+    source, target = topics
     rows = (
         spark.readStream.format("headrace")
         .option("bootstrap.servers", servers)
@@ -68,7 +69,7 @@ def _write(cluster, topic):
 def test_the_console_hears_of_progress_lag_and_commits(spark, spark_cluster, topics, tmp_path):
     servers = spark_cluster.bootstrap_servers
     with console_in_memory() as console, _listening(spark, console) as listener:
-        query = _query(spark, servers, *topics, tmp_path)
+        query = _query(spark, servers, topics, tmp_path)
         identity = {"id": str(query.id), "run_id": str(query.runId), "name": query.name}
         query.processAllAvailable()
         query.stop()
@@ -101,7 +102,7 @@ def test_a_console_that_hangs_costs_the_query_nothing(spark, spark_cluster, topi
     servers = spark_cluster.bootstrap_servers
     with console_in_memory() as console, _listening(spark, console):
         console.hangs.set()
-        query = _query(spark, servers, *topics, tmp_path)
+        query = _query(spark, servers, topics, tmp_path)
         try:
             for _ in range(2):
                 query.processAllAvailable()

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from storage_engine.client import ClientCollector, client_metrics, export_to_opentelemetry
 from storage_engine.client.process_metrics import IDS_MAX, OTHER, _counted, figures_for
+from storage_engine.core.metrics.client_figures import ClientFigures
 
 
 class Owner:
@@ -25,7 +26,7 @@ def test_clients_with_one_id_are_counted_together_and_an_ended_one_counts_on():
 
 
 def test_client_ids_without_end_are_counted_as_one():
-    by_id = {}
+    by_id: dict[str, ClientFigures] = {}
     for number in range(IDS_MAX + 50):
         _counted(by_id, f"id-{number}").batches_sent += 1
     assert len(by_id) == IDS_MAX + 1
@@ -62,8 +63,9 @@ def test_opentelemetry_gets_the_same():
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
                 for point in metric.data.data_points:
-                    if point.attributes["client_id"] == "test-c":
-                        key = metric.name, point.attributes.get("quantile")
+                    attributes = dict(point.attributes or {})
+                    if attributes["client_id"] == "test-c":
+                        key = metric.name, attributes.get("quantile")
                         found[key] = point.value
     provider.shutdown()
     assert found["headrace.client.records_read", None] == 7

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from storage_engine.broker.replicas.hosted_partition import HostedPartition, PartitionPorts
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.lease import LeaderLease
+from storage_engine.broker.replicas.partition_ports import PartitionPorts
 from storage_engine.broker.replicas.purgatory import EndOfTurn
 from storage_engine.core.replication.partition import LagLimits
 from storage_engine.simulation.world.clock import SimulatedLoop
