@@ -16,6 +16,7 @@ package is installed, unless another one was chosen (`workers_python`).
     in_session       a function that writes from another thread
     LagListener, lag_of, OffsetsBehindLatest
                      how far a streaming query is behind the log, from its progress
+    QueryMetrics     shows a console what streaming queries do
     ConnectorError   what the format and its helpers refuse; `code` is stable
 """
 
@@ -29,6 +30,7 @@ from connector.threads import in_session
 from connector.workers_python import use_this_python
 
 if TYPE_CHECKING:
+    from connector.query_metrics import QueryMetrics
     from connector.source.lag import LagListener, OffsetsBehindLatest, lag_of
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "KeyedSink",
     "LagListener",
     "OffsetsBehindLatest",
+    "QueryMetrics",
     "dead_letters",
     "in_session",
     "lag_of",
@@ -45,7 +48,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The names of `source.lag` are imported on first use, because a listener needs pyspark.sql."""
+    """Listeners are imported on first use, because they need pyspark.sql."""
+    if name == "QueryMetrics":
+        from connector import query_metrics
+
+        return query_metrics.QueryMetrics
     if name not in ("LagListener", "OffsetsBehindLatest", "lag_of"):
         raise AttributeError(f"module 'connector' has no attribute '{name}'")
     from connector.source import lag

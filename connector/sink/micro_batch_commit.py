@@ -5,10 +5,12 @@ Source: R-SPARK2; docs/sink-protocol.md.
 """
 
 import logging
+import time
 from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from connector.commit_notes import ALREADY_COMMITTED, COMMITTED, SinkCommit, tell_commit
 from connector.connections import cluster_for
 from connector.errors import ConnectorError, in_one_line
 from connector.options.sink_options import SinkOptions
@@ -49,6 +51,7 @@ def commit_micro_batch(
             f"{len(written)} wrote, for {batch}",
         )
     rows, dropped = sum(each.rows for each in written), sum(each.dropped for each in written)
+    begun_s = time.monotonic()
     with in_one_line():
         batches = micro_batches(
             cluster_for(options.connection), batch, deadline_ms=options.delivery_timeout_ms
@@ -67,6 +70,19 @@ def commit_micro_batch(
                 raise
             raise _lost(options, batch, is_stream=batch_id is not None) from None
     _log_dropped(batch, commit, rows, dropped)
+    if batch_id is not None:
+        is_first = commit.outcome is CommitOutcome.COMMITTED
+        tell_commit(
+            SinkCommit(
+                query=batch.query,
+                sink=batch.sink,
+                batch_id=batch.batch,
+                tasks=len(written),
+                rows=rows,
+                duration_ms=int((time.monotonic() - begun_s) * 1000),
+                outcome=COMMITTED if is_first else ALREADY_COMMITTED,
+            )
+        )
     return commit.outcome
 
 

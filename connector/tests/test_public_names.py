@@ -19,6 +19,7 @@ def test_only_what_a_user_needs_is_public_and_documented():
         "KeyedSink",
         "LagListener",
         "OffsetsBehindLatest",
+        "QueryMetrics",
         "dead_letters",
         "in_session",
         "lag_of",

@@ -20,7 +20,6 @@ from integration_tests.command_line.mirrored import (
     committed_offsets,
     committed_records,
 )
-from integration_tests.forks.forked import run
 from integration_tests.support.cluster_support import (
     admin,
     create_topic,

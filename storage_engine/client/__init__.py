@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     from storage_engine.client.fetching.bulk_reader import BulkReader, RecordsGoneError, Split
     from storage_engine.client.groups.group_errors import CommitRefusedError
     from storage_engine.client.groups.group_requests import GroupMetadata
+    from storage_engine.client.process_metrics import (
+        ClientCollector,
+        client_metrics,
+        export_to_opentelemetry,
+    )
     from storage_engine.client.producer.producer import Producer
     from storage_engine.client.producer.producer_errors import (
         BufferFullError,
@@ -79,6 +84,7 @@ __all__ = [
     "AuthenticationError",
     "BufferFullError",
     "BulkReader",
+    "ClientCollector",
     "ClusterDescription",
     "CommitRefusedError",
     "ConfigEntry",
@@ -121,6 +127,8 @@ __all__ = [
     "TransactionDescription",
     "TransactionFailedError",
     "TriesExhaustedError",
+    "client_metrics",
+    "export_to_opentelemetry",
 ]
 
 _MODULES = {
@@ -133,6 +141,7 @@ _MODULES = {
     "AuthenticationError": "core.errors",
     "BufferFullError": "client.producer.producer_errors",
     "BulkReader": "client.fetching.bulk_reader",
+    "ClientCollector": "client.process_metrics",
     "ClusterDescription": "client.admin.admin_client",
     "CommitRefusedError": "client.groups.group_errors",
     "ConfigEntry": "client.admin.topics",
@@ -177,6 +186,8 @@ _MODULES = {
     "TransactionDescription": "client.admin.transaction_states",
     "TransactionFailedError": "client.producer.producer_errors",
     "TriesExhaustedError": "client.producer.producer_errors",
+    "client_metrics": "client.process_metrics",
+    "export_to_opentelemetry": "client.process_metrics",
 }
 
 

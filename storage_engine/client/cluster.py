@@ -14,6 +14,7 @@ from storage_engine.client.closing import Closing
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.metadata import ClusterMetadata, Leader, TopicMetadata, view_of
 from storage_engine.client.pool import ConnectionPool
+from storage_engine.client.process_metrics import figures_for
 from storage_engine.client.retry import Retry, pause_ms
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -77,6 +78,8 @@ class Cluster(Closing):
         names is not right."""
         self.bootstrap_servers = bootstrap_servers
         self.client_id = client_id
+        self.figures = figures_for(self, client_id)
+        """What was sent and read through it."""
         self.request_timeout_ms = request_timeout_ms
         self.deadline_ms = deadline_ms
         self.unknown_topic_wait_ms = min(unknown_topic_wait_ms, deadline_ms)

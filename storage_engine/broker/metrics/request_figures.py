@@ -112,7 +112,5 @@ def _together(several: list[RequestFigures]) -> RequestFigures:
     for figures in several:
         for version, count in figures.counts.items():
             result.counts[version] = result.counts.get(version, 0) + count
-        times = zip(result.times.counts, figures.times.counts, strict=True)
-        result.times.counts = [a + b for a, b in times]
-        result.times.total += figures.times.total
+        result.times.add(figures.times)
     return result

@@ -22,7 +22,7 @@ from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
-from storage_engine.core.metrics.broker_figures import CODEC_BITS, CODEC_BYTE, TopicFigures
+from storage_engine.core.metrics.broker_figures import CODEC_BYTE, TopicFigures
 from storage_engine.core.replication.partition import (
     Appended,
     Effect,
@@ -226,8 +226,8 @@ class HostedPartition:
         except KafkaError:
             return None
         if offsets is not None:
-            self._count(columns.attributes[0], sum(columns.sizes), offsets[-1] - offsets[0])
-            self.figures.produces += len(columns) - 1
+            count, size = offsets[-1] - offsets[0], sum(columns.sizes)
+            self.figures.appended(columns.attributes[0], size, count, appends=len(columns))
             self._note_appends(len(columns))
         return offsets
 
@@ -305,15 +305,9 @@ class HostedPartition:
             raise
         if not result.duplicate:
             count = result.next_offset - result.base_offset
-            self._count(records[CODEC_BYTE], result.size, count)
+            self.figures.appended(records[CODEC_BYTE], result.size, count)
         self._note_appends(1)
         return result
-
-    def _count(self, attributes: int, size: int, records: int) -> None:
-        figures = self.figures
-        figures.bytes_in[attributes & CODEC_BITS] += size
-        figures.records_in += records
-        figures.produces += 1
 
     def _note_failure(self, failure: KafkaError) -> None:
         if isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):

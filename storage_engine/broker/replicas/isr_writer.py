@@ -73,8 +73,7 @@ class IsrWriter:
         self, partition: HostedPartition, leader: LeaderPartition, effect: ProposeIsr
     ) -> None:
         """Write the ISR that the leader proposes; what came of it is a step of the partition."""
-        tp = partition.topic_partition
-        epoch = leader.leader_epoch
+        tp, epoch = partition.topic_partition, leader.leader_epoch
         isr = tuple(BrokerId(r) for r in leader.assigned_replicas if r in effect.isr)
         node = PartitionStateZNode(
             leader=BrokerId(self._local),
@@ -100,8 +99,7 @@ class IsrWriter:
                 state_change_log.info(
                     "isr changed partition=%s isr=%s leader_epoch=%d", tp, list(isr), epoch
                 )
-                self.shrinks += len(isr) < len(leader.isr.members)
-                self.expands += len(isr) > len(leader.isr.members)
+                self._count(len(isr) - len(leader.isr.members))
                 self._notify(tp)
                 accepted = IsrAccepted(
                     isr=effect.isr, partition_epoch=PartitionEpoch(reply.stat.version)
@@ -131,6 +129,10 @@ class IsrWriter:
             self._metadata_store.set(path, node.encode(), effect.partition_epoch, on_reply)
         except Exception as error:  # noqa: BLE001 - whatever it is, the proposal is not under way
             not_settled(error)
+
+    def _count(self, more: int) -> None:
+        self.shrinks += more < 0
+        self.expands += more > 0
 
     def read_back(
         self, partition: HostedPartition, leader: LeaderPartition, retry_ms: int = RETRY_MS

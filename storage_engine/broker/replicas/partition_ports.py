@@ -1,4 +1,5 @@
-"""What all partitions of a broker share."""
+"""What the replicas of one broker share: clocks, the lease, and what a step of one is carried out
+by."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPorts:
-    """Clock, lease, and who carries out what a partition can't."""
+    """The ports that all partitions of a broker share."""
 
     broker_id: BrokerId
     lag: LagLimits

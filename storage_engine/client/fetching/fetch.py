@@ -6,6 +6,7 @@ had the records read before is noticed, because each fetch carries the epoch of 
 Source: R-CLI2, R-CLI5; KIP-227 is not used, KIP-320 and KIP-595 for leader epochs.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 from uuid import UUID
@@ -104,7 +105,7 @@ class FetchedBatches(NamedTuple):
 class _Fetch:
     """A fetch in flight to one leader."""
 
-    __slots__ = ("by_id", "connection", "cursors", "deadline")
+    __slots__ = ("begun_ns", "by_id", "connection", "cursors", "deadline")
 
     def __init__(
         self,
@@ -118,6 +119,7 @@ class _Fetch:
         self.cursors = cursors
         self.deadline = deadline
         self.by_id = by_id
+        self.begun_ns = time.perf_counter_ns()
 
 
 class BatchFetcher:
@@ -330,6 +332,7 @@ class BatchFetcher:
             raise error
         if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
             raise error
+        self._cluster.figures.fetch_errors += len(cursors)
         for cursor in cursors.values():
             cursor.failed(error)
 
@@ -367,6 +370,8 @@ class BatchFetcher:
             return []
         del self._fetches[broker_id]
         self._cluster.give_back(fetch.connection)
+        self._cluster.figures.fetches += 1
+        self._cluster.figures.fetch_ns.observe(time.perf_counter_ns() - fetch.begun_ns)
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             self._all_failed(fetch.cursors, KafkaError(f"fetch: {code.meaning}", code))
@@ -402,6 +407,7 @@ class BatchFetcher:
             cursor.failed(self._out_of_range(cursor))
             return []
         if code is not ErrorCode.NONE:
+            self._cluster.figures.fetch_errors += 1
             error = KafkaError(f"{cursor.tp}: {code.meaning}", code)
             if code.retriable:
                 cursor.failed(error)
@@ -421,6 +427,7 @@ class BatchFetcher:
             return []
         if records is None:
             return []
+        self._cluster.figures.read(cursor.position - start_offset, len(records))
         return [
             FetchedBatches(
                 cursor.tp,

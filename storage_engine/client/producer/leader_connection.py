@@ -3,6 +3,7 @@
 Answers come in the order of the requests, so each answer is that of the oldest request.
 """
 
+import time
 from collections import deque
 
 from storage_engine.client.connection import BrokerConnection
@@ -14,11 +15,12 @@ from storage_engine.net.deadline import Deadline
 class ProduceInFlight:
     """A Produce request: at most one batch of each partition."""
 
-    __slots__ = ("batches", "deadline")
+    __slots__ = ("batches", "begun_ns", "deadline")
 
     def __init__(self, batches: dict[TopicPartition, PendingBatch], deadline: Deadline) -> None:
         # The batches without an outcome so far.
         self.batches = batches
+        self.begun_ns = time.perf_counter_ns()
         self.deadline = deadline
 
 

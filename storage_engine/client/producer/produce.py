@@ -9,6 +9,7 @@ default with acks=-1) a retry never writes twice: it has the same producer id, s
 bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. It is not thread-safe.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -415,6 +416,7 @@ class BatchWriter(Closing):
             message = f"{tp}: not delivered in {batch.tries} tries (retries={self._retries}): "
             self._give_up(queue, batch, TriesExhaustedError(message + reason))
             return
+        self._cluster.figures.send_retries += 1
         queue.failed(batch, reason, perhaps_appended=perhaps_appended)
         self._turns.setdefault(tp, queue)
         self._lookup.doubt(tp.topic)
@@ -422,6 +424,7 @@ class BatchWriter(Closing):
     # Answers.
 
     def _answered(self, request: ProduceInFlight, response: ProduceResponse) -> None:
+        self._cluster.figures.send_ns.observe(time.perf_counter_ns() - request.begun_ns)
         for answer in response.partitions:
             tp = TopicPartition(answer.topic, answer.partition)
             batch = request.batches.pop(tp, None)
@@ -452,16 +455,12 @@ class BatchWriter(Closing):
             self._give_up(queue, batch, error)
             return
         reason = f"{code.name}: {answer.error_message or code.meaning}"
-        self._retry(
-            tp,
-            batch,
-            reason,
-            perhaps_appended=verdict is Verdict.RETRY_UNSURE,
-            counts=code.retriable,
-        )
+        unsure = verdict is Verdict.RETRY_UNSURE
+        self._retry(tp, batch, reason, perhaps_appended=unsure, counts=code.retriable)
         queue.renew_producer |= verdict is Verdict.RENEW
 
     def _give_up(self, queue: PartitionQueue, batch: PendingBatch, error: HeadraceError) -> None:
+        self._cluster.figures.batches_failed += 1
         if batch.done is None or self._transaction is not None:
             raise error
         queue.given_up(batch)
@@ -472,6 +471,7 @@ class BatchWriter(Closing):
         self._queues[tp].delivered(batch)
         self._buffered_bytes -= len(batch.data)
         self.deliveries[tp].add(base_offset, batch.record_count)
+        self._cluster.figures.delivered(batch.record_count, len(batch.data))
         if self._on_delivered is not None:
             self._on_delivered(tp, base_offset, batch.record_count)
         if batch.done is not None:

@@ -49,6 +49,12 @@ class TopicFigures:
         self.replicated_out = 0
         """Bytes that this leader has sent to followers."""
 
+    def appended(self, attributes: int, size: int, records: int, appends: int = 1) -> None:
+        """`attributes`: of the first batch."""
+        self.bytes_in[attributes & CODEC_BITS] += size
+        self.records_in += records
+        self.produces += appends
+
 
 class RequestFigures:
     """One kind of request on one broker."""

@@ -37,6 +37,12 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += times
         self.total += value * times
 
+    def add(self, other: "Histogram") -> None:
+        """Count the values of another one with the same bounds, too."""
+        assert self.bounds == other.bounds, "they have the same buckets"
+        self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+
     @property
     def count(self) -> int:
         return sum(self.counts)

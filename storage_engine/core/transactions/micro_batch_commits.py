@@ -110,8 +110,7 @@ class MicroBatchCommits:
         """By producer id the ledger that carries the member's end."""
         self._touched: dict[Batch, int] = {}
         """The monotonic time of the last request of a batch with open members."""
-        self.committed = 0
-        """Micro-batches that this coordinator has committed."""
+        self.committed = 0  # micro-batches, by this coordinator
 
     def ledger(self, key: LedgerKey) -> LedgerRecord | None:
         """Return the newest record of the ledger, replicated or not."""

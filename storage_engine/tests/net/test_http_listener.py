@@ -178,7 +178,7 @@ def test_a_text_that_takes_long_leaves_the_loop_its_turns(monkeypatch):
     async def work():
         async with served(size=0) as server:
 
-            def slow(_: str) -> Iterator[str]:
+            def slow(media_type: str) -> Iterator[str]:
                 for _ in range(30):
                     time.sleep(LONG_PIECE_S)
                     yield "x"

@@ -12,7 +12,7 @@ from storage_engine.broker.metrics.cluster_figures import ControllerFigures
 from storage_engine.broker.metrics.exposition import Samples
 from storage_engine.broker.metrics.group_figures import GroupFigures
 from storage_engine.broker.metrics.replica_figures import ReplicaFigures
-from storage_engine.broker.metrics.scrapes import Scrapes
+from storage_engine.broker.metrics.scrapes import FigureSource, Scrapes
 from storage_engine.broker.metrics.transaction_figures import TransactionFigures
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.world.cluster import SimulatedCluster
@@ -24,7 +24,7 @@ SCRAPE_MAX_S = 0.050
 TP = TopicPartition("t", 0)
 
 
-def _sources(cluster: SimulatedCluster, broker: int) -> dict[str, object]:
+def _sources(cluster: SimulatedCluster, broker: int) -> dict[str, FigureSource]:
     parts = cluster[broker].parts
     replicas, clock = parts.replicas, parts.ports.clock
     return {

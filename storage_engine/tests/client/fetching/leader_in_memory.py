@@ -11,6 +11,7 @@ from storage_engine.client.cluster import EARLIEST
 from storage_engine.client.metadata import Leader
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.metrics.client_figures import ClientFigures
 from storage_engine.protocol.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,
@@ -132,6 +133,7 @@ class MemoryLeader:
 
     def __init__(self, log: MemoryLog, faults: Iterable[str | ErrorCode | None] = ()) -> None:
         self.log = log
+        self.figures = ClientFigures()
         self.log_start_offset = 0
         self.most_in_flight = 0
         self.requests: list[FetchRequest] = []
