@@ -1,0 +1,259 @@
+"""Debian's Chromium without a window, driven by Selenium, and what the tests ask of a page."""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+from selenium.webdriver import Chrome
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+from integration_tests.support.cluster_support import wait_until
+
+WIDE = (1440, 900)
+PHONE = (390, 844)
+PATIENCE_S = 30.0
+SWITCHES = (
+    "--headless=new",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--lang=en-GB",
+    # A root, as continuous integration has it, can't have Chromium's own sandbox.
+    "--no-sandbox",
+)
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice")
+"""Of axe-core."""
+
+
+def programs() -> tuple[str, str]:
+    """Chromium and its driver; skips, and says what to install, where one is not there."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    driver = shutil.which("chromedriver")
+    if browser is None or driver is None:
+        missing = "chromium" if browser is None else "chromedriver"
+        pytest.skip(
+            f"THE CONSOLE'S PAGES ARE NOT TESTED: the program {missing} is not there; install"
+            " Debian's packages chromium and chromium-driver, as .ci/set-up does for root"
+        )
+    return browser, driver
+
+
+@cache
+def axe() -> str:
+    """The program that checks a page for accessibility."""
+    import axe_core_python
+
+    return (Path(axe_core_python.__file__).parent / "axe.min.js").read_text()
+
+
+class Browser:
+    """One window on the console at `address`, such as `http://127.0.0.1:8080`."""
+
+    def __init__(self, driver: Chrome, address: str) -> None:
+        self.driver = driver
+        self.address = address
+        self.show(WIDE)
+
+    def show(self, size: tuple[int, int], *, dark: bool = False) -> None:
+        """The size of the window, and the scheme of the system."""
+        width, height = size
+        self._tell(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=size == PHONE,
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._tell("Emulation.setEmulatedMedia", features=[scheme])
+
+    def _tell(self, command: str, **arguments: Any) -> Any:
+        return self.driver.execute_cdp_cmd(command, arguments)
+
+    def open(self, route: str, *, wait_for: str | None = None) -> None:
+        """A screen, such as `topics/flights?from=earliest`; returns when it shows what it has asked
+        the server for, and `wait_for`."""
+        self.driver.get("about:blank")
+        self.driver.get(f"{self.address}/#/{route}")
+        wait_until(lambda: self.find("main h1"), f"{route} has a title", timeout_s=PATIENCE_S)
+        if wait_for is not None:
+            self.wait_for_text(wait_for)
+
+    def find(self, css: str) -> WebElement | None:
+        found = self.driver.find_elements(By.CSS_SELECTOR, css)
+        return found[0] if found else None
+
+    def element(self, css: str) -> WebElement:
+        """Waits for it."""
+        found = wait_until(lambda: self.find(css), f"{css} is there", timeout_s=PATIENCE_S)
+        assert found is not None
+        return found
+
+    def text(self, css: str = "body") -> str:
+        with contextlib.suppress(StaleElementReferenceException):
+            found = self.find(css)
+            return "" if found is None else found.text
+        return self.text(css)
+
+    def wait_for_text(self, text: str, *, css: str = "body", timeout_s: float = PATIENCE_S) -> None:
+        try:
+            wait_until(lambda: text in self.text(css), f"“{text}”", timeout_s=timeout_s)
+        except AssertionError:
+            raise AssertionError(f"no “{text}” in:\n{self.text(css)}") from None
+
+    def wait_for_no_text(
+        self, text: str, *, css: str = "body", timeout_s: float = PATIENCE_S
+    ) -> None:
+        try:
+            wait_until(lambda: text not in self.text(css), f"no “{text}”", timeout_s=timeout_s)
+        except AssertionError:
+            raise AssertionError(f"still “{text}” in:\n{self.text(css)}") from None
+
+    def press(self, name: str, *, within: str = "body") -> None:
+        """The button or link with this name."""
+        path = f".//*[self::button or self::a][normalize-space()={_quoted(name)}]"
+
+        def pressed() -> bool:
+            try:
+                place = self.driver.find_element(By.CSS_SELECTOR, within)
+                place.find_element(By.XPATH, path).click()
+            except WebDriverException:
+                return False
+            return True
+
+        wait_until(pressed, f"“{name}” can be pressed", timeout_s=PATIENCE_S)
+
+    def write(self, label: str, text: str, *, within: str = "body") -> None:
+        """Text in the place of what the field with this label holds."""
+        field = self.field(label, within=within)
+        field.clear()
+        field.send_keys(text)
+
+    def choose(self, label: str, text: str, *, within: str = "body") -> None:
+        option = f".//option[normalize-space()={_quoted(text)}]"
+        self.field(label, within=within).find_element(By.XPATH, option).click()
+
+    def field(self, label: str, *, within: str = "body") -> WebElement:
+        path = f".//label[starts-with(normalize-space(), {_quoted(label)})]"
+
+        def found() -> WebElement | None:
+            for each in self.driver.find_element(By.CSS_SELECTOR, within).find_elements(
+                By.XPATH, path
+            ):
+                if each.is_displayed():
+                    by_id = each.get_attribute("for")
+                    inside = each.find_elements(By.CSS_SELECTOR, "input, select, textarea")
+                    return inside[0] if by_id is None else self.find(f'[id="{by_id}"]')
+            return None
+
+        field = wait_until(found, f"a field “{label}”", timeout_s=PATIENCE_S)
+        assert field is not None
+        return field
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """The value that the script returns; it runs as the developer's tools do."""
+        return self.driver.execute_script(script, *arguments)
+
+    def imported(self, module: str, expression: str) -> Any:
+        """What an expression of a module `m` of the page gives."""
+        return self.driver.execute_async_script(
+            "const [path, done] = arguments; import(path)"
+            f".then((m) => ({{value: {expression}}})).then(done, (e) => done({{e: `${{e}}`}}));",
+            f"/static/js/{module}",
+        )["value"]
+
+    def violations(self, *, but: tuple[str, ...] = ()) -> list[str]:
+        """What axe-core has against the page: a line each, with the first element that it names."""
+        answer = self._tell(
+            "Runtime.evaluate",
+            expression=f"{axe()};axe.run(document, {json.dumps(_axe_options(but))})"
+            ".then((result) => JSON.stringify(result.violations))",
+            awaitPromise=True,
+            returnByValue=True,
+        )
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return [
+            f"{each['id']}: {each['help']}: {each['nodes'][0]['html'][:200]}"
+            for each in json.loads(answer["result"]["value"])
+        ]
+
+    def complaints(self) -> list[str]:
+        """What the browser has logged since it was asked last: errors of scripts, breaches of the
+        content security policy. Answers of the server that are errors are none."""
+        return [
+            line["message"]
+            for line in self.driver.get_log("browser")
+            if line["level"] == "SEVERE" and "Failed to load resource" not in line["message"]
+        ]
+
+    def loaded(self) -> list[str]:
+        """The addresses of all that the page has loaded."""
+        found: list[str] = self.run(
+            "return performance.getEntriesByType('resource').map((entry) => entry.name)"
+        )
+        return found
+
+    def picture(self, path: Path) -> None:
+        """Of the whole page, up to 1,600 pixels high."""
+        script = "return [innerWidth, Math.min(1600, document.documentElement.scrollHeight)]"
+        width, height = self.run(script)
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        shot = self._tell("Page.captureScreenshot", format="png", clip=clip)
+        path.write_bytes(_small_png(shot["data"]))
+
+
+def _axe_options(but: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "runOnly": {"type": "tag", "values": list(RULES)},
+        "rules": {name: {"enabled": False} for name in but},
+        "resultTypes": ["violations"],
+    }
+
+
+def _small_png(data: str) -> bytes:
+    """With a palette: a third of the bytes, and nobody sees it."""
+    import base64
+    import io
+
+    from PIL import Image
+
+    small = io.BytesIO()
+    image = Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
+    image.quantize(colors=128, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return small.getvalue()
+
+
+def _quoted(text: str) -> str:
+    """A text of XPath."""
+    assert '"' not in text
+    return f'"{text}"'
+
+
+@contextlib.contextmanager
+def open_browser(folder: Path, address: str) -> Iterator[Browser]:
+    """A browser of its own, whose profile is in `folder`; it has ended after the block."""
+    browser, driver = programs()
+    options = Options()
+    options.binary_location = browser
+    for switch in (*SWITCHES, f"--user-data-dir={folder / 'profile'}"):
+        options.add_argument(switch)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    window = Chrome(options=options, service=Service(driver))
+    try:
+        yield Browser(window, address)
+    finally:
+        window.quit()
