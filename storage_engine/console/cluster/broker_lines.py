@@ -1,4 +1,4 @@
-"""Asks several brokers at the same time, each within one limit of time, and says who did not answer.
+"""Asks several brokers at the same time, within one limit of time, and says who did not answer.
 
     lines.ask({1: [(spec, message)], 2: […]})  ->  {1: [answer], 2: error}
 

@@ -41,9 +41,11 @@ def expires_ms(address: Address) -> int | None:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     with contextlib.suppress(OSError, ValueError):
-        with socket.create_connection(address, timeout=_TIMEOUT_S) as plain:
-            with context.wrap_socket(plain, server_hostname=address[0]) as encrypted:
-                shown = encrypted.getpeercert(binary_form=True)
+        with (
+            socket.create_connection(address, timeout=_TIMEOUT_S) as plain,
+            context.wrap_socket(plain, server_hostname=address[0]) as encrypted,
+        ):
+            shown = encrypted.getpeercert(binary_form=True)
         if shown is not None:
             certificate = x509.load_der_x509_certificate(shown)
             return int(certificate.not_valid_after_utc.timestamp() * 1000)

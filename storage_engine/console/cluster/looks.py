@@ -13,6 +13,8 @@ from storage_engine.console.cluster.broker_lines import Question
 from storage_engine.console.cluster.snapshot import Disk, Snapshot
 from storage_engine.core.errors import ErrorCode, HeadraceError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMAS
+from storage_engine.protocol.apis.describe_schemas import DescribeSchemasRequest
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
 from storage_engine.protocol.apis.list_offsets import (
     EARLIEST_TIMESTAMP,
@@ -30,6 +32,9 @@ HIGH_AT, STABLE_AT, STARTS_AT = 1, 2, 3
 
 ALL_METADATA: Question = (METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
 _NO_TOPICS: Question = (METADATA, MetadataRequest(topics=[], allow_auto_topic_creation=False))
+
+OWN_API: Question = (DESCRIBE_SCHEMAS, DescribeSchemasRequest(topics=[]))
+"""What only brokers of Headrace answer."""
 
 Led = Sequence[tuple[TopicPartition, int]]
 """Partitions with their leader epochs."""

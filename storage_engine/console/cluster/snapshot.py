@@ -85,6 +85,11 @@ class Snapshot:
     """When each broker's certificate ends."""
     unanswered: tuple[tuple[int | None, str, str], ...] = ()
 
+    @property
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        """Of the brokers that are there."""
+        return {broker: (each.host, each.port) for broker, each in self.metadata.brokers.items()}
+
     def partitions(self) -> "list[tuple[TopicPartition, MetadataPartition]]":
         return [
             (TopicPartition(topic.topic, number), partition)

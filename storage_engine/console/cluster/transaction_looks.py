@@ -1,4 +1,4 @@
-"""What readers of committed records wait for: whose transaction holds up each partition, since when.
+"""What readers of committed records wait for: whose transaction, and since when.
 
     last stable offset < high watermark   ->  DescribeProducers: who has the first open offset there
                                           ->  ListTransactions, DescribeTransactions: a producer's

@@ -5,6 +5,7 @@ open cluster all share one. Clients of the library are for one thread at a time:
 that is idle, and gives it back. Source: R-CON2, R-CON3.
 """
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import TypeVar
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.security.client_security import ClientSecurity
-from storage_engine.console.cluster.broker_lines import CLIENT_ID
+from storage_engine.console.cluster.broker_lines import CLIENT_ID, BrokerLines
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.security.security_protocol import SecurityProtocol
 
@@ -24,6 +25,8 @@ ANSWER_TIMEOUT_S = 10.0
 """Pages never wait longer."""
 MOST_CLIENTS = 6
 """Calls of one principal at a time; the others wait for their turn, within the same limit."""
+
+_BUSY = "all connections of this log-in are busy; try again in a moment"
 
 Result = TypeVar("Result")
 
@@ -38,6 +41,7 @@ class Upstream:
         self.security = security
         self.user = user
         self._idle: deque[Cluster] = deque()
+        self._idle_lines: deque[BrokerLines] = deque()
         self._room = threading.BoundedSemaphore(MOST_CLIENTS)
         self._closed = False
 
@@ -66,7 +70,7 @@ class Upstream:
     def call(self, work: Callable[[Cluster], Result]) -> Result:
         """What `work` returns; it has a client for itself meanwhile."""
         if not self._room.acquire(timeout=ANSWER_TIMEOUT_S):
-            raise HeadraceError("all connections of this log-in are busy; try again in a moment")
+            raise HeadraceError(_BUSY)
         try:
             try:
                 cluster = self._idle.pop()
@@ -82,11 +86,29 @@ class Upstream:
         finally:
             self._room.release()
 
+    def ask_brokers(self, work: Callable[[BrokerLines], Result]) -> Result:
+        """What `work` returns; it has lines to all brokers for itself meanwhile."""
+        if not self._room.acquire(timeout=ANSWER_TIMEOUT_S):
+            raise HeadraceError(_BUSY)
+        try:
+            try:
+                lines = self._idle_lines.pop()
+            except IndexError:
+                lines = BrokerLines(self.security)
+            try:
+                return work(lines)
+            finally:
+                if self._closed:
+                    lines.close()
+                else:
+                    self._idle_lines.append(lines)
+        finally:
+            self._room.release()
+
     def close(self) -> None:
         """Close what is idle; what is in use is closed when it is given back."""
         self._closed = True
-        while self._idle:
-            try:
-                self._idle.pop().close()
-            except IndexError:
-                return
+        for idle in (self._idle, self._idle_lines):
+            with contextlib.suppress(IndexError):
+                while True:
+                    idle.pop().close()

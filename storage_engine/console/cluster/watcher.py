@@ -57,6 +57,7 @@ class Watcher:
         self._wanted = False
         self._running = False
         self._closed = False
+        self._kind: str | None = None
         self.changes = Changes()
         self.traffic = Traffic()
 
@@ -83,6 +84,18 @@ class Watcher:
                 f"no broker of {self._upstream.bootstrap_servers} has answered yet; check that the "
                 "cluster is up"
             )
+
+    @property
+    def kind(self) -> str | None:
+        """headrace, or kafka for brokers that do not know Headrace's own APIs; None: not known."""
+        return self._kind
+
+    def cluster_id(self) -> str | None:
+        """Waits for the first look, and has no error: a page must be shown all the same."""
+        try:
+            return self.snapshot().metadata.cluster_id
+        except HeadraceError:
+            return None
 
     def look_soon(self) -> None:
         """Something was changed: look at once."""
@@ -153,6 +166,7 @@ class Watcher:
             error = HeadraceError(f"a look at the cluster has failed: {failure}")
         with self._lock:
             self._looks += 1
+            self._kind = eye.kind or self._kind
             self._error = error
             if seen is not None:
                 self.changes.compare(self._snapshot, seen)
@@ -181,6 +195,7 @@ class _Eye:
         self._dirs_every_ms = 0
         self._transactions = TransactionLooks(self._lines)
         self._certificates = CertificateLooks()
+        self.kind: str | None = None
 
     def close(self) -> None:
         self._lines.close()
@@ -214,6 +229,8 @@ class _Eye:
         for broker in self._well:
             self._seen_ms[broker] = at_ms
         given = {broker: each for broker, each in answers.items() if isinstance(each, list)}
+        if self.kind is None and given:
+            self.kind = self._ask_kind(next(iter(given)))
         ends = self._ends(given, with_starts)
         if with_dirs:
             self._take_dirs(given, began_ms)
@@ -243,6 +260,14 @@ class _Eye:
                 (broker, "how its partitions are", why) for broker, why in silent.items()
             ),
         )
+
+    def _ask_kind(self, broker: int) -> str | None:
+        answers = self._lines.ask(
+            {broker: [looks.OWN_API]}, self._addresses, timeout_ms=ASK_TIMEOUT_MS
+        )[broker]
+        if isinstance(answers, HeadraceError):
+            return None
+        return "kafka" if isinstance(answers[0], HeadraceError) else "headrace"
 
     def _metadata(self) -> ClusterMetadata:
         """From a broker that has answered lately; else from any."""
