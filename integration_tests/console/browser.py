@@ -3,20 +3,21 @@
 import contextlib
 import json
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
-from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
-from integration_tests.support.cluster_support import wait_until
+Value = TypeVar("Value")
 
 WIDE = (1440, 900)
 PHONE = (390, 844)
@@ -35,6 +36,13 @@ SWITCHES = (
     # A root, as continuous integration has it, can't have Chromium's own sandbox.
     "--no-sandbox",
 )
+_GO_TO = """
+const [address, done] = arguments;
+addEventListener("hashchange", () => setTimeout(done), {once: true});
+location.hash = address;
+"""
+_PAUSE_S = 0.15
+"""To look at a page takes the browser some of the processor."""
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice")
 """Of axe-core."""
 
@@ -50,6 +58,15 @@ def programs() -> tuple[str, str]:
             " Debian's packages chromium and chromium-driver, as .ci/set-up does for root"
         )
     return browser, driver
+
+
+def until(condition: Callable[[], Value], what: str, *, timeout_s: float = PATIENCE_S) -> Value:
+    """The first true value of `condition`; AssertionError with `what` after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(_PAUSE_S)
+    return value
 
 
 @cache
@@ -87,9 +104,13 @@ class Browser:
     def open(self, route: str, *, wait_for: str | None = None) -> None:
         """A screen, such as `topics/flights?from=earliest`; returns when it shows what it has asked
         the server for, and `wait_for`."""
-        self.driver.get("about:blank")
-        self.driver.get(f"{self.address}/#/{route}")
-        wait_until(lambda: self.find("main h1"), f"{route} has a title", timeout_s=PATIENCE_S)
+        address = f"{self.address}/#/{route}"
+        here = self.driver.current_url
+        if here.startswith(f"{self.address}/#/") and here != address:
+            self.driver.execute_async_script(_GO_TO, f"#/{route}")
+        else:
+            self.driver.get(address)
+        until(lambda: self.find("main h1"), f"{route} has a title")
         if wait_for is not None:
             self.wait_for_text(wait_for)
 
@@ -99,19 +120,17 @@ class Browser:
 
     def element(self, css: str) -> WebElement:
         """Waits for it."""
-        found = wait_until(lambda: self.find(css), f"{css} is there", timeout_s=PATIENCE_S)
+        found = until(lambda: self.find(css), f"{css} is there")
         assert found is not None
         return found
 
     def text(self, css: str = "body") -> str:
-        with contextlib.suppress(StaleElementReferenceException):
-            found = self.find(css)
-            return "" if found is None else found.text
-        return self.text(css)
+        """As it is seen; empty where there is no such element."""
+        return str(self.run("return document.querySelector(arguments[0])?.innerText ?? ''", css))
 
     def wait_for_text(self, text: str, *, css: str = "body", timeout_s: float = PATIENCE_S) -> None:
         try:
-            wait_until(lambda: text in self.text(css), f"“{text}”", timeout_s=timeout_s)
+            until(lambda: text in self.text(css), f"“{text}”", timeout_s=timeout_s)
         except AssertionError:
             raise AssertionError(f"no “{text}” in:\n{self.text(css)}") from None
 
@@ -119,7 +138,7 @@ class Browser:
         self, text: str, *, css: str = "body", timeout_s: float = PATIENCE_S
     ) -> None:
         try:
-            wait_until(lambda: text not in self.text(css), f"no “{text}”", timeout_s=timeout_s)
+            until(lambda: text not in self.text(css), f"no “{text}”", timeout_s=timeout_s)
         except AssertionError:
             raise AssertionError(f"still “{text}” in:\n{self.text(css)}") from None
 
@@ -135,7 +154,7 @@ class Browser:
                 return False
             return True
 
-        wait_until(pressed, f"“{name}” can be pressed", timeout_s=PATIENCE_S)
+        until(pressed, f"“{name}” can be pressed")
 
     def write(self, label: str, text: str, *, within: str = "body") -> None:
         """Text in the place of what the field with this label holds."""
@@ -160,7 +179,7 @@ class Browser:
                     return inside[0] if by_id is None else self.find(f'[id="{by_id}"]')
             return None
 
-        field = wait_until(found, f"a field “{label}”", timeout_s=PATIENCE_S)
+        field = until(found, f"a field “{label}”")
         assert field is not None
         return field
 

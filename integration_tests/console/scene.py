@@ -7,6 +7,7 @@ import json
 import re
 import selectors
 import signal
+import subprocess
 import time
 import urllib.request
 import uuid
@@ -18,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from integration_tests.support.client_files import settings_for
 from integration_tests.support.cluster_support import DEADLINE_S, create_topic
-from integration_tests.support.command_line import start, succeed_here
+from integration_tests.support.command_line import COMMAND, ROOT, succeed_here
 from integration_tests.support.transactional_clients import Confluent
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.micro_batches import MicroBatches, MicroBatchMember
@@ -59,7 +60,16 @@ class ConsoleInFront:
 @contextlib.contextmanager
 def running_console(cluster: LocalCluster, *options: str) -> Iterator[ConsoleInFront]:
     """In front of a cluster, on a free port; gone after the block."""
-    process = start("console", "--cluster", cluster.directory, "--port", "0", *options)
+    log = cluster.directory / "console.log"
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [*COMMAND, "console", "--cluster", cluster.directory, "--port", "0", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=ROOT,
+        )
     assert process.stdout is not None
     try:
         said = ""
@@ -69,19 +79,13 @@ def running_console(cluster: LocalCluster, *options: str) -> Iterator[ConsoleInF
             while (found := re.search(r"https?://[\w.:\[\]-]+", said)) is None:
                 ready = selector.select(max(0, deadline - time.monotonic()))
                 line = process.stdout.readline() if ready else ""
-                assert line, f"the console ended, or said no address: {said}{_errors(process)}"
+                assert line, f"the console ended, or said no address: {said}{log.read_text()}"
                 said += line
         yield ConsoleInFront(found[0], process.pid)
     finally:
         process.send_signal(signal.SIGCONT)
         process.terminate()
         process.communicate(timeout=START_S)
-
-
-def _errors(process: Any) -> str:
-    process.kill()
-    _, errors = process.communicate(timeout=START_S)
-    return str(errors)
 
 
 class Scene:
@@ -172,7 +176,7 @@ class Scene:
                 "partition": number % 3,
                 "headers": [
                     (TOPIC, self.orders.encode()),
-                    (PARTITION, b"0"),
+                    (PARTITION, b"1"),
                     (OFFSET, str(number).encode()),
                     (TIMESTAMP, b"1795700000000"),
                     (REASON, f"no JSON {MARKUP}".encode()),

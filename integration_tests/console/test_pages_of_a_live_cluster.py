@@ -12,7 +12,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from integration_tests.console.browser import PHONE, WIDE, Browser, open_browser, programs
+from integration_tests.console.browser import PHONE, WIDE, Browser, open_browser, programs, until
 from integration_tests.console.scene import (
     DEEP,
     LARGE_NUMBER,
@@ -21,11 +21,12 @@ from integration_tests.console.scene import (
     Scene,
     running_console,
 )
-from integration_tests.support.cluster_support import admin, wait_for_isr, wait_until
+from integration_tests.support.cluster_support import admin, wait_for_isr
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 PREFIX = "console-"
 KILLED = 2
+ROWS = ".message-rows"
 
 
 @pytest.fixture(scope="module")
@@ -120,11 +121,11 @@ def test_everything_comes_from_the_consoles_own_server(page, console):
 
 def test_messages_that_want_to_harm_are_shown_and_do_nothing(page, scene):
     page.open(f"topics/{scene.hostile}?from=earliest", wait_for="5 records shown")
-    for offset, text in enumerate([MARKUP, "no UTF-8", "[[[[", "⟨202E⟩", "10 MiB in all"]):
-        row = page.text(f"tbody tr:nth-child({offset + 1})")
+    for offset, text in enumerate([MARKUP, "no UTF-8", "[[[[", "⟨202E⟩", "10 MiB"]):
+        row = page.text(f"{ROWS} tbody tr:nth-child({offset + 1})")
         assert text in row, row
-    assert MARKUP in page.text("tbody tr:first-child .headers")
-    page.press("0", within="tbody tr:nth-child(1)")
+    assert MARKUP in page.text(f"{ROWS} tbody tr:first-child .headers")
+    page.press("0", within=f"{ROWS} tbody tr:nth-child(1)")
     page.wait_for_text(MARKUP, css="dialog")
     assert page.find("dialog script, dialog img, main script, main img") is None
     page.open(f"dead-letters/{scene.dead}")
@@ -137,7 +138,7 @@ def test_a_deep_and_a_large_message_open_within_seconds(page, scene):
     page.open(f"topics/{scene.hostile}?from=earliest", wait_for="5 records shown")
     for offset, size in ((2, "20 KiB"), (4, "10 MiB")):
         started = time.monotonic()
-        page.press(str(offset), within=f"tbody tr:nth-child({offset + 1})")
+        page.press(str(offset), within=f"{ROWS} tbody tr:nth-child({offset + 1})")
         page.wait_for_text(size, css="dialog")
         assert time.monotonic() - started < 10
         page.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
@@ -148,20 +149,19 @@ def test_a_deep_and_a_large_message_open_within_seconds(page, scene):
 def test_json_is_shown_as_it_was_written(page, scene):
     page.open(f"topics/{scene.orders}?from=earliest&partitions=0", wait_for="records shown")
     page.choose("Show as", "Fields of JSON")
-    page.wait_for_text("price", css="thead")
-    assert str(LARGE_NUMBER) in page.text("tbody")
-    page.press("0", within="tbody")
+    page.wait_for_text("price", css=f"{ROWS} thead")
+    assert str(LARGE_NUMBER) in page.text(f"{ROWS} tbody")
+    page.press("0", within=f"{ROWS} tbody")
     page.wait_for_text(f'"id": {LARGE_NUMBER}', css="dialog")
 
 
 def test_typed_rows_are_a_table_of_their_columns(page, scene):
     page.open(f"topics/{scene.flights}?from=earliest", wait_for="records shown")
-    assert [each.text for each in page.driver.find_elements(By.CSS_SELECTOR, "thead th")][3:] == [
-        "id", "carrier", "delay",
-    ]  # fmt: skip
-    assert str(LARGE_NUMBER) in page.text("tbody")
+    heads = page.driver.find_elements(By.CSS_SELECTOR, f"{ROWS} thead th")
+    assert [each.text for each in heads][3:] == ["id", "carrier", "delay"]
+    assert str(LARGE_NUMBER) in page.text(f"{ROWS} tbody")
     page.open(f"topics/{scene.flights}?from=earliest&where=delay+%3E+9.5", wait_for="9.75")
-    assert "9.25" not in page.text("tbody")
+    assert "9.25" not in page.text(f"{ROWS} tbody")
 
 
 def test_a_query_shows_its_micro_batches_its_sink_and_who_writes(page, scene):
@@ -171,7 +171,6 @@ def test_a_query_shows_its_micro_batches_its_sink_and_who_writes(page, scene):
     page.wait_for_text("batch 29")
     sink = page.text("main")
     assert scene.sink in sink
-    assert "micro-batch 2" in sink.lower()
     assert f"{scene.delays}-2" in sink
     assert "committed" in sink
 
@@ -184,12 +183,12 @@ def test_readers_learn_for_whose_transaction_they_wait(page, scene):
 def test_messages_are_searched_and_followed(page, scene):
     page.open(f"topics/{scene.orders}?key=customer-3&value=carla&from=earliest")
     page.wait_for_text("14 records shown")
-    assert "anna" not in page.text("tbody")
+    assert "anna" not in page.text(f"{ROWS} tbody")
     page.open(f"topics/{scene.delays}", wait_for="Tail live")
     page.press("Tail live")
     page.wait_for_text("Following new records")
     _produce(page, "seen as it comes")
-    page.wait_for_text("seen as it comes", css="tbody")
+    page.wait_for_text("seen as it comes", css=f"{ROWS} tbody")
     page.press("Stop")
     page.wait_for_text("Stopped.")
 
@@ -210,7 +209,7 @@ def test_the_keyboard_reaches_everything(page, scene):
     page.driver.switch_to.active_element.send_keys(scene.flights)
     page.wait_for_no_text(scene.orders, css="tbody")
     page.element("thead button.sort").send_keys(Keys.ENTER)
-    wait_until(lambda: page.find("th[aria-sort=descending]"), "the order is turned")
+    until(lambda: page.find("th[aria-sort=descending]"), "the order is turned")
     page.element("h1").send_keys("gr")
     page.wait_for_text(scene.group)
     assert page.run("return document.activeElement.tagName") == "H1"
@@ -218,7 +217,7 @@ def test_the_keyboard_reaches_everything(page, scene):
     page.element("h1").send_keys("?")
     page.wait_for_text("Go to the field that finds", css="dialog")
     page.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
-    wait_until(lambda: page.find("dialog") is None, "the dialog is closed")
+    until(lambda: page.find("dialog") is None, "the dialog is closed")
 
 
 def test_the_scheme_is_chosen_in_the_page_and_kept(page):
@@ -226,7 +225,7 @@ def test_the_scheme_is_chosen_in_the_page_and_kept(page):
     before = _background(page)
     page.element("select[aria-label=Colours] option[value=dark]").click()
     assert _background(page) != before
-    page.open("groups", wait_for="Find by name")
+    page.open("groups", wait_for="in all")
     assert _background(page) != before
     page.element("select[aria-label=Colours] option[value=system]").click()
     assert _background(page) == before
@@ -263,7 +262,7 @@ def test_a_topic_is_made_written_changed_and_deleted_without_the_broker(page, sc
     page.wait_for_text("has been created with 2 partitions")
     page.open(f"topics/{name}", wait_for="records shown")
     _produce(page, "first")
-    page.wait_for_text("first", css="tbody")
+    page.wait_for_text("first", css=f"{ROWS} tbody")
     page.press("Change")
     page.write("Partitions", "3", within="dialog")
     page.write("Settings", "retention.ms=120000", within="dialog")

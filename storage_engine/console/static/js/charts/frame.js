@@ -149,8 +149,14 @@ function axes(area, values, format) {
       s("line", { class: "grid", x1: area.left, x2: area.right, y1: area.y(tick), y2: area.y(tick) }),
       s("text", { class: "axis", x: area.left - 6, y: area.y(tick) + 4, "text-anchor": "end" }, format(tick)),
     ]),
-    ticks.map((tick) => s("text", { class: "axis", x: area.x(tick), y: area.bottom + 15, "text-anchor": area.x(tick) > area.right - 20 ? "end" : "middle" }, timeLabel(tick, stepMs))),
+    ticks.map((tick) => s("text", { class: "axis", x: area.x(tick), y: area.bottom + 15, "text-anchor": anchorOf(area, tick) }, timeLabel(tick, stepMs))),
   ];
+}
+
+/** At the edges a label does not stand in the middle of its tick: it would be cut, or cover another. */
+function anchorOf(area, tick) {
+  if (area.x(tick) > area.right - 20) return "end";
+  return area.x(tick) < area.left + 20 ? "start" : "middle";
 }
 
 function nearest(area, times, x) {

@@ -23,7 +23,8 @@ export function batchList(topic, { query }) {
     problem.hidden = true;
     try {
       const answer = await get(path("topics", topic.name, "batches"), { partition: partition.value, from, limit: 50 }, stopped.signal);
-      rows.update(answer.rows);
+      // The newest on top where they were asked for; else in the order of the log.
+      rows.update(from === "newest" ? answer.rows.slice().sort((a, b) => b.base_offset - a.base_offset) : answer.rows);
       next = answer.next;
       onwards.hidden = next === null || next === undefined;
     } catch (error) {
@@ -77,7 +78,7 @@ function codec(row) {
 
 function kindOf(row) {
   if (row.crc_ok === false) return state("bad", "damaged");
-  if (row.control) return h("span", { class: "badge" }, `marker: ${row.control}`);
+  if (row.control) return h("span", { class: "badge alone" }, `marker: ${row.control}`);
   return h("span", {}, row.typed ? "columns" : "records", row.transactional ? h("span", { class: "badge" }, "transaction") : null);
 }
 

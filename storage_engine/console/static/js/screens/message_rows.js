@@ -64,9 +64,10 @@ function places(topic, context) {
 
 function contents(columns, fields) {
   if (columns !== null) {
+    const widest = columns.findLastIndex((column) => !isNumber(column.type));
     return columns.map((column, index) => ({
       id: `column-${index}`, title: column.name, hint: column.type + (column.key ? ", key" : ""), kind: isNumber(column.type) ? "number" : null,
-      grow: index === columns.length - 1,
+      grow: index === widest,
       cell: (row) => (row.row === null || row.row === undefined ? index === 0 ? h("span", { class: "note" }, "deleted") : "–" : cellOf(row.row[index], row.row_cut?.includes(index))),
     }));
   }
@@ -88,7 +89,7 @@ export function cellOf(value, isCut = false) {
   return h("span", { class: "data name" }, visible(text), isCut ? h("span", { class: "note" }, " cut") : null);
 }
 
-/** A key or value in a line: what it is, its text, and how much more there is. */
+/** A key or value in a line: what it is, its size where that is more than is shown, and its text. */
 export function valueLine(value, none) {
   if (value === null) return h("span", { class: "note" }, none);
   const text = value.text.length > SHOWN_TEXT ? `${value.text.slice(0, SHOWN_TEXT)}…` : value.text;
@@ -96,8 +97,8 @@ export function valueLine(value, none) {
     "span",
     { class: "value-line" },
     value.kind === "binary" ? h("span", { class: "badge" }, value.invalid_utf8 ? "no UTF-8" : "bytes") : null,
+    value.cut || text.length < value.text.length ? h("span", { class: "badge" }, bytes(value.bytes)) : null,
     h("span", { class: `data name ${value.kind}` }, value.bytes === 0 ? h("span", { class: "note" }, "empty") : visible(text)),
-    value.cut || text.length < value.text.length ? h("span", { class: "note" }, ` ${bytes(value.bytes)} in all`) : null,
   );
 }
 

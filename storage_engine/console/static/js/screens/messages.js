@@ -21,7 +21,7 @@ export function messageSearch(topic, context) {
   const onwards = button("Continue", () => searchOn(), { kind: "primary" });
   const foot = h("p", { class: "table-more", hidden: true }, onwards);
   const waiting = waitingTable("");
-  const waitingPlace = h("div", { class: "waiting-place", hidden: true }, h("h3", {}, "A read_committed reader waits here"), waiting.element);
+  const waitingPlace = h("div", { class: "waiting-place", hidden: true }, h("h2", {}, "A read_committed reader waits here"), waiting.element);
   let shown = [];
   let next = null;
   let under = null;
@@ -77,12 +77,17 @@ export function messageSearch(topic, context) {
     const stopper = new AbortController();
     get(path("topics", topic.name, "messages"), parameters, stopper.signal).then(
       (answer) => {
+        under = null;
         shown = [...shown, ...answer.rows];
         rows.update(shown, answer.columns, { newestFirst: String(parameters.from).startsWith("newest") });
         ended(answer, scannedWords(answer.scanned, shown.length));
         if (answer.unanswered?.length) failed(new BadInput(answer.unanswered.map((each) => each.why).join(" ")));
       },
-      (error) => error.code !== "ABORTED" && failed(error),
+      (error) => {
+        if (error.code === "ABORTED") return;
+        under = null;
+        failed(error);
+      },
     );
     return { stop: () => stopper.abort() };
   }
@@ -150,7 +155,7 @@ export function messageSearch(topic, context) {
   function ended(answer, words) {
     next = answer.next ?? null;
     foot.hidden = next === null;
-    fill(progress, words, answer.why ? [" ", sentence(answer.why)] : null);
+    fill(progress, words, answer.why ? [" ", sentence(asSentence(answer.why))] : null);
     waitingPlace.hidden = !answer.waiting?.length;
     waiting.update(answer.waiting ?? []);
     rows.finished();
@@ -166,8 +171,13 @@ export function messageSearch(topic, context) {
   return {
     element: h("div", { class: "messages" }, form.element, problem, progress, waitingPlace, rows.element, foot),
     stop: () => under?.stop(),
-    produced: () => search(),
+    // A tail shows it by itself.
+    produced: () => under === null && search(),
   };
+}
+
+function asSentence(text) {
+  return `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 }
 
 function scannedWords(scanned, found) {

@@ -65,7 +65,7 @@ function queryColumns() {
     { id: "processed", title: "Can do, rows/s", kind: "number", wide: true, cell: (row) => short(row.processed_rows_per_s) },
     { id: "duration", title: "Took", kind: "number", cell: (row) => h("span", { class: row.trigger_ms && row.batch_duration_ms > row.trigger_ms ? "warn-text" : null, title: row.trigger_ms ? `Its trigger is ${duration(row.trigger_ms)}` : null }, duration(row.batch_duration_ms)) },
     { id: "lag", title: "Lag", kind: "number", cell: (row) => count(row.lag) },
-    { id: "topics", title: "Reads", wide: true, cell: (row) => (row.topics?.length ? h("span", { class: "data name" }, row.topics.join(", ")) : "–") },
+    { id: "topics", title: "Topics", wide: true, cell: (row) => (row.topics?.length ? h("span", { class: "data name" }, row.topics.join(", ")) : "–") },
     { id: "last_ms", title: "Last told", sort: true, cell: (row) => when(row.last_ms) },
   ];
 }
@@ -78,7 +78,7 @@ export function openQuery(id, context) {
   const rates = lineChart({ title: "Rows per second", series: [{ name: "in", tone: 1 }, { name: "can do", tone: 3 }], format: short });
   const lag = lineChart({ title: "Lag: rows behind the end", series: [{ name: "lag", tone: 5 }], format: short, empty: "Spark told no lag of this query." });
   const phases = phaseChart({ title: "Micro-batches by phase" });
-  const waiting = waitingTable("Nothing: every row that it has written can be read with read_committed.");
+  const waiting = waitingTable("Nowhere: every record of its topics can be read with read_committed.");
   const sources = table({ label: "Sources", empty: "It told no sources.", key: (row) => row.description, columns: sourceColumns() });
   const operators = table({ label: "State", empty: "It keeps no state.", key: (row) => row.name, columns: operatorColumns() });
   const sink = sinkParts();
@@ -115,7 +115,7 @@ export function openQuery(id, context) {
       told,
       section("Micro-batches", {}, phases.element, h("div", { class: "charts" }, rates.element, lag.element)),
       section("Its sink", {}, sink.element),
-      section("What readers of its rows wait for", {}, waiting.element),
+      section("Where read_committed readers of its topics wait", {}, waiting.element),
       section("Its sources", {}, sources.element),
       section("Its state", {}, operators.element),
     ),

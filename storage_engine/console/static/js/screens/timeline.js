@@ -12,6 +12,13 @@ import { eventList } from "./events.js";
 const SPANS = [[5, "5 minutes"], [30, "30 minutes"], [180, "3 hours"], [1440, "1 day"], [10080, "7 days"]];
 const TYPING_MS = 300;
 
+/** From a little before the first that is known: a young cluster fills the chart, too. */
+function within(lanes, { fromMs, untilMs }) {
+  const first = Math.min(...lanes.flatMap((lane) => lane.spans.slice(0, 1).map((span) => span.from_ms)));
+  if (!(first > fromMs)) return { fromMs, untilMs };
+  return { fromMs: Math.max(fromMs, first - (untilMs - first) * 0.03), untilMs };
+}
+
 export function openTimeline({ query }) {
   const fresh = freshness();
   const span = select("span", SPANS, query.get("span") ?? 30, ask);
@@ -37,7 +44,7 @@ export function openTimeline({ query }) {
       show(answer) {
         fresh.shown(answer.as_of_ms, answer.unanswered);
         setText(words, answer.words ?? "");
-        lanes.update({ lanes: answer.lanes ?? [], ...asked });
+        lanes.update({ lanes: answer.lanes ?? [], ...within(answer.lanes ?? [], asked) });
         events.update(answer.events ?? []);
         setText(notAll, (answer.events?.length ?? 0) >= 200 ? "Older events of this time are not shown: choose a shorter time, or a topic." : "");
       },
