@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from integration_tests.console.console_support import Browser, running_console, within
 from integration_tests.support.cluster_support import running_cluster
 from storage_engine.client import Producer
 from storage_engine.console.console_settings import ConsoleSettings, Thresholds
+from storage_engine.tests.console.console_support import Browser, running_console, within
 
 PROMISED_S = 5.0
 SLACK_S = 2.0
