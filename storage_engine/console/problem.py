@@ -51,6 +51,7 @@ _NOT_FOUND = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
     }
 )
 _NOT_ALLOWED = frozenset(
@@ -71,7 +72,6 @@ _WRONG_INPUT = frozenset(
         ErrorCode.INVALID_RECORD,
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.INVALID_GROUP_ID,
-        ErrorCode.OFFSET_OUT_OF_RANGE,
         ErrorCode.POLICY_VIOLATION,
     }
 )

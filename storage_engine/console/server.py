@@ -1,4 +1,4 @@
-"""Runs the console: a socket, uvicorn, and an orderly end. Blocks until it is stopped."""
+"""Runs the console: a socket, uvicorn, and an orderly end."""
 
 import contextlib
 import socket
@@ -18,45 +18,56 @@ END_TIMEOUT_S = 5
 """Streams are cut when the console ends."""
 
 
-def serve(
-    settings: ConsoleSettings,
-    *,
-    state_changes: StateChangeSource | None = None,
-    on_ready: Callable[[str], None] = lambda url: None,
-) -> None:
-    """`on_ready` gets the address once it is bound. ConfigError for settings that are not safe, and
-    OSError for an address that can't be bound."""
-    settings.check()
-    with contextlib.closing(_bound(settings.address, settings.port)) as sock:
-        port = int(sock.getsockname()[1])
-        state = ServerState(settings, state_changes=state_changes)
-        state.port = port
-        app = application(state, hosts=allowed_hosts(settings, port))
+class ConsoleServer:
+    """One console."""
+
+    def __init__(
+        self,
+        settings: ConsoleSettings,
+        *,
+        state_changes: StateChangeSource | None = None,
+        on_ready: Callable[[str], None] = lambda url: None,
+    ) -> None:
+        """`on_ready` gets the address once browsers are answered. ConfigError for settings that are
+        not safe, and OSError for an address that can't be bound."""
+        settings.check()
+        self._socket = _bound(settings.address, settings.port)
+        self._port = int(self._socket.getsockname()[1])
+        self.url = _url_of(settings, self._port)
+        state = ServerState(settings, self._port, state_changes=state_changes)
+        app = application(state, hosts=allowed_hosts(settings, self._port))
         config = uvicorn.Config(
             app,
             log_level="warning",
             access_log=False,
             server_header=False,
-            date_header=True,
             proxy_headers=False,
             lifespan="on",
             limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=END_TIMEOUT_S,
-            h11_max_incomplete_event_size=64 << 10,
             ssl_certfile=None if settings.certificate is None else str(settings.certificate),
             ssl_keyfile=None if settings.key is None else str(settings.key),
             http="h11",
             ws="none",
         )
-        server = _Server(config, lambda: on_ready(url_of(settings, port)))
         try:
             config.load()
         except OSError as error:
+            self._socket.close()
             raise ConfigError(
-                f"the certificate or key can't be used ({settings.certificate}, {settings.key}): "
+                f"--certificate {settings.certificate} and --key {settings.key} can't be used: "
                 f"{error.strerror or error}"
             ) from None
-        server.run(sockets=[sock])
+        self._server = _Server(config, lambda: on_ready(self.url))
+
+    def run(self) -> None:
+        """Blocks until it is stopped, by `stop` or a signal."""
+        with contextlib.closing(self._socket):
+            self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """End it, from any thread."""
+        self._server.should_exit = True
 
 
 class _Server(uvicorn.Server):
@@ -86,8 +97,7 @@ def _bound(address: str, port: int) -> socket.socket:
     return sock
 
 
-def url_of(settings: ConsoleSettings, port: int) -> str:
-    """What a person types."""
+def _url_of(settings: ConsoleSettings, port: int) -> str:
     scheme = "https" if settings.uses_tls else "http"
     host = f"[{settings.address}]" if ":" in settings.address else settings.address
     return f"{scheme}://{host}:{port}/"

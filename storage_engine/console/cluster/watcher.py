@@ -36,6 +36,8 @@ ASK_TIMEOUT_MS = 1_000
 IDLE_AFTER_S = 60.0
 """Nobody has asked for so long: the thread ends, and the next question starts it again."""
 FIRST_LOOK_S = 8.0
+PAGE_WAIT_S = 1.5
+"""For what a page can do without."""
 STARTS_EVERY = 5
 """Where logs begin is asked every fifth time: it matters less."""
 
@@ -61,9 +63,9 @@ class Watcher:
         self.changes = Changes()
         self.traffic = Traffic()
 
-    def snapshot(self, *, newer_than_ms: int = 0) -> Snapshot:
+    def snapshot(self, *, newer_than_ms: int = 0, wait_s: float = FIRST_LOOK_S) -> Snapshot:
         """What was seen last; the first time it waits for a look. Raises why there is none."""
-        deadline_s = time.monotonic() + FIRST_LOOK_S
+        deadline_s = time.monotonic() + wait_s
         with self._lock:
             self._asked_at_s = time.monotonic()
             self._start()
@@ -93,7 +95,7 @@ class Watcher:
     def cluster_id(self) -> str | None:
         """Waits for the first look, and has no error: a page must be shown all the same."""
         try:
-            return self.snapshot().metadata.cluster_id
+            return self.snapshot(wait_s=PAGE_WAIT_S).metadata.cluster_id
         except HeadraceError:
             return None
 
@@ -209,7 +211,8 @@ class _Eye:
         }
         led = looks.led_by(metadata)
         with_dirs = monotonic_ms() - self._dirs_at_ms >= self._dirs_every_ms
-        with_starts = self._count % STARTS_EVERY == 0
+        known = sum(len(rows) for rows in led.values()) <= len(self._starts)
+        with_starts = not known or self._count % STARTS_EVERY == 0
         self._count += 1
         began_ms = monotonic_ms()
         answers = self._lines.ask(

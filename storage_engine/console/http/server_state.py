@@ -25,16 +25,20 @@ class ServerState:
     """Used on the server's loop, but for what says otherwise."""
 
     def __init__(
-        self, settings: ConsoleSettings, *, state_changes: StateChangeSource | None = None
+        self,
+        settings: ConsoleSettings,
+        port: int,
+        *,
+        state_changes: StateChangeSource | None = None,
     ) -> None:
+        """`port`: the one that is bound."""
         self.settings = settings
+        self.port = port
         self.state_changes = state_changes
         self.sessions = Sessions()
         self.log_ins = LogInLimit()
         self.queries = QueryStore()
         self.replays = ReplayRuns()
-        self.port = settings.port
-        """The one that is bound, once it is."""
         self._open: Principal | None = None
         if settings.mechanism is None:
             upstream = Upstream(settings.bootstrap_servers, settings.security, user=None)

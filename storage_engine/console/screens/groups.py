@@ -31,8 +31,7 @@ from storage_engine.core.errors import (
     KafkaError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.fetch import API as FETCH
-from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchRequest
 from storage_engine.protocol.apis.registry import api_of, spec_for
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header
 
@@ -219,7 +218,7 @@ def _ages_ms(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[To
     requests = [
         (
             broker,
-            FETCH,
+            BY_NAME,
             _one_header_each(rows),
         )
         for broker, rows in by_leader.items()

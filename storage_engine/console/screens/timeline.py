@@ -2,6 +2,7 @@
 else from what it saw itself. Source: R-CON7.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,6 +21,9 @@ _OBSERVED_WORDS = (
     "What the console saw, by looking every two seconds since it began: two changes between two "
     "looks are one. For more, read the brokers' logs with headrace merge-state-log."
 )
+
+
+_FIELD = re.compile(r"(\w+)=(?:\[([^\]]*)\]|(\S+))")
 
 
 class LoggedChange(NamedTuple):
@@ -62,16 +66,13 @@ def _is_about(event: TimelineEvent, broker: int) -> bool:
 
 def logged_event(change: LoggedChange) -> TimelineEvent:
     """A line of a log as an event. Its words are the broker's."""
-    fields = dict(
-        part.split("=", 1) for part in change.text.split() if "=" in part and part[0] != "="
-    )
-    kind = "state"
-    after = None
-    if "became leader" in change.text:
+    fields = {name: many or one for name, many, one in _FIELD.findall(change.text)}
+    kind, after = "state", None
+    if change.text.startswith("became leader"):
         kind, after = "leader", str(change.broker)
-    elif "isr" in fields:
-        kind, after = "isr", fields["isr"]
-    epoch = fields.get("leader_epoch", fields.get("epoch", ""))
+    elif change.text.startswith("isr changed"):
+        kind, after = "isr", fields.get("isr")
+    epoch = fields.get("leader_epoch", "")
     return TimelineEvent(
         at_ms=change.at_ms,
         kind=kind,

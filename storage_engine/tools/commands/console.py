@@ -16,7 +16,6 @@ examples:
 """
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -30,6 +29,7 @@ from storage_engine.tools.arguments import BOOTSTRAP_HELP, CONFIG_HELP, positive
 from storage_engine.tools.client_settings import security_in
 from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.inspection.state_change_log import FILE_NAME, newest_state_changes
+from storage_engine.tools.local.console_process import HOW_TO_GET_IT, console_is_installed
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.tools.local.signals import signals_interrupt
 from storage_engine.tools.table import report_line, write_line
@@ -38,16 +38,9 @@ if TYPE_CHECKING:
     from storage_engine.console.console_settings import ConsoleSettings
     from storage_engine.console.screens.timeline import LoggedChange, StateChangeSource
 
-NEEDED = ("starlette", "uvicorn")
-HOW_TO_GET_IT = "the console needs two more packages: pip install 'headrace[console]'"
 _MOST_LOG_BYTES = 1 << 20
 """Of each broker's newest state-change log, from its end: a page waits for it."""
 _MOST_CHANGES = 20_000
-
-
-def is_installed() -> bool:
-    """Whether the extra is."""
-    return all(importlib.util.find_spec(name) is not None for name in NEEDED)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,14 +134,14 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace console`."""
-    if not is_installed():
+    if not console_is_installed():
         raise CommandError(HOW_TO_GET_IT)
-    from storage_engine.console.server import serve
+    from storage_engine.console.server import ConsoleServer
 
     settings, state_changes = _settings(args)
     with signals_interrupt():
         try:
-            serve(settings, state_changes=state_changes, on_ready=_report)
+            ConsoleServer(settings, state_changes=state_changes, on_ready=_report).run()
         except KeyboardInterrupt:
             return 0
     return 0
