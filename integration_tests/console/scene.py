@@ -58,7 +58,7 @@ class ConsoleInFront:
 
 
 @contextlib.contextmanager
-def running_console(cluster: LocalCluster, *options: str) -> Iterator[ConsoleInFront]:
+def console_in_front(cluster: LocalCluster, *options: str) -> Iterator[ConsoleInFront]:
     """In front of a cluster, on a free port; gone after the block."""
     log = cluster.directory / "console.log"
     with log.open("w") as errors:
@@ -160,6 +160,10 @@ class Scene:
                 for number in range(300)
             ),
         )
+
+    def write_more(self) -> None:
+        """Some more of what is on its way all day."""
+        self._send(self.delays, ({"value": b"x" * 200, "partition": n % 2} for n in range(200)))
 
     def _write_hostile(self) -> None:
         # One after the other: who looks for one knows its offset.

@@ -77,7 +77,7 @@ def axe() -> str:
     return (Path(axe_core_python.__file__).parent / "axe.min.js").read_text()
 
 
-class Browser:
+class Chromium:
     """One window on the console at `address`, such as `http://127.0.0.1:8080`."""
 
     def __init__(self, driver: Chrome, address: str) -> None:
@@ -195,11 +195,12 @@ class Browser:
             f"/static/js/{module}",
         )["value"]
 
-    def violations(self, *, but: tuple[str, ...] = ()) -> list[str]:
-        """What axe-core has against the page: a line each, with the first element that it names."""
+    def violations(self, *, only: tuple[str, ...] = ()) -> list[str]:
+        """What axe-core has against the page, by these of its rules or all: a line each, with the
+        first element that it names."""
         answer = self._tell(
             "Runtime.evaluate",
-            expression=f"{axe()};axe.run(document, {json.dumps(_axe_options(but))})"
+            expression=f"{self._axe()}axe.run(document, {json.dumps(_axe_options(only))})"
             ".then((result) => JSON.stringify(result.violations))",
             awaitPromise=True,
             returnByValue=True,
@@ -209,6 +210,10 @@ class Browser:
             f"{each['id']}: {each['help']}: {each['nodes'][0]['html'][:200]}"
             for each in json.loads(answer["result"]["value"])
         ]
+
+    def _axe(self) -> str:
+        """The program, where the page does not have it yet."""
+        return "" if self.run("return 'axe' in window") else f"{axe()};"
 
     def complaints(self) -> list[str]:
         """What the browser has logged since it was asked last: errors of scripts, breaches of the
@@ -235,12 +240,9 @@ class Browser:
         path.write_bytes(_small_png(shot["data"]))
 
 
-def _axe_options(but: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "runOnly": {"type": "tag", "values": list(RULES)},
-        "rules": {name: {"enabled": False} for name in but},
-        "resultTypes": ["violations"],
-    }
+def _axe_options(only: tuple[str, ...]) -> dict[str, Any]:
+    which = {"type": "rule", "values": only} if only else {"type": "tag", "values": RULES}
+    return {"runOnly": which, "resultTypes": ["violations"]}
 
 
 def _small_png(data: str) -> bytes:
@@ -263,7 +265,7 @@ def _quoted(text: str) -> str:
 
 
 @contextlib.contextmanager
-def open_browser(folder: Path, address: str) -> Iterator[Browser]:
+def open_chromium(folder: Path, address: str) -> Iterator[Chromium]:
     """A browser of its own, whose profile is in `folder`; it has ended after the block."""
     browser, driver = programs()
     options = Options()
@@ -273,6 +275,6 @@ def open_browser(folder: Path, address: str) -> Iterator[Browser]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     window = Chrome(options=options, service=Service(driver))
     try:
-        yield Browser(window, address)
+        yield Chromium(window, address)
     finally:
         window.quit()
