@@ -28,6 +28,8 @@ from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASO
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 START_S = 60.0
+EVERY_MS = 2000
+"""From one micro-batch to the next."""
 MARKUP = "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 2'>"
 """A page that took it for markup would run one of both."""
 NO_UTF8 = b"\xff\xfe\x00 not text"
@@ -103,6 +105,8 @@ class Scene:
         self.sink = f"{prefix}delays-sink"
         self.query = str(uuid.uuid4())
         self.run = str(uuid.uuid4())
+        self.told = self._told_until_ms = 0
+        """Micro-batches, and until when."""
         self._client: Cluster | None = None
         self._open: Confluent | None = None
 
@@ -133,6 +137,7 @@ class Scene:
                 **settings_for(self.servers),
                 "enable.idempotence": True,
                 "compression.type": "zstd",
+                "log_level": 0,
                 "message.max.bytes": LARGE_BYTES + 1_000_000,
             }
         )
@@ -224,21 +229,25 @@ class Scene:
         self._open.begin()
         self._open.write(self.orders, 0, b'{"id": 1, "name": "not committed"}')
 
-    def progress(self, *, count: int = 30, now_ms: int | None = None) -> list[dict[str, Any]]:
-        """What a query has told: so many micro-batches, one every two seconds until now."""
-        now_ms = now_ms or int(time.time() * 1000)
+    def progress(self, *, count: int = 30) -> list[dict[str, Any]]:
+        """What a query tells: micro-batches, one every two seconds until now, since it was asked
+        last or so many."""
+        now_ms = int(time.time() * 1000)
+        if self._told_until_ms == 0:
+            self._told_until_ms = now_ms - EVERY_MS * count
         query = {"id": self.query, "run_id": self.run, "name": "delays"}
         common = {
             "query": query,
             "exception": None,
-            "trigger_ms": 2000,
+            "trigger_ms": EVERY_MS,
             "sink": {"sink_id": self.sink, "topics": [self.delays], "dead_letter_topic": self.dead},
             "topics": [self.orders],
             "app": {"id": "local-1", "host": "worker-3", "spark_version": "4.3.0"},
         }
         events = []
-        for number in range(count):
-            at_ms = now_ms - 2000 * (count - 1 - number)
+        while self._told_until_ms + EVERY_MS <= now_ms:
+            number, self.told = self.told, self.told + 1
+            at_ms = self._told_until_ms = self._told_until_ms + EVERY_MS
             events.append(
                 common
                 | {

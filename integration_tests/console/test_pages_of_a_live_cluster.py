@@ -177,11 +177,12 @@ def test_typed_rows_are_a_table_of_their_columns(page, scene):
     assert "9.25" not in page.text(f"{ROWS} tbody")
 
 
-def test_a_query_shows_its_micro_batches_its_sink_and_who_writes(page, scene):
+def test_a_query_shows_its_micro_batches_its_sink_and_who_writes(page, scene, console):
+    console.post(scene.progress())
     page.open(f"queries/{scene.query}", wait_for="Members that write now")
     chart = page.element("svg[aria-label^='Micro-batches by phase']")
     chart.send_keys(Keys.END)
-    page.wait_for_text("batch 29")
+    page.wait_for_text(f"batch {scene.told - 1}")
     sink = page.text("main")
     assert scene.sink in sink
     assert f"{scene.delays}-2" in sink

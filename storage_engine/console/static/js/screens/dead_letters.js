@@ -13,7 +13,25 @@ import { freshness, link, screenHead, section } from "../lib/words.js";
 const NOTE = "A query that uses connector.with_dead_letters writes what it rejects to such a topic, as it came, with the reason and its origin in the headers. Replaying sends records back to the topics that they came from, each once.";
 
 export function openDeadLetters(topic, context) {
-  return topic === null ? listOfTopics() : oneTopic(topic, context);
+  if (topic === null) return listOfTopics();
+  return context.readOnly ? topicOnly(topic) : oneTopic(topic);
+}
+
+const above = [["Queries", "#/queries"], ["Dead letters", "#/dead-letters"]];
+const messagesOf = (topic) => link(addressOf(["topics", topic]), "Its messages");
+
+/** Where nothing may be changed. */
+function topicOnly(topic) {
+  return {
+    title: `${topic} – dead letters`,
+    element: h(
+      "div",
+      {},
+      screenHead(topic, { above, actions: [messagesOf(topic)] }),
+      h("p", { class: "note" }, NOTE),
+      h("p", {}, "This console is read-only. The command ", h("code", {}, `headrace replay-dead-letters ${topic} --dry-run`), " counts the records by reason; without --dry-run it sends them back."),
+    ),
+  };
 }
 
 function listOfTopics() {
@@ -40,7 +58,7 @@ function listOfTopics() {
   };
 }
 
-function oneTopic(topic, { readOnly }) {
+function oneTopic(topic) {
   const topics = input("topics", { placeholder: "all" });
   const since = input("since", { type: "datetime-local", step: 1 });
   const until = input("until", { type: "datetime-local", step: 1 });
@@ -63,7 +81,7 @@ function oneTopic(topic, { readOnly }) {
         reason: reason.value === "" ? null : reason.value,
         limit: limit.value.trim() === "" ? null : Number(limit.value),
       });
-      fill(result, surveyed(topic, preview, readOnly, replayed));
+      fill(result, surveyed(topic, preview, replayed));
     } catch (error) {
       fill(result);
       fill(problem, messageOf(error));
@@ -92,7 +110,7 @@ function oneTopic(topic, { readOnly }) {
     element: h(
       "div",
       {},
-      screenHead(topic, { above: [["Queries", "#/queries"], ["Dead letters", "#/dead-letters"]], actions: [link(addressOf(["topics", topic]), "Its messages")] }),
+      screenHead(topic, { above, actions: [messagesOf(topic)] }),
       h("p", { class: "note" }, NOTE),
       section(
         "Which are to go back",
@@ -115,7 +133,7 @@ function msOf(control) {
   return Number.isNaN(ms) ? null : ms;
 }
 
-function surveyed(topic, preview, readOnly, replayed) {
+function surveyed(topic, preview, replayed) {
   const kinds = table({
     label: "Dead letters by reason",
     empty: "None matches.",
@@ -133,7 +151,7 @@ function surveyed(topic, preview, readOnly, replayed) {
     { class: "stack" },
     h("p", {}, `${many(preview.waiting, "dead letter")} not sent back yet; ${count(preview.selected)} match.`, preview.without_origin > 0 ? ` ${count(preview.without_origin)} name no origin and stay.` : ""),
     kinds.element,
-    readOnly ? h("p", { class: "note" }, "This console is read-only: replay with the command ", h("code", {}, `headrace replay-dead-letters ${topic}`)) : h("p", {}, ask),
+    h("p", {}, ask),
   );
 }
 

@@ -92,15 +92,17 @@ export function cellOf(value, isCut = false) {
 /** A key or value in a line: what it is, its size where that is more than is shown, and its text. */
 export function valueLine(value, none) {
   if (value === null) return h("span", { class: "note" }, none);
-  const text = value.text.length > SHOWN_TEXT ? `${value.text.slice(0, SHOWN_TEXT)}…` : value.text;
+  const text = beginning(value.text, SHOWN_TEXT);
   return h(
     "span",
     { class: "value-line" },
     value.kind === "binary" ? h("span", { class: "badge" }, value.invalid_utf8 ? "no UTF-8" : "bytes") : null,
-    value.cut || text.length < value.text.length ? h("span", { class: "badge" }, bytes(value.bytes)) : null,
+    value.cut || text !== value.text ? h("span", { class: "badge" }, bytes(value.bytes)) : null,
     h("span", { class: `data name ${value.kind}` }, value.bytes === 0 ? h("span", { class: "note" }, "empty") : visible(text)),
   );
 }
+
+const beginning = (text, most) => (text.length > most ? `${text.slice(0, most)}…` : text);
 
 function headerLine(row) {
   if (row.headers.length === 0) return "–";
@@ -108,7 +110,7 @@ function headerLine(row) {
   return h(
     "span",
     { class: "headers" },
-    row.headers.slice(0, 3).map((each) => h("span", { class: "header" }, h("span", { class: "header-name" }, visible(each.key)), h("span", { class: "data" }, each.value === null ? "null" : visible(each.value.text.slice(0, 60))))),
+    row.headers.slice(0, 3).map((each) => h("span", { class: "header" }, h("span", { class: "header-name" }, visible(each.key)), h("span", { class: "data" }, each.value === null ? "null" : beginning(visible(each.value.text), 60)))),
     more > 0 ? h("span", { class: "note" }, `and ${count(more)} more`) : null,
   );
 }
@@ -135,5 +137,5 @@ function fieldCell(row, name) {
   if (fields === null) return name === undefined ? "–" : h("span", { class: "note" }, row.value === null ? "tombstone" : "no object");
   if (!fields.has(name)) return "–";
   const text = fields.get(name);
-  return h("span", { class: "data name" }, visible(text.length > SHOWN_TEXT ? `${text.slice(0, SHOWN_TEXT)}…` : text));
+  return h("span", { class: "data name" }, visible(beginning(text, SHOWN_TEXT)));
 }

@@ -73,7 +73,7 @@ function problemItem(problem) {
   return h(
     "li",
     { class: `problem ${problem.severity}` },
-    h("p", { class: "problem-what" }, h("span", { class: "severity" }, problem.severity === "critical" ? "Critical" : "Warning"), sentence(problem.what)),
+    h("p", { class: "problem-what" }, h("span", { class: "severity" }, problem.severity === "critical" ? "Critical" : "Warning"), " ", sentence(problem.what)),
     h("p", { class: "problem-do" }, sentence(problem.do)),
     h(
       "p",

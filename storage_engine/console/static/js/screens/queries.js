@@ -94,7 +94,7 @@ export function openQuery(id, context) {
       fill(title, nameOf(query));
       fill(trouble, troubleOf(query));
       fill(told, queryFacts(query));
-      const history = query.history ?? [];
+      const history = (query.history ?? []).slice().sort((a, b) => a.at_ms - b.at_ms);
       rates.update(history.map((each) => ({ at: each.at_ms, values: [each.input_rows_per_s, each.processed_rows_per_s] })));
       lag.update(history.some((each) => each.lag !== null && each.lag !== undefined) ? history.map((each) => ({ at: each.at_ms, values: [each.lag] })) : []);
       phases.update(history.filter((each) => Object.keys(each.durations_ms ?? {}).length > 0).slice(-120));
