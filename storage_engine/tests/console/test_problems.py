@@ -6,7 +6,7 @@ from uuid import UUID
 
 from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
 from storage_engine.console.cluster.changes import SINGLE, Changes
-from storage_engine.console.cluster.snapshot import Disk, Ends, OpenTransaction, Snapshot
+from storage_engine.console.cluster.snapshot import Ends, ShownDisk, Snapshot, WaitingPartition
 from storage_engine.console.console_settings import Thresholds
 from storage_engine.console.paging import Page
 from storage_engine.console.screens.overview import overview
@@ -73,7 +73,7 @@ def test_missing_brokers_replicas_leaders_and_controllers_are_told() -> None:
 
 def test_disks_are_told_when_they_are_full_or_failed() -> None:
     def disks(free: int, error: str | None = None) -> dict:
-        disk = Disk(path="/d", total_bytes=100, free_bytes=free, log_bytes=1, error=error)
+        disk = ShownDisk(path="/d", total_bytes=100, free_bytes=free, log_bytes=1, error=error)
         return {"disks": {2: (disk,)}}
 
     assert kinds(snapshot(**disks(11))) == {}
@@ -91,7 +91,7 @@ def test_certificates_are_told_before_they_end() -> None:
 
 def test_one_transaction_is_one_problem_with_all_its_partitions() -> None:
     rows = [
-        OpenTransaction(
+        WaitingPartition(
             tp=TopicPartition("t0", number),
             stable_offset=5,
             end_offset=8,
