@@ -10,7 +10,7 @@ from typing import Any
 
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.console.cluster.broker_lines import Question
-from storage_engine.console.cluster.snapshot import Disk, Snapshot
+from storage_engine.console.cluster.snapshot import ShownDisk, Snapshot
 from storage_engine.core.errors import ErrorCode, HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMAS
@@ -89,7 +89,7 @@ def offsets(given: Mapping[int, list[Any]], place: int) -> dict[TopicPartition, 
     }
 
 
-def log_dirs(answer: Any) -> tuple[tuple[Disk, ...], dict[TopicPartition, int]] | None:
+def log_dirs(answer: Any) -> tuple[tuple[ShownDisk, ...], dict[TopicPartition, int]] | None:
     """A broker's log directories, and the size of each replica; None when it may not be seen."""
     if isinstance(answer, HeadraceError) or getattr(answer, "error_code", None):
         return None
@@ -104,7 +104,7 @@ def log_dirs(answer: Any) -> tuple[tuple[Disk, ...], dict[TopicPartition, int]] 
                     sizes[TopicPartition(topic.name, row.partition_index)] = row.partition_size
         code = ErrorCode.of(folder.error_code)
         disks.append(
-            Disk(
+            ShownDisk(
                 path=folder.log_dir,
                 total_bytes=_known(getattr(folder, "total_bytes", None)),
                 free_bytes=_known(getattr(folder, "usable_bytes", None)),

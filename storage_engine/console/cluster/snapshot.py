@@ -26,7 +26,7 @@ NO_ENDS = Ends(None, None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
+class ShownDisk:
     """A log directory of a broker."""
 
     path: str
@@ -37,7 +37,7 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
+class WaitingPartition:
     """What a `read_committed` reader of a partition waits for."""
 
     tp: TopicPartition
@@ -71,11 +71,11 @@ class Snapshot:
     ends: Mapping[TopicPartition, Ends] = field(default_factory=dict)
     sizes: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Bytes on the leader."""
-    disks: Mapping[int, tuple[Disk, ...]] = field(default_factory=dict)
+    disks: Mapping[int, tuple[ShownDisk, ...]] = field(default_factory=dict)
     rates: Mapping[TopicPartition, float] = field(default_factory=dict)
     """Records a second, over the last looks."""
     topic_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
-    open_transactions: tuple[OpenTransaction, ...] = ()
+    open_transactions: tuple[WaitingPartition, ...] = ()
     silent: Mapping[int, str] = field(default_factory=dict)
     """Brokers of the metadata that did not answer, with the reason."""
     gone: Mapping[int, int] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from typing import Any
 from storage_engine.client.addresses import Address
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.console.cluster.broker_lines import BrokerLines, Question
-from storage_engine.console.cluster.snapshot import Ends, OpenTransaction
+from storage_engine.console.cluster.snapshot import Ends, WaitingPartition
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.describe_sinks import API as DESCRIBE_SINKS
@@ -57,7 +57,7 @@ class TransactionLooks:
         at_ms: int,
         *,
         timeout_ms: int,
-    ) -> tuple[OpenTransaction, ...]:
+    ) -> tuple[WaitingPartition, ...]:
         """Those that are open now, the oldest first."""
         self._addresses, self._well, self._timeout_ms = addresses, well, timeout_ms
         held = {
@@ -75,15 +75,15 @@ class TransactionLooks:
         if not held:
             return ()
         rows = [
-            OpenTransaction(tp=tp, stable_offset=stable, end_offset=end, since_ms=kept[tp][1])
+            WaitingPartition(tp=tp, stable_offset=stable, end_offset=end, since_ms=kept[tp][1])
             for tp, (stable, end) in held.items()
         ]
         rows.sort(key=lambda row: (row.since_ms or 0, row.tp))
         return tuple(self._named(metadata, rows))
 
     def _named(
-        self, metadata: ClusterMetadata, rows: list[OpenTransaction]
-    ) -> list[OpenTransaction]:
+        self, metadata: ClusterMetadata, rows: list[WaitingPartition]
+    ) -> list[WaitingPartition]:
         producers = self._producers(metadata, [row.tp for row in rows[:MOST_NAMED]])
         owners = self._owners({each.producer_id for each in producers.values()})
         found = []

@@ -44,7 +44,7 @@ STARTS_EVERY = 5
 log = logging.getLogger(__name__)
 
 
-class Watcher:
+class ClusterWatcher:
     """See above. All methods may be called from any thread."""
 
     def __init__(self, upstream: Upstream, *, for_ever: bool) -> None:

@@ -12,7 +12,7 @@ from storage_engine.console.http.routes import Call, RouteTable, check_json
 from storage_engine.console.http.server_state import ServerState
 from storage_engine.console.problem import ConsoleError
 from storage_engine.console.queries.progress_post import MOST_BYTES, parse_post
-from storage_engine.console.queries.query_store import Query
+from storage_engine.console.queries.query_store import SparkQuery
 from storage_engine.console.screens.queries import query_document, query_list
 from storage_engine.console.screens.waiting import (
     NoSinksError,
@@ -49,7 +49,7 @@ def get_query(call: Call) -> dict[str, Any]:
     return document
 
 
-def _add_sink(call: Call, query: Query, document: dict[str, Any]) -> None:
+def _add_sink(call: Call, query: SparkQuery, document: dict[str, Any]) -> None:
     """What the coordinator of its sink knows; without it the page is shown all the same."""
     sink = query.sink_id or query.id
     snapshot = call.watcher.snapshot()

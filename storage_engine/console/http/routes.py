@@ -21,10 +21,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from storage_engine.console.cluster.upstream import ANSWER_TIMEOUT_S, Upstream
-from storage_engine.console.cluster.watcher import Watcher
+from storage_engine.console.cluster.watcher import ClusterWatcher
 from storage_engine.console.given import DEFAULT_LIMIT, MOST_LIMIT, Body, Params
 from storage_engine.console.http.guard import MOST_BODY_BYTES, read_body
-from storage_engine.console.http.sessions import Principal, Session
+from storage_engine.console.http.sessions import ConsoleUser, Session
 from storage_engine.console.paging import Page
 from storage_engine.console.problem import ConsoleError, as_console_error
 from storage_engine.core.errors import HeadraceError
@@ -47,7 +47,7 @@ class Call:
 
     state: "ServerState"
     session: Session | None
-    principal: Principal
+    principal: ConsoleUser
     path: Mapping[str, str]
     params: Params
     body: Body
@@ -62,7 +62,7 @@ class Call:
         return self.principal.upstream
 
     @property
-    def watcher(self) -> Watcher:
+    def watcher(self) -> ClusterWatcher:
         return self.principal.watcher
 
     def page(self) -> Page:

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from storage_engine import __version__
 from storage_engine.client.security.client_security import ClientSasl
 from storage_engine.console.cluster.upstream import Upstream
-from storage_engine.console.cluster.watcher import Watcher
+from storage_engine.console.cluster.watcher import ClusterWatcher
 from storage_engine.console.console_settings import ConsoleSettings
-from storage_engine.console.http.sessions import LogInLimit, Principal, Session, Sessions
+from storage_engine.console.http.sessions import ConsoleUser, LogInLimit, Session, Sessions
 from storage_engine.console.problem import ConsoleError
 from storage_engine.console.queries.query_store import QueryStore
 from storage_engine.console.screens.replay_runs import ReplayRuns
@@ -39,10 +39,10 @@ class ServerState:
         self.log_ins = LogInLimit()
         self.queries = QueryStore()
         self.replays = ReplayRuns()
-        self._open: Principal | None = None
+        self._open: ConsoleUser | None = None
         if settings.mechanism is None:
             upstream = Upstream(settings.bootstrap_servers, settings.security, user=None)
-            self._open = Principal(upstream, Watcher(upstream, for_ever=True), None)
+            self._open = ConsoleUser(upstream, ClusterWatcher(upstream, for_ever=True), None)
 
     def start(self) -> None:
         """Begin to look at an open cluster."""
@@ -63,7 +63,7 @@ class ServerState:
     def session_of(self, request: Request) -> Session | None:
         return self.sessions.get(request.cookies.get(self.cookie))
 
-    def principal_of(self, session: Session | None) -> Principal:
+    def principal_of(self, session: Session | None) -> ConsoleUser:
         """ConsoleError log_in where there is none yet."""
         if session is not None and session.principal is not None:
             return session.principal
@@ -75,7 +75,7 @@ class ServerState:
         """A new session where nobody logs in."""
         return None if self.settings.needs_log_in else self.sessions.begin(self._open)
 
-    def check_log_in(self, user: str, password: str) -> Principal:
+    def check_log_in(self, user: str, password: str) -> ConsoleUser:
         """Blocks. ConsoleError log_in when it is wrong."""
         settings = self.settings
         if settings.mechanism is None:
@@ -100,7 +100,7 @@ class ServerState:
         except BaseException:
             upstream.close()
             raise
-        return Principal(upstream, Watcher(upstream, for_ever=False), user)
+        return ConsoleUser(upstream, ClusterWatcher(upstream, for_ever=False), user)
 
     def logged_changes(self) -> list[LoggedChange] | None:
         """What brokers have logged; None where no log can be read. Blocks."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from storage_engine.console.cluster.upstream import Upstream
-from storage_engine.console.cluster.watcher import Watcher
+from storage_engine.console.cluster.watcher import ClusterWatcher
 from storage_engine.console.problem import ConsoleError
 from storage_engine.console.screens.problems import SeenProblems
 
@@ -28,11 +28,11 @@ MOST_COUNTED = 10_000
 
 
 @dataclass(slots=True, eq=False)
-class Principal:
+class ConsoleUser:
     """A user of the cluster, or of an open one, with what they see."""
 
     upstream: Upstream
-    watcher: Watcher
+    watcher: ClusterWatcher
     user: str | None
     problems: SeenProblems = field(default_factory=SeenProblems)
 
@@ -47,7 +47,7 @@ class Session:
 
     id: str = field(repr=False)
     csrf: str = field(repr=False)
-    principal: Principal | None
+    principal: ConsoleUser | None
     """None before the log-in."""
     began_s: float
     seen_s: float
@@ -93,7 +93,7 @@ class Sessions:
             self._sessions.move_to_end(session.id)
         return session
 
-    def begin(self, principal: Principal | None) -> Session:
+    def begin(self, principal: ConsoleUser | None) -> Session:
         """A new session under a new id: that of before a log-in is never used after it."""
         now_s = self._now_s()
         session = Session(

@@ -50,7 +50,7 @@ class KeptProgress:
 
 
 @dataclass(slots=True, kw_only=True)
-class Query:
+class SparkQuery:
     """What is known of one."""
 
     id: str
@@ -112,7 +112,7 @@ class QueryStore:
     def __init__(self, *, now_s: Callable[[], float] = time.time) -> None:
         self._now_s = now_s
         self._lock = threading.Lock()
-        self._queries: OrderedDict[str, Query] = OrderedDict()
+        self._queries: OrderedDict[str, SparkQuery] = OrderedDict()
         self._posts: deque[float] = deque(maxlen=POSTS_PER_S)
 
     def now_ms(self) -> int:
@@ -135,19 +135,21 @@ class QueryStore:
             while len(self._queries) > MOST_QUERIES:
                 self._queries.popitem(last=False)
 
-    def all(self) -> list[Query]:
+    def all(self) -> list[SparkQuery]:
         """Copies: they do not change while a page is made of them."""
         with self._lock:
             return [_copy(query) for query in self._queries.values()]
 
-    def get(self, query_id: str) -> Query | None:
+    def get(self, query_id: str) -> SparkQuery | None:
         with self._lock:
             query = self._queries.get(query_id)
             return None if query is None else _copy(query)
 
     def _add(self, event: ProgressEvent) -> None:
         now_ms = self.now_ms()
-        query = self._queries.setdefault(event.query_id, Query(id=event.query_id, first_ms=now_ms))
+        query = self._queries.setdefault(
+            event.query_id, SparkQuery(id=event.query_id, first_ms=now_ms)
+        )
         self._queries.move_to_end(event.query_id)
         newest = next(reversed(query.runs), None)
         if event.run_id in query.runs and event.run_id != newest:
@@ -189,7 +191,7 @@ class QueryStore:
             )
 
 
-def _copy(query: Query) -> Query:
+def _copy(query: SparkQuery) -> SparkQuery:
     from dataclasses import replace
 
     return replace(

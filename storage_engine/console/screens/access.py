@@ -43,7 +43,7 @@ def user_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
         name, credentials = user
         return {
             "user": name,
-            "mechanisms": [f"{each} ({count})" for each, count in credentials.items()],
+            "mechanisms": [f"{each.value} ({count})" for each, count in credentials.items()],
         }
 
     return {"as_of_ms": now_ms, "unanswered": [], **paged.document(row)}

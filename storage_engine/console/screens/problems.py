@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from storage_engine.console.cluster.snapshot import OpenTransaction, Snapshot
+from storage_engine.console.cluster.snapshot import Snapshot, WaitingPartition
 from storage_engine.console.console_settings import Thresholds
-from storage_engine.console.queries.query_store import Query
+from storage_engine.console.queries.query_store import SparkQuery
 from storage_engine.core.ids import TopicPartition
 
 MOST_SUBJECTS = 20
@@ -71,7 +71,7 @@ class SeenProblems:
 
 
 def find_problems(
-    snapshot: Snapshot, queries: Iterable[Query], thresholds: Thresholds, *, now_ms: int
+    snapshot: Snapshot, queries: Iterable[SparkQuery], thresholds: Thresholds, *, now_ms: int
 ) -> Iterator[Problem]:
     """All that is wrong."""
     yield from _of_brokers(snapshot)
@@ -230,7 +230,7 @@ def _of_certificates(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) ->
 
 def _of_transactions(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) -> Iterator[Problem]:
     """One for each transaction, with all partitions that it holds up."""
-    by_owner: dict[str, list[OpenTransaction]] = {}
+    by_owner: dict[str, list[WaitingPartition]] = {}
     for row in snapshot.open_transactions:
         if row.since_ms is not None and now_ms - row.since_ms >= thresholds.stuck_after_ms:
             by_owner.setdefault(owner_key(row), []).append(row)
@@ -252,14 +252,14 @@ def _of_transactions(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) ->
         )
 
 
-def owner_key(row: OpenTransaction) -> str:
+def owner_key(row: WaitingPartition) -> str:
     """What names a transaction."""
     if row.sink is not None:
         return "/".join(map(str, row.sink))
     return row.transactional_id or str(row.producer_id or row.tp)
 
 
-def owner_words(row: OpenTransaction) -> str:
+def owner_words(row: WaitingPartition) -> str:
     """Whose transaction it is."""
     if row.sink is not None:
         sink, query, batch = row.sink
@@ -271,7 +271,7 @@ def owner_words(row: OpenTransaction) -> str:
     return "A transaction"
 
 
-def remedy(row: OpenTransaction) -> str:
+def remedy(row: WaitingPartition) -> str:
     """How it ends."""
     ends = ""
     if row.timeout_ms is not None:
@@ -295,7 +295,7 @@ def remedy(row: OpenTransaction) -> str:
     )
 
 
-def query_problem(query: Query, thresholds: Thresholds, now_ms: int) -> Problem | None:
+def query_problem(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> Problem | None:
     """What is wrong with a query."""
     name = f"Query '{query.name}'" if query.name else f"Query {query.id}"
     link = f"#/queries/{query.id}"
@@ -343,7 +343,7 @@ def query_problem(query: Query, thresholds: Thresholds, now_ms: int) -> Problem 
     return None
 
 
-def _names(rows: Sequence[OpenTransaction]) -> str:
+def _names(rows: Sequence[WaitingPartition]) -> str:
     names = [str(row.tp) for row in rows[:3]]
     more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
     return ", ".join(names) + more

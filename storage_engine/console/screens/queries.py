@@ -6,13 +6,13 @@ from typing import Any
 from storage_engine.console.cluster.snapshot import Snapshot
 from storage_engine.console.console_settings import Thresholds
 from storage_engine.console.paging import Page
-from storage_engine.console.queries.query_store import Query
+from storage_engine.console.queries.query_store import SparkQuery
 from storage_engine.console.records.shown_values import shown_text
 from storage_engine.console.screens.problems import query_problem
 from storage_engine.console.screens.waiting import waiting_of
 
 
-def query_row(query: Query, thresholds: Thresholds, now_ms: int) -> dict[str, Any]:
+def query_row(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> dict[str, Any]:
     """As a list has it."""
     last = query.last
     problem = query_problem(query, thresholds, now_ms)
@@ -38,7 +38,7 @@ def query_row(query: Query, thresholds: Thresholds, now_ms: int) -> dict[str, An
 
 
 def query_list(
-    queries: Sequence[Query], page: Page, thresholds: Thresholds, now_ms: int
+    queries: Sequence[SparkQuery], page: Page, thresholds: Thresholds, now_ms: int
 ) -> dict[str, Any]:
     """A page of queries, those that posted last first."""
     paged = page.of(
@@ -60,7 +60,7 @@ def query_list(
 
 
 def query_document(
-    query: Query, snapshot: Snapshot | None, thresholds: Thresholds, now_ms: int
+    query: SparkQuery, snapshot: Snapshot | None, thresholds: Thresholds, now_ms: int
 ) -> dict[str, Any]:
     """A query with its history; the caller adds the state of its sink."""
     waiting = [] if snapshot is None else waiting_of(snapshot, query.topics, now_ms)

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 
 from storage_engine.console.cluster.snapshot import Snapshot
-from storage_engine.console.queries.query_store import Query
+from storage_engine.console.queries.query_store import SparkQuery
 
 
 def visible(
-    queries: Iterable[Query], snapshot: Snapshot | None, *, is_secured: bool
-) -> list[Query]:
+    queries: Iterable[SparkQuery], snapshot: Snapshot | None, *, is_secured: bool
+) -> list[SparkQuery]:
     """A query that names no topic is nobody's business where users differ."""
     if not is_secured:
         return list(queries)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from storage_engine.console.cluster.broker_lines import BrokerLines, unanswered
-from storage_engine.console.cluster.snapshot import OpenTransaction, Snapshot
+from storage_engine.console.cluster.snapshot import Snapshot, WaitingPartition
 from storage_engine.console.paging import Page
 from storage_engine.console.problem import ConsoleError
 from storage_engine.console.screens.overview import unanswered as watcher_unanswered
@@ -22,7 +22,7 @@ from storage_engine.protocol.apis.micro_batch_fields import UNKNOWN_ROWS
 ASK_TIMEOUT_MS = 2_000
 
 
-def waiting_row(row: OpenTransaction, now_ms: int) -> dict[str, Any]:
+def waiting_row(row: WaitingPartition, now_ms: int) -> dict[str, Any]:
     """As the API has it."""
     age_ms = None if row.since_ms is None else max(0, now_ms - row.since_ms)
     since = "" if age_ms is None else f" It is open for {age_ms / 1000:.0f} s."
