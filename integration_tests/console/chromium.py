@@ -258,7 +258,7 @@ def _small_png(data: str) -> bytes:
 
     small = io.BytesIO()
     image = Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
-    few = image.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    few = image.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(small, "PNG", optimize=True)
     return small.getvalue()
 

@@ -93,7 +93,9 @@ def console_in_front(cluster: LocalCluster, *options: str) -> Iterator[ConsoleIn
 class Scene:
     """Its names begin with `prefix`, since others use the cluster, too."""
 
-    def __init__(self, cluster: LocalCluster, prefix: str) -> None:
+    def __init__(self, cluster: LocalCluster, prefix: str, *, commits: int = 2) -> None:
+        """`commits`: micro-batches that its sink has seen."""
+        self._commits = commits
         self.cluster = cluster
         self.servers = cluster.bootstrap_servers
         self.orders = f"{prefix}orders"
@@ -215,15 +217,15 @@ class Scene:
         consumer.close()
 
     def _leave_open(self) -> None:
-        """Two commits of a sink, a third micro-batch that a task has begun, and a transaction of
-        another program, in which it has written and not committed."""
+        """Commits of a sink, another micro-batch that a task has begun, and a transaction of another
+        program, in which it has written and not committed."""
         self._client = Cluster(self.servers)
         batches = MicroBatches(self._client, self.sink, self.query)
-        for batch in (0, 1, 2):
+        for batch in range(self._commits + 1):
             member = batches.join(batch)
             assert isinstance(member, MicroBatchMember)
-            member.enlist([Partition(self.delays, batch)])
-            if batch < 2:
+            member.enlist([Partition(self.delays, batch % 3)])
+            if batch < self._commits:
                 batches.commit(batch, [member.id], rows=8_000)
         self._open = Confluent(self.servers, f"{self.orders}-loader", timeout_ms=600_000)
         self._open.begin()

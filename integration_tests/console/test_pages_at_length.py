@@ -40,7 +40,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("pictured") / "river"
     with (
         running_cluster(folder, settings=SHARED_SETTINGS) as cluster,
-        Scene(cluster, "").played() as made,
+        Scene(cluster, "", commits=34).played() as made,
     ):
         yield made
 

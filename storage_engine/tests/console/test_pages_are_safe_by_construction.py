@@ -1,5 +1,5 @@
 """What the files of the console's pages must hold to, whatever a browser makes of them: they load
-nothing from elsewhere, and no line of them makes markup of data. Source: R-CON1, R-CON5."""
+nothing from elsewhere, and no line of them makes markup of data. Source: R-PAGE1, R-PAGE2."""
 
 import re
 from collections.abc import Iterator

@@ -35,7 +35,7 @@ export function bytes(value) {
   if (value === null || value === undefined || !Number.isFinite(Number(value))) return "–";
   let size = Number(value);
   let unit = 0;
-  while (Math.abs(size) >= 1000 && unit < UNITS.length - 1) {
+  while (Math.abs(size) >= 1024 && unit < UNITS.length - 1) {
     size /= 1024;
     unit += 1;
   }

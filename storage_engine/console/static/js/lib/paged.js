@@ -17,13 +17,13 @@ const TYPING_MS = 250;
  */
 export function pagedList({
   where, columns, key, label, empty, noun, order = null, everyMs = 5000, extra = () => ({}),
-  findLabel = "Find by name", canFind = true, fresh = null, onAnswer = null, controls = [], rowClass = null,
+  findLabel = "Find by name", canFind = true, fresh = null, onAnswer = null, controls = [],
 }) {
   let offset = 0;
   let filter = "";
   let typing = null;
   const rows = table({
-    columns, key, label, order, rowClass,
+    columns, key, label, order,
     empty: () => (filter === "" ? empty : `No ${noun} whose name contains “${filter}”.`),
     onSort(wanted) {
       order = wanted;

@@ -14,10 +14,10 @@ const natural = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
  * only true. `kind`: "number" stands to the right. `wide`: left out on a phone. `grow`: takes
  * the room that others leave.
  * `key(row)` tells rows apart. `empty`: what is said when there are none.
- * `order`: `{id, falling}`. Gives `{element, update(rows)}`.
+ * `order`: `{id, falling}`. `shown`: so many rows at first. Gives `{element, update(rows)}`.
  */
-export function table({ columns, key, label, empty, order = null, onSort = null, rowClass = null }) {
-  let limit = onSort === null ? SHOWN_ROWS : Infinity;
+export function table({ columns, key, label, empty, order = null, onSort = null, shown: shownFirst = SHOWN_ROWS }) {
+  let limit = onSort === null ? shownFirst : Infinity;
   let known = [];
   const kept = new Map();
   const body = h("tbody", { role: "rowgroup" });
@@ -99,7 +99,6 @@ export function table({ columns, key, label, empty, order = null, onSort = null,
       entry.cells[index].replaceChildren(isNode ? content : told);
       entry.cells[index].classList.toggle("none", told === "–");
     });
-    if (rowClass !== null) entry.line.className = rowClass(row) ?? "";
     return entry.line;
   }
 

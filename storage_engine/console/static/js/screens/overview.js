@@ -3,7 +3,7 @@
 import { lineChart } from "../charts/lines.js";
 import { get } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { bytes, count, duration, many, short } from "../lib/format.js";
+import { bytes, clock, count, duration, iso, many, moment, short } from "../lib/format.js";
 import { keepAsking } from "../lib/live.js";
 import { addressOf } from "../lib/router.js";
 import { table } from "../lib/table.js";
@@ -78,7 +78,7 @@ function problemItem(problem) {
     h(
       "p",
       { class: "problem-foot" },
-      problem.since_ms === null ? null : h("span", {}, "since ", when(problem.since_ms)),
+      problem.since_ms === null ? null : h("span", {}, "since ", h("time", { datetime: iso(problem.since_ms), title: moment(problem.since_ms) }, clock(problem.since_ms))),
       problem.link ? link(problem.link, "Look at it") : null,
       problem.subjects?.length > 1
         ? h("span", { class: "data subjects" }, problem.subjects.join(", "), more > 0 ? ` and ${count(more)} more` : "")

@@ -31,6 +31,7 @@ export function sinkParts() {
   const told = h("div");
   const commits = table({
     label: "Last commits of the sink",
+    shown: 8,
     empty: "No commit has been told yet.",
     key: (row) => `${row.batch_id} ${row.at_ms}`,
     columns: [

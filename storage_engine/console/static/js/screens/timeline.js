@@ -11,6 +11,7 @@ import { eventList } from "./events.js";
 
 const SPANS = [[5, "5 minutes"], [30, "30 minutes"], [180, "3 hours"], [1440, "1 day"], [10080, "7 days"]];
 const TYPING_MS = 300;
+const MOST_EVENTS = 500;
 
 /** From a little before the first that is known: a young cluster fills the chart, too. */
 function within(lanes, { fromMs, untilMs }) {
@@ -28,6 +29,7 @@ export function openTimeline({ query }) {
   const words = h("p", { class: "note" });
   const lanes = laneChart();
   const events = eventList("Nothing has changed in this time.");
+  const every = h("input", { type: "checkbox", id: "every", on: { change: ask } });
   const notAll = h("p", { class: "note" });
   let typing = null;
   let asked = null;
@@ -36,7 +38,7 @@ export function openTimeline({ query }) {
     (signal) => {
       const until = Date.now();
       asked = { fromMs: until - Number(span.value) * 60_000, untilMs: until };
-      return get("/timeline", { since_ms: asked.fromMs, until_ms: until, topic: topic.value.trim(), partition: partition.value.trim(), broker: broker.value.trim(), limit: 200 }, signal);
+      return get("/timeline", { since_ms: asked.fromMs, until_ms: until, topic: topic.value.trim(), partition: partition.value.trim(), broker: broker.value.trim(), limit: MOST_EVENTS }, signal);
     },
     {
       everyMs: 3000,
@@ -45,8 +47,8 @@ export function openTimeline({ query }) {
         fresh.shown(answer.as_of_ms, answer.unanswered);
         setText(words, answer.words ?? "");
         lanes.update({ lanes: answer.lanes ?? [], ...within(answer.lanes ?? [], asked) });
-        events.update(answer.events ?? []);
-        setText(notAll, (answer.events?.length ?? 0) >= 200 ? "Older events of this time are not shown: choose a shorter time, or a topic." : "");
+        events.update((answer.events ?? []).filter((event) => every.checked || event.kind !== "state"));
+        setText(notAll, (answer.events?.length ?? 0) >= MOST_EVENTS ? "Older events of this time are not shown: choose a shorter time, or a topic." : "");
       },
     },
   );
@@ -67,7 +69,7 @@ export function openTimeline({ query }) {
       "div",
       {},
       screenHead("Timeline", { fresh: fresh.element }),
-      h("form", { class: "search-form", on: { submit: (event) => event.preventDefault() } }, h("div", { class: "form-row" }, field("The last", span), field("Topic", topic), field("Partition", partition), field("Broker", broker))),
+      h("form", { class: "search-form", on: { submit: (event) => event.preventDefault() } }, h("div", { class: "form-row" }, field("The last", span), field("Topic", topic), field("Partition", partition), field("Broker", broker), h("div", { class: "check" }, every, h("label", { for: "every" }, "Every state of every replica")))),
       section("Who led what when", {}, words, lanes.element),
       section("Events", {}, events.element, notAll),
     ),
