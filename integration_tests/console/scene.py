@@ -217,8 +217,8 @@ class Scene:
         consumer.close()
 
     def _leave_open(self) -> None:
-        """Commits of a sink, another micro-batch that a task has begun, and a transaction of another
-        program, in which it has written and not committed."""
+        """Commits of a sink, one more micro-batch that a task has begun, and a transaction of some
+        other program, in which it has written and not committed."""
         self._client = Cluster(self.servers)
         batches = MicroBatches(self._client, self.sink, self.query)
         for batch in range(self._commits + 1):
