@@ -15,6 +15,7 @@ from storage_engine.client.micro_batches import MicroBatches
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.console.console_settings import ConsoleSettings
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TOPIC
 from storage_engine.protocol.records.records import encode_batches
 from storage_engine.tests.console.console_support import Browser, running_console, within
 
@@ -259,3 +260,44 @@ def test_what_a_committed_reader_waits_for_is_told_with_its_query(browser, topic
         (state,) = browser.get("/sinks", filter=sink)["rows"]
         assert (state["last_batch"], state["open_members"]) == (7, [])
     within(5, lambda: not browser.get(f"/topics/{topic}/waiting")["rows"], "its end")
+
+
+def test_dead_letters_are_shown_and_go_back_as_shown(browser, topic, producer) -> None:
+    dead = f"{topic}-dead"
+    browser.post("/topics", {"name": dead, "partitions": 1, "replication_factor": 3})
+
+    def send(number: int) -> None:
+        headers = [
+            (TOPIC, topic.encode()),
+            (PARTITION, b"1"),
+            (OFFSET, b"%d" % number),
+            (REASON, f"wrong {HTML}".encode()),
+        ]
+        producer.send(dead, b"letter %d" % number, headers=headers)
+        producer.flush()
+
+    for number in range(4):
+        send(number)
+    (listed,) = within(10, lambda: browser.get("/dead-letters", filter=dead)["rows"], "the topic")
+    assert listed["topic"] == dead
+    row = browser.get(f"/topics/{dead}/messages")["rows"][0]
+    assert row["dead_letter"]["topic"] == topic and row["dead_letter"]["offset"] == 3
+    path = f"/dead-letters/{dead}"
+    shown = browser.post(f"{path}/preview", {"reason": "wrong"})
+    assert (shown["waiting"], shown["selected"]) == (4, 4)
+    assert shown["kinds"] == [{"topic": topic, "reason": f"wrong {HTML}", "count": 4}]
+    send(4)
+    begun = browser.post(f"{path}/replay", {"preview_id": shown["preview_id"], "confirm": dead})
+    run = within(
+        20,
+        lambda: (
+            found
+            if (found := browser.get(f"/replays/{begun['replay_id']}"))["state"] != "running"
+            else None
+        ),
+        "the replay",
+    )
+    assert (run["state"], run["sent"]) == ("done", 4), run
+    back = browser.get(f"/topics/{topic}/messages")["rows"]
+    assert sorted(row["value"]["text"] for row in back) == [f"letter {n}" for n in range(4)]
+    assert browser.post(f"{path}/preview", {})["waiting"] == 1

@@ -59,6 +59,8 @@ def cluster_document(call: Call, snapshot: Snapshot) -> dict[str, Any]:
 @ROUTES.add("GET", "/brokers/{broker:int}/settings")
 def get_broker_settings(call: Call) -> dict[str, Any]:
     broker = int(call.path["broker"])
+    if broker not in call.watcher.snapshot().metadata.brokers:
+        raise ConsoleError("not_found", f"broker {broker} is not in the cluster now")
     entries = call.upstream.call(lambda cluster: describe_broker_configs(cluster, broker))
     return setting_list(entries, call.page(), now_ms())
 
