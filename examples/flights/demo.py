@@ -31,6 +31,7 @@ from storage_engine.client import HeadraceError, Producer
 from storage_engine.client.settings import read_settings_file
 from storage_engine.tools.local import cluster_file
 from storage_engine.tools.local.cluster_plan import UpRequest
+from storage_engine.tools.local.console_process import HOW_TO_GET_IT, console_is_installed
 from storage_engine.tools.local.directory_lock import directory_lock
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -75,6 +76,7 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
         servers, config = cluster.bootstrap_servers, cluster.admin_config(cluster.state)
         how = ", with TLS, log-ins and access rules" if arguments.secure else ""
         display.event(f"three brokers serve on {servers}{how}")
+        _open_console(cluster, display)
         connecting = {"bootstrap.servers": servers}
         if config is not None:
             connecting |= read_settings_file(config)
@@ -112,6 +114,17 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
         return 1
     _remove(directory, checkpoint)
     return 0
+
+
+def _open_console(cluster: LocalCluster, display: Display) -> None:
+    """A page on which to watch the broker die and the stream go on; the demo does without it."""
+    if not console_is_installed():
+        display.event(f"no page to watch it on: {HOW_TO_GET_IT}")
+        return
+    try:
+        display.event(f"watch it in a browser: {cluster.open_console()}")
+    except HeadraceError as error:
+        display.event(str(error))
 
 
 def _watch(

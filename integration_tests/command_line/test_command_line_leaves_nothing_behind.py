@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,12 @@ def test_a_detached_cluster_is_up_when_up_returns_and_gone_after_down(directory:
     cluster = cluster_json(directory)
     assert cluster["bootstrap_servers"] in output
     assert [broker["id"] for broker in cluster["brokers"]] == [1, 2, 3]
+    console = cluster["console"]
+    assert f"console: {console['url']}\n" in output
     pids = {cluster["zookeeper_pid"], *(broker["pid"] for broker in cluster["brokers"])}
-    assert pids == set(processes_of(directory))
+    assert pids | {console["pid"]} == set(processes_of(directory))
+    with urllib.request.urlopen(console["url"], timeout=10) as page:
+        assert page.status == 200
 
     status = json.loads(succeed("status", "--dir", directory, "--json"))
     assert [broker["alive"] for broker in status["brokers"]] == [True] * 3
@@ -56,13 +61,14 @@ def test_a_detached_cluster_is_up_when_up_returns_and_gone_after_down(directory:
     cluster = cluster_json(directory)
     assert cluster["zookeeper_pid"] is None
     assert [broker["pid"] for broker in cluster["brokers"]] == [None] * 3
+    assert cluster["console"]["pid"] is None
     assert "nothing was running" in succeed("down", "--dir", directory)
 
 
 def test_down_leaves_nothing_also_after_a_broker_and_zookeeper_were_killed(
     directory: Path,
 ) -> None:
-    succeed("up", "--dir", directory, "--port", "0", "--brokers", "2", "--detach")
+    succeed("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "2", "--detach")
     cluster = cluster_json(directory)
     addresses = _addresses(directory)
     os.kill(cluster["brokers"][0]["pid"], signal.SIGKILL)
@@ -73,14 +79,24 @@ def test_down_leaves_nothing_also_after_a_broker_and_zookeeper_were_killed(
 
 
 def test_up_again_continues_with_data_ports_and_settings(directory: Path) -> None:
-    succeed("up", "--dir", directory, "--port", "0", "--set", "num.partitions=7", "--detach")
+    succeed(
+        "up",
+        "--no-console",
+        "--dir",
+        directory,
+        "--port",
+        "0",
+        "--set",
+        "num.partitions=7",
+        "--detach",
+    )
     before = cluster_json(directory)
     servers = before["bootstrap_servers"]
     succeed("topics", "create", "kept", "--bootstrap-server", servers)
     succeed("produce", "kept", "--bootstrap-server", servers, stdin=b"one\ntwo\n")
     succeed("down", "--dir", directory)
 
-    succeed("up", "--dir", directory, "--detach")
+    succeed("up", "--no-console", "--dir", directory, "--detach")
     after = cluster_json(directory)
     assert after["bootstrap_servers"] == servers
     assert after["zookeeper"] == before["zookeeper"]
@@ -99,7 +115,7 @@ def test_up_again_continues_with_data_ports_and_settings(directory: Path) -> Non
 def test_up_in_the_foreground_tells_of_a_dead_broker_and_stops_all_at_ctrl_c(
     directory: Path,
 ) -> None:
-    command = start("up", "--dir", directory, "--port", "0", "--brokers", "2")
+    command = start("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "2")
     try:
         assert command.stdout is not None and command.stderr is not None
         assert command.stdout.readline().startswith("bootstrap servers: ")
@@ -121,7 +137,7 @@ def test_up_in_the_foreground_tells_of_a_dead_broker_and_stops_all_at_ctrl_c(
 def test_up_in_the_foreground_ends_when_another_command_stops_the_cluster(
     directory: Path,
 ) -> None:
-    command = start("up", "--dir", directory, "--port", "0", "--brokers", "1")
+    command = start("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "1")
     try:
         assert command.stdout is not None
         assert command.stdout.readline().startswith("bootstrap servers: ")
@@ -133,11 +149,11 @@ def test_up_in_the_foreground_ends_when_another_command_stops_the_cluster(
 
 
 def test_a_broker_that_cannot_start_stops_up_with_its_own_words(directory: Path) -> None:
-    succeed("up", "--dir", directory, "--port", "0", "--brokers", "1", "--detach")
+    succeed("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "1", "--detach")
     succeed("down", "--dir", directory)
     meta = directory / "broker-1" / "data" / "meta.properties"
     meta.write_text(meta.read_text().replace("broker.id=1", "broker.id=8"))
-    error = fail("up", "--dir", directory, "--detach")
+    error = fail("up", "--no-console", "--dir", directory, "--detach")
     assert error.startswith("broker 1 ended while it started (exit status 1): ")
     assert "8" in error
     assert processes_of(directory) == []
@@ -148,13 +164,15 @@ def test_a_port_in_use_is_one_line_and_starts_nothing(directory: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        error = fail("up", "--dir", directory, "--brokers", "1", "--port", port, "--detach")
+        error = fail(
+            "up", "--no-console", "--dir", directory, "--brokers", "1", "--port", port, "--detach"
+        )
     assert f"port {port} of 127.0.0.1, for broker 1, is in use" in error
     assert processes_of(directory) == []
 
 
 def test_a_killed_up_leaves_what_down_finds(directory: Path) -> None:
-    command = start("up", "--dir", directory, "--port", "0", "--brokers", "1")
+    command = start("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "1")
     try:
         assert command.stdout is not None
         assert command.stdout.readline().startswith("bootstrap servers: ")
@@ -168,16 +186,18 @@ def test_a_killed_up_leaves_what_down_finds(directory: Path) -> None:
 
 
 def test_a_running_cluster_whose_file_was_lost_is_found_again_by_up(directory: Path) -> None:
-    succeed("up", "--dir", directory, "--port", "0", "--brokers", "2", "--detach")
+    succeed("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "2", "--detach")
     before = (directory / "cluster.json").read_text()
     (directory / "cluster.json").unlink()
     assert "there is no cluster" in fail("down", "--dir", directory)
-    succeed("up", "--dir", directory, "--detach")
+    succeed("up", "--no-console", "--dir", directory, "--detach")
     assert (directory / "cluster.json").read_text() == before
 
 
 def test_ctrl_c_while_up_waits_stops_what_it_started(directory: Path) -> None:
-    command = start("up", "--dir", directory, "--port", "0", "--brokers", "1", "--detach")
+    command = start(
+        "up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "1", "--detach"
+    )
     try:
         assert command.stderr is not None
         next(line for line in command.stderr if "starts (pid" in line)

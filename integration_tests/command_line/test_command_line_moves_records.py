@@ -24,7 +24,7 @@ from integration_tests.support.command_line import (
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory):
     path = tmp_path_factory.mktemp("cluster")
-    succeed("up", "--dir", path, "--port", "0", "--detach")
+    succeed("up", "--no-console", "--dir", path, "--port", "0", "--detach")
     yield path
     headrace("down", "--dir", path)
     assert processes_of(path) == []

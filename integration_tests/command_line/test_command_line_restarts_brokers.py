@@ -21,7 +21,7 @@ from integration_tests.support.command_line import (
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory):
     path = tmp_path_factory.mktemp("cluster")
-    succeed("up", "--dir", path, "--port", "0", "--detach")
+    succeed("up", "--no-console", "--dir", path, "--port", "0", "--detach")
     servers = cluster_json(path)["bootstrap_servers"]
     succeed("topics", "create", "t", "--bootstrap-server", servers, "--partitions", "3")
     yield path
@@ -107,7 +107,12 @@ def test_a_damaged_cluster_file_is_one_line_and_stops_nothing(directory: Path) -
     true = path.read_text()
     try:
         path.write_text(true[:-20])
-        for command in (["status"], ["down"], ["start-broker", "1"], ["up", "--detach"]):
+        for command in (
+            ["status"],
+            ["down"],
+            ["start-broker", "1"],
+            ["up", "--no-console", "--detach"],
+        ):
             error = fail(*command, "--dir", directory)
             assert error.startswith(f"'{path}' is not a file that 'headrace up' wrote: it is not")
         assert len(processes_of(directory)) == 4

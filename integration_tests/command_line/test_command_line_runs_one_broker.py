@@ -108,7 +108,7 @@ def test_up_takes_a_zookeeper_of_somebody_elses_and_leaves_it_alone(
     hosts = f"{zookeeper}/shared"
     try:
         arguments = ("--brokers", "1", "--port", "0", "--detach")
-        succeed("up", "--dir", directory, "--zookeeper", hosts, *arguments)
+        succeed("up", "--no-console", "--dir", directory, "--zookeeper", hosts, *arguments)
         cluster = cluster_json(directory)
         assert (cluster["zookeeper"], cluster["zookeeper_pid"]) == (hosts, None)
         assert processes_of(directory) == [cluster["brokers"][0]["pid"]]
@@ -121,6 +121,16 @@ def test_up_takes_a_zookeeper_of_somebody_elses_and_leaves_it_alone(
 
 def test_a_zookeeper_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
-    error = fail("up", "--dir", directory, "--zookeeper", "127.0.0.1:1", "--port", "0", "--detach")
+    error = fail(
+        "up",
+        "--no-console",
+        "--dir",
+        directory,
+        "--zookeeper",
+        "127.0.0.1:1",
+        "--port",
+        "0",
+        "--detach",
+    )
     assert error.startswith("no ZooKeeper at '127.0.0.1:1'")
     assert not (directory / "cluster.json").exists()

@@ -29,7 +29,7 @@ TP = TopicPartition("t", 0)
 def broker_with_few_files(directory: Path) -> Iterator[str]:
     """Its address. A broker raises its own soft limit, so that the hard one is lowered, too."""
     limited = ["sh", "-c", f'ulimit -n {OPEN_FILES} && exec "$@"', "sh"]
-    up = ["up", "--dir", directory, "--brokers", "1", "--port", "0", "--detach"]
+    up = ["up", "--no-console", "--dir", directory, "--brokers", "1", "--port", "0", "--detach"]
     subprocess.run(
         [*limited, *COMMAND, *map(str, up)],
         check=True, capture_output=True, cwd=ROOT, timeout=TIMEOUT_S,

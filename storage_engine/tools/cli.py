@@ -109,6 +109,11 @@ COMMANDS = (
     Command(name="consume", module="consume", summary="print the records of a topic"),
     Command(name="export", module="export", summary="copy topics into Parquet files"),
     Command(
+        name="console",
+        module="console",
+        summary="show a cluster, and change it, in a web page",
+    ),
+    Command(
         name="mirror",
         module="mirror",
         summary="copy topics from other clusters continuously, exactly once",

@@ -6,8 +6,10 @@ before anything is connected.
 """
 
 from pathlib import Path
+from typing import Any
 
 from storage_engine.client.cluster import DEADLINE_MS, Cluster
+from storage_engine.client.security.client_security import ClientSecurity
 from storage_engine.client.settings import (
     CLIENT_ID,
     DEFAULT_API_TIMEOUT_MS,
@@ -31,6 +33,21 @@ def file_settings(path: Path | None) -> dict[str, str]:
     return {key: value for key, value in settings.items() if key in _SETTINGS}
 
 
+def security_in(config: Path | None) -> ClientSecurity | None:
+    """How `config` says that connections are encrypted and log in; None without a file. ConfigError
+    names the file."""
+    return None if config is None else _parsed(config)[2]
+
+
+def _parsed(config: Path | None) -> tuple[dict[str, str], dict[str, Any], ClientSecurity]:
+    given = file_settings(config)
+    try:
+        values = parse_settings(given, _SETTINGS, client="command")
+        return given, values, pop_security(values)
+    except ConfigError as error:
+        raise ConfigError(f"{config}: {error}") from None
+
+
 def connect(
     bootstrap_servers: str,
     config: Path | None,
@@ -40,12 +57,7 @@ def connect(
 ) -> Cluster:
     """A cluster as `config` says; the two times count where the file has none. ConfigError names
     the file."""
-    given = file_settings(config)
-    try:
-        values = parse_settings(given, _SETTINGS, client="command")
-        security = pop_security(values)
-    except ConfigError as error:
-        raise ConfigError(f"{config}: {error}") from None
+    given, values, security = _parsed(config)
     if request_timeout_ms is None or REQUEST_TIMEOUT_MS.name in given:
         request_timeout_ms = values[REQUEST_TIMEOUT_MS.name]
     if DEFAULT_API_TIMEOUT_MS.name in given:

@@ -22,6 +22,7 @@ from storage_engine.protocol.apis.abort_members import AbortMembersRequest
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
 from storage_engine.protocol.apis.commit_batch import CommitBatchRequest
 from storage_engine.protocol.apis.describe_schemas import DescribeSchemasRequest
+from storage_engine.protocol.apis.describe_sinks import DescribeSinksRequest
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest
@@ -274,6 +275,7 @@ _TRANSACTIONS = [
         transaction(O.WRITE, "s"),
     ),
     scanned(20_004, lambda _: DescribeSchemasRequest(topics=["t"]), _DESCRIBE_T),
+    scanned(20_005, lambda _: DescribeSinksRequest(), shows=True),
 ]
 
 REQUESTS = [*_RECORDS, *_GROUPS, *_TRANSACTIONS]

@@ -104,6 +104,10 @@ _TRANSACTIONS: dict[int, GuardRow] = {
     20_001: GuardRow("Write on the sink, as a transactional id", transactions.commit_batch),
     20_002: GuardRow("Write on the sink, as a transactional id", transactions.batch_heartbeat),
     20_003: GuardRow("Write on the sink, as a transactional id", transactions.abort_members),
+    20_005: GuardRow(
+        "Describe on each sink, as a transactional id, and on the topics that are shown",
+        transactions.describe_sinks,
+    ),
 }
 
 _CLUSTER: dict[int, GuardRow] = {

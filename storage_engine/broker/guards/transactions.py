@@ -5,6 +5,7 @@ micro-batches. The topics are asked for where partitions are enlisted and writte
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from storage_engine.broker.guards.client import REFUSALS, RequestClient, Right, passed
@@ -28,6 +29,7 @@ from storage_engine.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRespo
 from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnResponse
 from storage_engine.protocol.apis.commit_batch import CommitBatchResponse
 from storage_engine.protocol.apis.describe_producers import DescribeProducersResponse
+from storage_engine.protocol.apis.describe_sinks import OpenMember
 from storage_engine.protocol.apis.describe_transactions import DescribeTransactionsResponse
 from storage_engine.protocol.apis.end_txn import EndTxnResponse
 from storage_engine.protocol.apis.init_producer_id import (
@@ -266,3 +268,32 @@ join_batch = whole(_of_sink, _sink_refused(JoinBatchResponse))
 commit_batch = whole(_of_sink, _sink_refused(CommitBatchResponse))
 batch_heartbeat = whole(_of_sink, _sink_refused(BatchResponse))
 abort_members = whole(_of_sink, _sink_refused(BatchResponse))
+
+
+def describe_sinks(
+    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+) -> Steps:
+    """Of an attempt's topics those are shown that the client may describe."""
+
+    def amend(answer: Any) -> Building:
+        shown = []
+        for query in answer.queries:
+            yield None
+            if client.may_quietly(AclOperation.DESCRIBE, _TRANSACTION, query.sink):
+                members = [_shown_member(client, member) for member in query.members]
+                shown.append(replace(query, members=members))
+        answer.queries = shown
+        return answer
+
+    call.amend = amend
+    yield from passed(handler, call, request)
+
+
+def _shown_member(client: RequestClient, member: OpenMember) -> OpenMember:
+    topics = {tp.topic for tp in member.partitions}
+    hidden = {
+        topic for topic in topics if not client.may_quietly(AclOperation.DESCRIBE, _TOPIC, topic)
+    }
+    if not hidden:
+        return member
+    return replace(member, partitions=[tp for tp in member.partitions if tp.topic not in hidden])

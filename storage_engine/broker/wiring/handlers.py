@@ -45,6 +45,7 @@ from storage_engine.broker.handlers.records.fetch import FetchHandler
 from storage_engine.broker.handlers.records.produce import ProduceHandler
 from storage_engine.broker.handlers.transactions import (
     describe_producers,
+    describe_sinks,
     describe_transactions,
     end_txn,
     init_producer_id,
@@ -94,6 +95,7 @@ from storage_engine.protocol.apis.describe_groups import API as DESCRIBE_GROUPS
 from storage_engine.protocol.apis.describe_log_dirs import API as DESCRIBE_LOG_DIRS
 from storage_engine.protocol.apis.describe_producers import API as DESCRIBE_PRODUCERS
 from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMAS
+from storage_engine.protocol.apis.describe_sinks import API as DESCRIBE_SINKS
 from storage_engine.protocol.apis.describe_transactions import API as DESCRIBE_TRANSACTIONS
 from storage_engine.protocol.apis.describe_user_scram_credentials import (
     API as DESCRIBE_USER_SCRAM_CREDENTIALS,
@@ -199,6 +201,7 @@ def add_transaction_apis(
     table.add(DESCRIBE_PRODUCERS, partial(describe_producers.handle, replicas))
     table.add(DESCRIBE_TRANSACTIONS, partial(describe_transactions.describe, transactions))
     table.add(LIST_TRANSACTIONS, partial(describe_transactions.list_all, transactions, clock))
+    table.add(DESCRIBE_SINKS, partial(describe_sinks.handle, transactions, clock))
     table.add(JOIN_BATCH, batches.join_batch)
     table.add(COMMIT_BATCH, batches.commit_batch)
     table.add(BATCH_HEARTBEAT, batches.heartbeat)

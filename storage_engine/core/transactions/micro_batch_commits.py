@@ -108,7 +108,7 @@ class MicroBatchCommits:
         self._ledgers = SinkLedgers(log, most_origin_bytes)
         self._ending: dict[int, LedgerKey] = {}
         """By producer id the ledger that carries the member's end."""
-        self._touched: dict[Batch, int] = {}
+        self.touched: dict[Batch, int] = {}
         """The monotonic time of the last request of a batch with open members."""
         self.committed = 0  # micro-batches, by this coordinator
 
@@ -157,7 +157,7 @@ class MicroBatchCommits:
                 ledger = self._ledgers.of(member_record.ledger)
                 self._ledgers.keep(member_record.ledger, ledger)
                 ledger.members.add(producer_id)
-                self._touched[member.batch] = now_ms
+                self.touched[member.batch] = now_ms
 
     # --- requests of tasks ---
 
@@ -202,7 +202,7 @@ class MicroBatchCommits:
             record, log.append((MemberKey(producer_id), record))
         )
         ledger.members.add(producer_id)
-        self._touched[member.batch] = event.now_ms
+        self.touched[member.batch] = event.now_ms
         answer = TransactionAnswer(
             request=event.request,
             producer_id=producer_id,
@@ -230,7 +230,7 @@ class MicroBatchCommits:
         if member is None:
             self._log.refuse(event.request, ErrorCode.INVALID_TXN_STATE)
             return
-        self._touched[member.batch] = event.now_ms
+        self.touched[member.batch] = event.now_ms
         if not event.partitions <= member.record.partitions:
             member.record = replace(
                 member.record, partitions=member.record.partitions | event.partitions
@@ -247,8 +247,8 @@ class MicroBatchCommits:
 
     def heartbeat(self, event: MicroBatchHeartbeat) -> None:
         batch = event.ledger_key, event.batch
-        if batch in self._touched:
-            self._touched[batch] = event.now_ms
+        if batch in self.touched:
+            self.touched[batch] = event.now_ms
             self._log.emit(TransactionAnswer(request=event.request))
         else:
             self._log.refuse(event.request, ErrorCode.INVALID_TXN_STATE)
@@ -312,7 +312,7 @@ class MicroBatchCommits:
             (producer_id, member)
             for producer_id, member in self._members.items()
             if member.unmarked is None
-            and at.now_ms - self._touched[member.batch] >= member.record.timeout_ms
+            and at.now_ms - self.touched[member.batch] >= member.record.timeout_ms
         ]
         for producer_id, member in late:
             self._abort(producer_id, member)
@@ -490,7 +490,7 @@ class MicroBatchCommits:
         ledger = self._ledgers[member.record.ledger]
         ledger.members.discard(producer_id)
         if not any(self._members[each].batch == member.batch for each in ledger.members):
-            self._touched.pop(member.batch, None)
+            self.touched.pop(member.batch, None)
 
 
 def _refusal_of(committed: CommittedMicroBatch, owner: str) -> ErrorCode:

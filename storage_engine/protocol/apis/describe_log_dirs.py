@@ -1,6 +1,7 @@
 """DescribeLogDirs: the log directories of a broker and the replicas in them (KIP-113).
 
-Versions: 2 flexible. 3 an error of the whole answer.
+Versions: 2 flexible. 3 an error of the whole answer. 4 the size of the file system, and how much of
+it is free (KIP-827).
 
     request.topics: None for all, or topic, partitions (numbers)
     Result = DescribeLogDirsResponse.DescribeLogDirsResult

@@ -58,7 +58,7 @@ _SERVED: dict[int, ApiEntry] = {
     32: _entry("DescribeConfigs", "describe_configs", 1, 4, 4),
     33: _entry("AlterConfigs", "alter_configs", 0, 2, 2),
     34: _entry("AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2, 2),
-    35: _entry("DescribeLogDirs", "describe_log_dirs", 1, 3, 2),
+    35: _entry("DescribeLogDirs", "describe_log_dirs", 1, 4, 2),
     36: _entry("SaslAuthenticate", "sasl_authenticate", 0, 2, 2),
     37: _entry("CreatePartitions", "create_partitions", 0, 3, 2),
     42: _entry("DeleteGroups", "delete_groups", 0, 2, 2),
@@ -90,6 +90,7 @@ _OWN: dict[int, ApiEntry] = {
     20_002: _entry("BatchHeartbeat", "batch_heartbeat", 0, 0, 0),
     20_003: _entry("AbortMembers", "abort_members", 0, 0, 0),
     20_004: _entry("DescribeSchemas", "describe_schemas", 0, 0, 0),
+    20_005: _entry("DescribeSinks", "describe_sinks", 0, 0, 0),
 }
 
 APIS: Mapping[int, ApiEntry] = MappingProxyType({**_SERVED, **_INTERNAL, **_OWN})

@@ -49,9 +49,9 @@ def heartbeats_that_do_not_restart_the_clock(stack: ExitStack) -> None:
     heartbeat = MicroBatchCommits.heartbeat
 
     def only_answer(self: Any, event: Any) -> None:
-        before = dict(self._touched)
+        before = dict(self.touched)
         heartbeat(self, event)
-        self._touched.update(before)
+        self.touched.update(before)
 
     set_attribute(stack, MicroBatchCommits, "heartbeat", only_answer)
 

@@ -102,6 +102,26 @@ def read_state_changes(file: Path) -> Iterator[StateChange]:
                 )
 
 
+def newest_state_changes(file: Path, most_bytes: int) -> list[StateChange]:
+    """The changes at the end of a file that grows, and of the one before it; empty where there is
+    none. Lines that are none are left out: the first may be cut."""
+    changes: list[StateChange] = []
+    for each in (file, file.with_name(f"{file.name}.1")):
+        try:
+            with each.open("rb") as lines:
+                size = lines.seek(0, os.SEEK_END)
+                lines.seek(max(0, size - most_bytes))
+                raw = lines.read(most_bytes)
+        except OSError:
+            continue
+        found = (_parse(line + b"\n") for line in raw.split(b"\n"))
+        changes = [change for change in found if change is not None] + changes
+        most_bytes -= len(raw)
+        if most_bytes <= 0:
+            break
+    return changes
+
+
 def _parse(raw: bytes) -> StateChange | None:
     try:
         found = _LINE.fullmatch(raw.decode("utf-8").rstrip("\n"))

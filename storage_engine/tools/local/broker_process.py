@@ -63,7 +63,10 @@ class BrokerProcess:
         if self.raw_output.exists() and self.raw_output.stat().st_size:
             self.raw_output.replace(self.raw_output.with_name(RAW_OUTPUT_FILE + ".1"))
         return spawn_detached(
-            command, cwd=self._config.parent, output=self.raw_output, environment=_environment()
+            command,
+            cwd=self._config.parent,
+            output=self.raw_output,
+            environment=environment_of_child(),
         )
 
     def stop(self, *, timeout_s: float) -> StopOutcome:
@@ -77,19 +80,20 @@ class BrokerProcess:
     def recovery_line(self) -> str | None:
         """The last line about the progress of recovery at start; None once the broker logs anything
         else."""
-        _, mark, rest = _last_line(self.log_file).partition(RECOVERY_MARK)
+        _, mark, rest = last_line(self.log_file).partition(RECOVERY_MARK)
         return mark + rest if mark else None
 
     def last_words(self) -> str:
         """The last line of its stderr, else of its log: mostly why it ended."""
         for path in (self.raw_output, self.log_file):
-            line = _last_line(path)
+            line = last_line(path)
             if line:
                 return line.removeprefix("headrace: ")
         return f"it said nothing, see '{self.log_file}'"
 
 
-def _last_line(path: Path) -> str:
+def last_line(path: Path) -> str:
+    """The last line of a file that is not empty; empty when there is none."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -100,7 +104,7 @@ def _last_line(path: Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _environment() -> dict[str, str]:
+def environment_of_child() -> dict[str, str]:
     """Ours, so that the child finds this very package, installed or not, whatever its working
     folder.
     """

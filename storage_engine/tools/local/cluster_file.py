@@ -73,6 +73,18 @@ class ClusterSecurity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleEntry:
+    """The console of the cluster; `pid` is None while it does not run."""
+
+    url: str
+    port: int
+    pid: int | None
+    progress_token_file: str | None
+    """Relative to the cluster's folder: the token with which queries post their progress; None:
+    they need none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFile:
     """The content of `cluster.json`.
 
@@ -85,6 +97,7 @@ class ClusterFile:
     zookeeper_dir: str | None
     brokers: tuple[BrokerEntry, ...]
     security: ClusterSecurity | None = None
+    console: ConsoleEntry | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -189,6 +202,7 @@ def _document(cluster: ClusterFile) -> dict[str, Any]:
             for entry in cluster.brokers
         ],
         **({} if cluster.security is None else {"security": asdict(cluster.security)}),
+        **({} if cluster.console is None else {"console": asdict(cluster.console)}),
     }
 
 
@@ -212,6 +226,24 @@ def _parse(document: object) -> ClusterFile:
         zookeeper_dir=None if folder is None else _relative_path(document, "zookeeper_dir", ""),
         brokers=brokers,
         security=_parse_security(document.get("security")),
+        console=_parse_console(document.get("console")),
+    )
+
+
+def _parse_console(item: object) -> ConsoleEntry | None:
+    if item is None:
+        return None
+    if not isinstance(item, dict):
+        raise _Malformed("'console' must be an object")
+    place = "console."
+    has_token = item.get("progress_token_file") is not None
+    return ConsoleEntry(
+        url=_text(item, "url", place),
+        port=_integer(item, "port", place, lowest=1, highest=65535),
+        pid=_pid(item, "pid", place),
+        progress_token_file=_relative_path(item, "progress_token_file", place)
+        if has_token
+        else None,
     )
 
 

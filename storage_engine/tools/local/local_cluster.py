@@ -41,6 +41,7 @@ from storage_engine.tools.local.cluster_plan import (
     port_in_use,
 )
 from storage_engine.tools.local.cluster_recovery import recover_cluster
+from storage_engine.tools.local.console_process import ConsoleProcess
 from storage_engine.tools.local.directory_lock import directory_lock
 from storage_engine.tools.local.free_ports import is_port_free
 from storage_engine.tools.local.metrics_ports import metrics_port_is_free, with_metrics
@@ -180,11 +181,22 @@ class LocalCluster:
         """SIGKILL, as from outside: `cluster.json` keeps the pid of the dead."""
         self._process(cluster_file.read(self.directory).broker(broker_id)).kill()
 
+    def open_console(self) -> str:
+        """Start its console unless it runs; its address. CommandError when it does not start."""
+        cluster_file.read(self.directory)
+        with directory_lock(self.directory):
+            state = self.state
+            console = state.console
+            if console is None or console.pid is None:
+                console = self._console.start(state)
+                cluster_file.write(self.directory, replace(state, console=console))
+            return console.url
+
     def down(self, *, timeout_s: float = STOP_TIMEOUT_S) -> bool:
         """Stop the brokers one after the other, then ZooKeeper; False when nothing ran."""
         cluster_file.read(self.directory)
         with directory_lock(self.directory):
-            state = self.state
+            state = self._without_console(self.state)
             ran = [entry.id for entry in state.brokers if entry.pid is not None]
             if state.zookeeper_pid is None and not ran:
                 cluster_file.write(self.directory, state)
@@ -279,6 +291,19 @@ class LocalCluster:
         )
         return replace(state, brokers=brokers)
 
+    @property
+    def _console(self) -> ConsoleProcess:
+        return ConsoleProcess(self.directory)
+
+    def _without_console(self, state: ClusterFile) -> ClusterFile:
+        """It is stopped first: it would only tell of brokers that go."""
+        if state.console is None or not self._console.stop(state.console):
+            return state
+        self._progress("console stopped")
+        state = replace(state, console=replace(state.console, pid=None))
+        cluster_file.write(self.directory, state)
+        return state
+
     def _existing(self) -> ClusterFile | None:
         """The cluster of the folder; None when there is none yet."""
         if cluster_file.exists(self.directory):
@@ -289,8 +314,12 @@ class LocalCluster:
     def _true(self, recorded: ClusterFile) -> ClusterFile:
         """The same cluster with the pids of what runs in truth."""
         server = self._zookeeper(recorded)
+        console = recorded.console
+        if console is not None:
+            console = replace(console, pid=self._console.find(console))
         return replace(
             recorded,
+            console=console,
             zookeeper_pid=None if server is None else server.pid,
             brokers=tuple(
                 replace(entry, pid=self._process(entry).find()) for entry in recorded.brokers

@@ -1,6 +1,7 @@
 """DescribeLogDirs: the log directories of this broker, with size and lag of each replica. Source:
 KIP-113."""
 
+import shutil
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from storage_engine.protocol.apis.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+
+UNKNOWN_BYTES = -1
 
 _Folder = DescribeLogDirsResponse.DescribeLogDirsResult
 _Topic = _Folder.DescribeLogDirsTopic
@@ -62,13 +65,25 @@ def handle(
 
 def _folder(folder: Path, topics: dict[str, list[Any]], works: bool) -> Any:
     code = ErrorCode.NONE if works else ErrorCode.KAFKA_STORAGE_ERROR
+    total_bytes, free_bytes = _space(folder)
     return _Folder(
         error_code=int(code),
         log_dir=str(folder),
+        total_bytes=total_bytes,
+        usable_bytes=free_bytes,
         topics=[_Topic(name=name, partitions=rows) for name, rows in topics.items()]
         if works
         else [],
     )
+
+
+def _space(folder: Path) -> tuple[int, int]:
+    """The size of its file system, and how much of it a broker may still write (KIP-827)."""
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return UNKNOWN_BYTES, UNKNOWN_BYTES
+    return usage.total, usage.free
 
 
 def _asked(request: DescribeLogDirsRequest) -> Generator[None, Any, set[TopicPartition] | None]:

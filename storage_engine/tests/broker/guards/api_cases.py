@@ -509,4 +509,5 @@ CASES = [
     Case(20_002, 0, _sink(20_002, batch=0), (transaction(O.WRITE, "s"),)),
     Case(20_003, 0, _sink(20_003, members=frozenset()), (transaction(O.WRITE, "s"),)),
     Case(20_004, 0, lambda: api_of(20_004)[1](topics=["t"]), (_DESCRIBE_T,)),
+    Case(20_005, 0, lambda: api_of(20_005)[1](), ()),
 ]

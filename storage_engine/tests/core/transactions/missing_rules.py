@@ -148,9 +148,9 @@ class TimesEachByItself(MicroBatchCommits):
         pass
 
     def enlist(self, event):
-        touched = dict(self._touched)
+        touched = dict(self.touched)
         super().enlist(event)
-        self._touched = touched
+        self.touched = touched
 
 
 class HasNoTimeout(MicroBatchCommits):

@@ -17,12 +17,18 @@ from storage_engine.protocol.apis.describe_schemas import (
     DescribeSchemasRequest,
     DescribeSchemasResponse,
 )
+from storage_engine.protocol.apis.describe_sinks import (
+    DescribeSinksRequest,
+    DescribeSinksResponse,
+    OpenMember,
+    SinkQuery,
+)
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
 from storage_engine.protocol.apis.micro_batch_fields import BatchResponse, CommittedBy
 from storage_engine.protocol.apis.registry import OWN_RANGES, spec_for
 from storage_engine.tests.protocol.apis.buffers import joined
 
-JOIN, COMMIT, HEARTBEAT, ABORT, SCHEMAS = sorted(OWN_RANGES)
+JOIN, COMMIT, HEARTBEAT, ABORT, SCHEMAS, SINKS = sorted(OWN_RANGES)
 
 names = st.text(max_size=6)
 ids = st.integers(-(2**63), 2**63 - 1)
@@ -48,6 +54,29 @@ schemas = st.builds(
     DescribedSchema, topic=names, **codes, topic_id=st.uuids(), schema=st.none() | names
 )
 
+positive = st.integers(0, 2**31 - 1)
+open_members = st.builds(
+    OpenMember,
+    producer_id=ids,
+    epoch=epochs,
+    batch=ids,
+    timeout_ms=positive,
+    idle_ms=ids,
+    aborting=st.booleans(),
+    partitions=origins.map(sorted),
+)
+sink_queries = st.builds(
+    SinkQuery,
+    sink=names,
+    query=names,
+    **committed,
+    last=ids,
+    markers=positive,
+    origins=positive,
+    members_total=positive,
+    members=st.lists(open_members, max_size=2),
+)
+
 MESSAGES = {
     (JOIN, 0, "request"): st.builds(JoinBatchRequest, **batch, **timed),
     (JOIN, 0, "response"): st.builds(JoinBatchResponse, **codes, **given_out),
@@ -64,6 +93,19 @@ MESSAGES = {
     (SCHEMAS, 0, "request"): st.builds(DescribeSchemasRequest, topics=st.lists(names, max_size=3)),
     (SCHEMAS, 0, "response"): st.builds(
         DescribeSchemasResponse, topics=st.lists(schemas, max_size=3)
+    ),
+    (SINKS, 0, "request"): st.builds(
+        DescribeSinksRequest,
+        sinks=st.lists(names, max_size=3),
+        producers=st.lists(ids, max_size=3),
+        most=positive,
+    ),
+    (SINKS, 0, "response"): st.builds(
+        DescribeSinksResponse,
+        error_code=epochs,
+        error_message=st.none() | names,
+        more=st.booleans(),
+        queries=st.lists(sink_queries, max_size=3),
     ),
 }
 

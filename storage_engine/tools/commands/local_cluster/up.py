@@ -16,8 +16,10 @@ import sys
 import time
 
 from storage_engine.tools.arguments import add_directory, add_timeout
+from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.broker_settings import parse_setting
 from storage_engine.tools.local.cluster_plan import DEFAULT_BROKERS, DEFAULT_PORT, UpRequest
+from storage_engine.tools.local.console_process import HOW_TO_GET_IT, console_is_installed
 from storage_engine.tools.local.local_cluster import START_TIMEOUT_S, LocalCluster
 from storage_engine.tools.local.signals import signals_interrupt
 from storage_engine.tools.table import report_line, write_line
@@ -66,6 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="return once the brokers answer, and leave the cluster running",
     )
+    parser.add_argument(
+        "--no-console",
+        action="store_true",
+        help="do not start the console, a web page that shows the cluster to this machine",
+    )
     add_timeout(
         parser, START_TIMEOUT_S, "give up when the brokers do not answer after this many seconds"
     )
@@ -87,12 +94,25 @@ def run(args: argparse.Namespace) -> int:
         urls = [entry.metrics_url for entry in cluster.state.brokers if entry.metrics_url]
         if urls:
             write_line(f"metrics: {' '.join(urls)}")
+        if not args.no_console:
+            _open_console(cluster)
         if args.detach:
             write_line(f"stop with: headrace down --dir {args.dir}")
             return 0
         report_line("Ctrl-C stops the cluster")
         sys.stdout.flush()
         return _run_until_stopped(cluster)
+
+
+def _open_console(cluster: LocalCluster) -> None:
+    """Without it the cluster works all the same."""
+    if not console_is_installed():
+        report_line(f"for a web page that shows the cluster: {HOW_TO_GET_IT}")
+        return
+    try:
+        write_line(f"console: {cluster.open_console()}")
+    except CommandError as error:
+        report_line(str(error))
 
 
 def _run_until_stopped(cluster: LocalCluster) -> int:

@@ -1,0 +1,71 @@
+"""The console beside Apache Kafka: what the protocol carries is shown, and the rest says so."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.beside_kafka import default_folder
+from benchmarks.beside_kafka.jars import KAFKA, fetch_jars
+from benchmarks.beside_kafka.kafka_cluster import running_kafka
+from storage_engine.client import Consumer
+from storage_engine.console.console_settings import ConsoleSettings
+from storage_engine.tests.console.console_support import Browser, running_console, within
+from storage_engine.tests.sampling import in_full
+from storage_engine.tools.errors import CommandError
+
+SETTINGS = (("offsets.topic.replication.factor", "1"), ("offsets.topic.num.partitions", "4"))
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    try:
+        jars = fetch_jars(default_folder(), KAFKA)
+    except CommandError as error:
+        pytest.skip(str(error))
+    with running_kafka(tmp_path / "kafka", jars, SETTINGS, 1) as kafka:
+        settings = ConsoleSettings(bootstrap_servers=kafka.bootstrap_servers, port=0)
+        with running_console(settings) as url:
+            opened = Browser(url)
+            yield opened
+            opened.close()
+
+
+@in_full
+def test_topics_messages_and_groups_of_apache_kafka_are_shown(browser: Browser) -> None:
+    within(20, lambda: browser.get("/session")["cluster"]["kind"] == "kafka", "its kind")
+    features = browser.get("/session")["features"]
+    assert not features["sinks"] and not features["typed_topics"]
+    created = browser.post("/topics", {"name": "flights", "partitions": 2})
+    assert created["schema"] is None and created["typed"] is False
+    assert {each["name"] for each in created["settings"]} >= {"retention.ms", "cleanup.policy"}
+    for number in range(6):
+        body = {"partition": number % 2, "value": {"text": f'{{"n": {number}}}'}}
+        browser.post("/topics/flights/records", body)
+    found = browser.get("/topics/flights/messages", path="$.n", equals="4")
+    assert [row["value"]["text"] for row in found["rows"]] == ['{"n": 4}']
+    (batch, *_) = browser.get("/topics/flights/batches", partition=0)["rows"]
+    assert batch["crc_ok"] and batch["records"] == 1
+    servers = browser.get("/session")["cluster"]["name"]
+    config = {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    with Consumer(config) as consumer:
+        consumer.subscribe(["flights"])
+        read = 0
+        while read < 6:
+            read += len(consumer.poll(1_000))
+        consumer.commit()
+        (row,) = browser.get("/groups", filter="g")["rows"]
+        assert (row["group"], row["members"], row["lag"]) == ("g", 1, 0)
+    shown = browser.post("/groups/g/reset/preview", {"to": "earliest"})
+    browser.post("/groups/g/reset/apply", {"preview_id": shown["preview_id"], "confirm": "g"})
+    assert browser.get("/groups/g")["lag"] == 6
+    refused = browser.ask("/sinks")
+    assert refused.status_code == 501 and "Headrace's own" in refused.text
+    overview = browser.get("/overview")
+    assert overview["problems"] == [] and overview["brokers"][0]["disk"][0]["total_bytes"] > 0
+    assert browser.get("/timeline")["source"] == "observed"
+    broker = overview["brokers"][0]["id"]
+    assert browser.get(f"/brokers/{broker}/settings", filter="log.dirs")["rows"]
+    assert browser.ask("/brokers/99/settings").status_code == 404
+    deleted = browser.change("DELETE", "/topics/flights", {"confirm": "flights"})
+    assert deleted.status_code == 200, deleted.text

@@ -1,0 +1,162 @@
+"""Trouble that is made on purpose is told within five seconds, in words, with what to do."""
+
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from integration_tests.support.cluster_support import running_cluster
+from storage_engine.client import Producer
+from storage_engine.console.console_settings import ConsoleSettings, Thresholds
+from storage_engine.tests.console.console_support import Browser, running_console, within
+
+PROMISED_S = 5.0
+SLACK_S = 2.0
+"""For a machine that does other things, too."""
+STUCK_MS = 3_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[Any]:
+    with running_cluster(tmp_path_factory.mktemp("trouble")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(cluster) -> Iterator[Browser]:
+    settings = ConsoleSettings(
+        bootstrap_servers=cluster.bootstrap_servers,
+        port=0,
+        thresholds=Thresholds(stuck_after_ms=STUCK_MS),
+    )
+    with running_console(settings) as url:
+        opened = Browser(url)
+        opened.get("/overview")
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def topic(browser) -> str:
+    name = f"trouble-{uuid.uuid4().hex[:8]}"
+    browser.post("/topics", {"name": name, "partitions": 3, "replication_factor": 3})
+    return name
+
+
+def problem(browser: Browser, kind: str) -> Any:
+    problems = browser.get("/overview")["problems"]
+    return next((each for each in problems if each["kind"] == kind), None)
+
+
+def told(browser: Browser, kind: str, more_s: float = 0.0) -> Any:
+    found = within(PROMISED_S + SLACK_S + more_s, lambda: problem(browser, kind), kind)
+    assert found["do"] and found["since_ms"]
+    return found
+
+
+def test_a_killed_broker_is_told_while_all_pages_go_on(browser, topic, cluster) -> None:
+    overview = browser.get("/overview")
+    victim = next(each["id"] for each in overview["brokers"] if not each["is_controller"])
+    cluster.kill_broker(victim)
+    try:
+        silent = told(browser, "broker_silent")
+        assert f"Broker {victim} does not answer" in silent["what"]
+        # Until its session ends the cluster itself believes in it.
+        short = told(browser, "under_replicated", more_s=10)
+        assert str(victim) in short["what"] and short["count"] >= 1
+        offline = told(browser, "broker_offline")
+        assert f"headrace start-broker --dir DIR {victim}" in offline["do"]
+        assert browser.get("/topics", filter=topic)["rows"][0]["under_replicated"] == 3
+        browser.post(f"/topics/{topic}/records", {"value": {"text": "x"}, "partition": 0})
+        (row,) = browser.get(f"/topics/{topic}/messages")["rows"]
+        assert row["value"]["text"] == "x"
+        lines = browser.get("/timeline", topic=topic)
+        assert lines["source"] == "observed" and lines["resolution_ms"] == 2_000
+        kinds = {event["kind"] for event in lines["events"]}
+        assert kinds >= {"leader", "isr"}
+        spans = [lane["spans"] for lane in lines["lanes"] if len(lane["spans"]) > 1]
+        assert spans and spans[0][0]["leader"] == victim
+        clients = [e for e in browser.get("/timeline")["events"] if e["kind"] == "client"]
+        assert clients and f"no answer from broker {victim}" in clients[0]["words"]
+    finally:
+        cluster.start_broker(victim)
+    within(20, lambda: not browser.get("/overview")["problems"], "all is well again")
+
+
+def test_a_broker_that_hangs_delays_no_page_and_is_named(browser, topic, cluster) -> None:
+    entry = cluster.state.brokers[0]
+    os.kill(entry.pid, signal.SIGSTOP)
+    try:
+        silent = told(browser, "broker_silent")
+        assert f"Broker {entry.id} does not answer" in silent["what"]
+        for path in ("/overview", "/topics", f"/topics/{topic}/partitions", "/groups"):
+            answer = browser.ask(path)
+            assert answer.elapsed.total_seconds() < PROMISED_S, path
+            brokers = [each["broker"] for each in answer.json()["unanswered"]]
+            assert brokers == [entry.id], path
+    finally:
+        os.kill(entry.pid, signal.SIGCONT)
+    within(20, lambda: not browser.get("/overview")["problems"], "it answers again")
+
+
+def test_a_transaction_that_holds_up_readers_is_told_with_its_owner(browser, topic, cluster):
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic}
+    producer = Producer(config)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"x", partition=2).result(10)
+    found = told(browser, "stuck_transaction", more_s=STUCK_MS / 1000)
+    assert f"The transaction of '{topic}' has been open" in found["what"]
+    assert found["subjects"] == [f"{topic}-2"]
+    assert "same transactional.id" in found["do"]
+    producer.abort_transaction()
+    producer.close()
+    within(10, lambda: not problem(browser, "stuck_transaction"), "it has ended")
+
+
+def test_a_disk_that_is_nearly_full_is_told(cluster) -> None:
+    settings = ConsoleSettings(
+        bootstrap_servers=cluster.bootstrap_servers,
+        port=0,
+        thresholds=Thresholds(disk_full_percent=0.001),
+    )
+    with running_console(settings) as url:
+        browser = Browser(url)
+        found = told(browser, "full_disk")
+        assert "% full" in found["what"] and "retention" in found["do"]
+        disk = browser.get("/overview")["brokers"][0]["disk"][0]
+        assert disk["total_bytes"] > disk["free_bytes"] > 0
+        browser.close()
+
+
+def test_a_query_that_falls_behind_or_fails_is_told(browser) -> None:
+    query = str(uuid.uuid4())
+    event = {
+        "kind": "progress",
+        "at_ms": 1,
+        "query": {"id": query, "run_id": str(uuid.uuid4()), "name": "delays"},
+        "progress": {"batchId": 3, "processedRowsPerSecond": 10.0, "durationMs": {"addBatch": 5}},
+        "lag": 5_000,
+        "topics": ["flights"],
+    }
+    post(browser, event)
+    lagging = told(browser, "lagging_query")
+    assert "Query 'delays' is 5000 records behind; at its 10 records" in lagging["what"]
+    post(browser, {**event, "kind": "terminated", "exception": "boom\n  at line 1"})
+    failed = told(browser, "failed_query")
+    assert failed["what"] == "Query 'delays' has failed: boom"
+    assert problem(browser, "lagging_query") is None
+    document = browser.get(f"/queries/{query}")
+    assert document["state"] == "failed" and len(document["history"]) == 2
+
+
+def post(browser: Browser, event: dict) -> None:
+    answer = browser.client.post(
+        "/queries/progress",
+        json={"format": 1, "events": [event]},
+        headers={"X-Headrace-Progress": "1"},
+    )
+    assert answer.status_code == 204, answer.text

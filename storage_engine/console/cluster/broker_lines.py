@@ -1,0 +1,190 @@
+"""Asks several brokers at the same time, within one limit of time, and says who did not answer.
+
+    lines.ask({1: [(spec, message)], 2: […]})  ->  {1: [answer], 2: error}
+
+A broker that hangs costs no more than the limit, and costs the others nothing: each is asked by a
+thread of its own, over a connection of its own. It does not retry. Not for several threads at once.
+Source: R-CON2.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from storage_engine.client.addresses import Address
+from storage_engine.client.broker_discovery import GivenBrokers
+from storage_engine.client.connection import NotServedError
+from storage_engine.client.pool import ConnectionPool
+from storage_engine.client.security.client_security import ClientSecurity
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    HeadraceError,
+    KafkaError,
+)
+from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.apis.spec import AnyApi
+
+CLIENT_ID = "headrace-console"
+"""By this name brokers know the console, in logs and for a quota of its own."""
+
+Question = tuple[AnyApi, Any]
+Answers = dict[int, list[Any] | HeadraceError]
+
+
+class Unanswered(NamedTuple):
+    """A broker that did not say what it was asked."""
+
+    broker: int | None
+    what: str
+    why: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+def unanswered(answers: Mapping[int, Any], what: str) -> list[Unanswered]:
+    """Those of `answers` that are errors, in words."""
+    return [
+        Unanswered(broker, what, why_not(broker, each))
+        for broker, each in sorted(answers.items())
+        if isinstance(each, HeadraceError)
+    ]
+
+
+def why_not(broker: int, error: HeadraceError) -> str:
+    """Why there is no answer of a broker."""
+    if isinstance(error, DeadlineExceededError):
+        return f"broker {broker} did not answer in time: {error}"
+    return f"broker {broker}: {error}"
+
+
+class _Line:
+    """One broker's connection and the thread that waits for it."""
+
+    def __init__(self, security: ClientSecurity | None, on_end: Callable[[], None]) -> None:
+        self._security = security
+        self._pools: dict[Address, ConnectionPool] = {}
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._run, name="console-line", daemon=True)
+        self._on_end = on_end
+        self.thread.start()
+
+    def submit(self, work: Callable[[], None] | None) -> None:
+        self._work.put(work)
+
+    def _run(self) -> None:
+        try:
+            while (work := self._work.get()) is not None:
+                work()
+        finally:
+            for pool in self._pools.values():
+                pool.close()
+            self._on_end()
+
+    def exchange(
+        self, address: Address, questions: Sequence[Question], deadline: Deadline
+    ) -> list[Any]:
+        """The answers in their order; an API that the broker does not serve is its error."""
+        pool = self._pools.get(address)
+        if pool is None:
+            for other in self._pools.values():
+                other.close()
+            source = GivenBrokers(f"{_bracketed(address[0])}:{address[1]}")
+            pool = ConnectionPool(source, CLIENT_ID, self._security)
+            self._pools = {address: pool}
+        connection = pool.take_at(address, deadline)
+        answers: list[Any] = []
+        try:
+            for spec, message in questions:
+                try:
+                    answers.append(connection.exchange(spec, message, deadline))
+                except NotServedError as error:
+                    answers.append(error.as_outcome())
+        except BaseException:
+            connection.close()
+            raise
+        pool.give_back(connection)
+        return answers
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+class BrokerLines:
+    """One line for each broker that was asked."""
+
+    def __init__(self, security: ClientSecurity | None) -> None:
+        self._security = security
+        self._lines: dict[int, _Line] = {}
+        self._busy: set[int] = set()
+        self._closed = False
+
+    def ask(
+        self,
+        questions: Mapping[int, Sequence[Question]],
+        addresses: Mapping[int, Address],
+        *,
+        timeout_ms: int,
+    ) -> Answers:
+        """The answers of each broker, or the error of one that gives none within `timeout_ms`. One
+        that still owes an answer to an earlier question is not asked again."""
+        assert not self._closed
+        answers: Answers = {}
+        results: queue.SimpleQueue[tuple[int, list[Any] | HeadraceError]] = queue.SimpleQueue()
+        deadline = Deadline.after(timeout_ms)
+        for broker, asked in questions.items():
+            address = addresses.get(broker)
+            if address is None:
+                answers[broker] = KafkaError(f"broker {broker} is not among the live brokers")
+            elif broker in self._busy:
+                answers[broker] = DeadlineExceededError("it still owes an answer")
+            else:
+                self._submit(broker, address, asked, deadline, results)
+        left = {broker for broker in questions if broker not in answers}
+        while left:
+            try:
+                broker, outcome = results.get(timeout=deadline.left_ms / 1000 + 0.05)
+            except queue.Empty:
+                break
+            answers[broker] = outcome
+            left.discard(broker)
+        for broker in left:
+            answers[broker] = DeadlineExceededError(f"nothing within {timeout_ms} ms")
+        return answers
+
+    def _submit(
+        self,
+        broker: int,
+        address: Address,
+        asked: Sequence[Question],
+        deadline: Deadline,
+        results: "queue.SimpleQueue[tuple[int, list[Any] | HeadraceError]]",
+    ) -> None:
+        line = self._lines.get(broker)
+        if line is None:
+            line = self._lines[broker] = _Line(self._security, lambda: None)
+        self._busy.add(broker)
+
+        def work() -> None:
+            outcome: list[Any] | HeadraceError
+            try:
+                outcome = line.exchange(address, asked, deadline)
+            except KafkaError as error:
+                outcome = error.as_outcome()
+            except HeadraceError as error:
+                outcome = error.with_traceback(None)
+            finally:
+                self._busy.discard(broker)
+            results.put((broker, outcome))
+
+        line.submit(work)
+
+    def close(self) -> None:
+        """End the threads; one that waits for a broker ends when its time is over."""
+        self._closed = True
+        for line in self._lines.values():
+            line.submit(None)
+        self._lines.clear()

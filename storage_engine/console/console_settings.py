@@ -1,0 +1,116 @@
+"""How a console is set up, and what is refused: an address that others reach, without TLS and a
+password. Source: R-CON3.
+"""
+
+import ipaddress
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage_engine.client.security.client_security import ClientSecurity
+from storage_engine.core.errors import ConfigError
+from storage_engine.core.security.sasl_client import PASSWORD_MECHANISMS
+from storage_engine.core.security.secret import Secret
+
+DEFAULT_PORT = 8480
+LEAST_PASSWORD = 12
+"""Characters of the console's own password: it guards what a cluster would not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """From when on something is a problem."""
+
+    stuck_after_ms: int = 60_000
+    """A transaction is open, and holds up readers."""
+    lag_after_ms: int = 60_000
+    """A query needs so long, at its present rate, for what it has not read."""
+    disk_full_percent: float = 90.0
+    certificate_days: int = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleSettings:
+    """Checked by `check`."""
+
+    bootstrap_servers: str
+    security: ClientSecurity | None = None
+    """How to connect; of its log-in only the mechanism counts, each user gives their own."""
+    address: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    certificate: Path | None = None
+    key: Path | None = None
+    password: Secret | None = None
+    """The console's own, for a cluster that asks nobody who they are."""
+    progress_token: Secret | None = None
+    """What queries must show that post their progress."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names, with the port where it is not the usual one, by which browsers may ask."""
+    read_only: bool = False
+    thresholds: Thresholds = Thresholds()
+    cluster_name: str | None = None
+
+    @property
+    def mechanism(self) -> str | None:
+        """By which users log in at the cluster; None where it asks nobody."""
+        sasl = None if self.security is None else self.security.sasl
+        return None if sasl is None else sasl.mechanism
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.certificate is not None
+
+    @property
+    def needs_log_in(self) -> bool:
+        return self.mechanism is not None or self.password is not None
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.address)
+
+    def check(self) -> None:
+        """ConfigError for what would not be safe, or does not go together."""
+        if (self.certificate is None) != (self.key is None):
+            raise ConfigError("--certificate and --key go together; give both, as PEM files")
+        if self.mechanism is not None and self.mechanism not in PASSWORD_MECHANISMS:
+            raise ConfigError(
+                f"sasl.mechanism is {self.mechanism}; users log in at the console with a name and "
+                f"a password, so it must be one of {', '.join(PASSWORD_MECHANISMS)}"
+            )
+        if self.mechanism is not None and self.password is not None:
+            raise ConfigError(
+                "--password-file is for a cluster that asks nobody who they are; this one does, so "
+                "leave it out: users log in with their own passwords"
+            )
+        if self.password is not None and len(self.password.reveal()) < LEAST_PASSWORD:
+            raise ConfigError(
+                f"the password in --password-file has fewer than {LEAST_PASSWORD} characters; "
+                "take a longer one"
+            )
+        if not self.is_loopback and not (self.uses_tls and self.needs_log_in):
+            missing = [] if self.uses_tls else ["--certificate and --key"]
+            if not self.needs_log_in:
+                missing.append("--password-file, or a cluster whose users log in")
+            raise ConfigError(
+                f"--address {self.address} can be reached by others, so it needs "
+                f"{' and '.join(missing)}; without them use --address 127.0.0.1 and an ssh tunnel"
+            )
+
+    @property
+    def wants_progress_token(self) -> bool:
+        return self.progress_token is not None or self.needs_log_in or not self.is_loopback
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only programs of this machine reach it."""
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def new_token() -> str:
+    """A secret that nobody guesses."""
+    return secrets.token_urlsafe(32)

@@ -1,0 +1,115 @@
+"""Routes of groups, and of dead letters, whose changes are shown before they are made."""
+
+from typing import Any
+
+from storage_engine.console.http.api_cluster import now_ms, visible_queries
+from storage_engine.console.http.routes import Call, RouteTable
+from storage_engine.console.http.sessions import remember
+from storage_engine.console.problem import ConsoleError
+from storage_engine.console.screens import groups
+from storage_engine.console.screens.groups import PREVIEW_S, ResetPreview
+from storage_engine.console.screens.replay_runs import (
+    PREVIEW_S as LETTER_PREVIEW_S,
+)
+from storage_engine.console.screens.replay_runs import (
+    LetterPreview,
+    ReplayRun,
+    letter_topics,
+    preview,
+)
+
+ROUTES = RouteTable()
+
+
+@ROUTES.add("GET", "/groups")
+def get_groups(call: Call) -> dict[str, Any]:
+    snapshot = call.watcher.snapshot()
+    return call.upstream.ask_brokers(lambda lines: groups.group_list(lines, snapshot, call.page()))
+
+
+@ROUTES.add("GET", "/groups/{group}")
+def get_group(call: Call) -> dict[str, Any]:
+    return call.upstream.call(lambda cluster: groups.group_document(cluster, call.path["group"]))
+
+
+@ROUTES.add("DELETE", "/groups/{group}")
+def delete_group(call: Call) -> dict[str, Any]:
+    group = call.path["group"]
+    call.upstream.call(lambda cluster: groups.delete(cluster, group, call.body))
+    return {"deleted": group}
+
+
+@ROUTES.add("POST", "/groups/{group}/reset/preview")
+def post_preview(call: Call) -> dict[str, Any]:
+    shown = call.upstream.call(
+        lambda cluster: groups.preview_reset(cluster, call.path["group"], call.body)
+    )
+    return {
+        "preview_id": remember(call.own_session(), "reset", shown),
+        "expires_ms": now_ms() + PREVIEW_S * 1000,
+        "rows": shown.rows,
+    }
+
+
+@ROUTES.add("POST", "/groups/{group}/reset/apply")
+def post_apply(call: Call) -> dict[str, Any]:
+    group = call.path["group"]
+    call.body.confirm(group)
+    shown = _remembered(call, call.body.text("preview_id"))
+    if not isinstance(shown, ResetPreview) or shown.group != group:
+        raise _no_preview()
+    return {"rows": call.upstream.call(lambda cluster: groups.apply_reset(cluster, shown))}
+
+
+def _remembered(call: Call, name: str) -> object:
+    """It is used once."""
+    return call.own_session().memory.pop(name, None)
+
+
+def _no_preview() -> ConsoleError:
+    return ConsoleError("conflict", "there is no such preview any more; look at a new one")
+
+
+@ROUTES.add("GET", "/dead-letters")
+def get_letters(call: Call) -> dict[str, Any]:
+    snapshot = call.watcher.snapshot()
+    told = [each.dead_letter_topic for each in visible_queries(call, snapshot)]
+    rows = call.upstream.call(
+        lambda cluster: letter_topics(cluster, snapshot, [name for name in told if name])
+    )
+    paged = call.page().of(
+        rows,
+        name=lambda row: str(row["topic"]),
+        keys={"topic": lambda row: row["topic"]},
+        default="topic",
+    )
+    return {"as_of_ms": snapshot.at_ms, "unanswered": [], **paged.document(lambda row: row)}
+
+
+@ROUTES.add("POST", "/dead-letters/{topic}/preview")
+def post_letters_preview(call: Call) -> dict[str, Any]:
+    shown = call.upstream.call(lambda cluster: preview(cluster, call.path["topic"], call.body))
+    return {
+        "preview_id": remember(call.own_session(), "letters", shown),
+        "expires_ms": now_ms() + LETTER_PREVIEW_S * 1000,
+        **shown.document,
+    }
+
+
+@ROUTES.add("POST", "/dead-letters/{topic}/replay")
+def post_replay(call: Call) -> tuple[int, dict[str, Any]]:
+    topic = call.path["topic"]
+    call.body.confirm(topic)
+    shown = _remembered(call, call.body.text("preview_id"))
+    if not isinstance(shown, LetterPreview) or shown.topic != topic:
+        raise _no_preview()
+    run = call.state.replays.begin(call.upstream, shown)
+    return 202, {"replay_id": remember(call.own_session(), "replay", run)}
+
+
+@ROUTES.add("GET", "/replays/{id}")
+def get_replay(call: Call) -> dict[str, Any]:
+    run = None if call.session is None else call.session.memory.get(call.path["id"])
+    if not isinstance(run, ReplayRun):
+        raise ConsoleError("not_found", "this session has begun no such replay")
+    return run.document

@@ -1,0 +1,1 @@
+"""What Spark's queries have posted about their progress, in bounded memory."""

@@ -1,0 +1,1 @@
+"""Records for a browser: read within bounds, searched, cut and marked."""

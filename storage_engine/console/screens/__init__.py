@@ -1,0 +1,1 @@
+"""What each screen of the console shows and changes, as JSON documents. Nothing here knows HTTP."""
