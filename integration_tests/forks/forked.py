@@ -206,22 +206,7 @@ def run(
         return subprocess.CompletedProcess(command, process.wait(), out, err)
 
 
-def spawn_detached(
-    command: Sequence[str], *, cwd: Path, output: Path, environment: dict[str, str] | None = None
-) -> int:
-    """As that of `processes`."""
-    with output.open("wb") as sink:
-        child = Forked(
-            list(command),
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=True,
-        )
-    processes._children[child.pid] = processes._Child(child, list(command))
-    return child.pid
+spawn_detached = functools.partial(processes.spawn_detached, start=Forked)
 
 
 @functools.cache

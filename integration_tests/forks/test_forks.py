@@ -94,11 +94,12 @@ def test_what_has_more_to_say_or_another_python_is_started() -> None:
     large = {**os.environ, **dict.fromkeys(("A", "B"), "large" * 20_000)}
     pids = [
         int(forked.run(command, how=forked.Forked).stdout),
+        int(forked.run([*command, forked.BROKER], how=forked.Forked).stdout),
         int(forked.run([*command, "long" * 2000], how=forked.Forked).stdout),
         int(forked.run(command, how=forked.Forked, env=large).stdout),
         int(forked.run(command, how=forked.Forked, env={**os.environ, "PYTHONUTF8": "1"}).stdout),
     ]
-    assert [pid == os.getpid() for pid in pids] == [False, True, True, True]
+    assert [pid == os.getpid() for pid in pids] == [False, False, True, True, True]
 
 
 PARENT = """
