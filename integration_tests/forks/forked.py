@@ -4,6 +4,7 @@ else as everybody does.
 
 import functools
 import inspect
+import itertools
 import json
 import os
 import select
@@ -65,6 +66,7 @@ class _Server:
 
     def __init__(self, is_of_brokers: bool) -> None:
         self._turn = threading.Lock()
+        self._numbers = itertools.count()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = ["-P", "-m", "integration_tests.forks.fork_server", str(theirs.fileno())]
@@ -102,20 +104,26 @@ class _Server:
             "env": given,
             "session": is_session,
         }
-        packet = json.dumps(request).encode()
-        return self._ask(packet, descriptors) if len(packet) <= LONGEST_REQUEST else None
+        return self._ask(request, descriptors)
 
     def wait_status(self, pid: int) -> int | None:
         """Of a fork, once; None while it runs."""
-        return self._ask(json.dumps({"ended": pid}).encode())
+        return self._ask({"ended": pid})
 
-    def _ask(self, packet: bytes, descriptors: Sequence[int] = ()) -> int | None:
+    def _ask(self, request: Mapping[str, object], descriptors: Sequence[int] = ()) -> int | None:
+        number = next(self._numbers)
+        packet = json.dumps({**request, "number": number}).encode()
+        if len(packet) > LONGEST_REQUEST:
+            return None
         with self._turn:
             socket.send_fds(self._control, [packet], descriptors)
-            answer = self._control.recv(_ANSWER_BYTES)
-        assert answer, f"the server of forks has ended: {self._process.poll()}"
-        found: int | None = json.loads(answer)
-        return found
+            while packet := self._control.recv(_ANSWER_BYTES):
+                answered, value = json.loads(packet)
+                # Who was interrupted has left its answer.
+                if answered == number:
+                    found: int | None = value
+                    return found
+        raise ChildProcessError(f"the server of forks has ended: {self._process.poll()}")
 
 
 class Forked(subprocess.Popen[Any]):
@@ -206,22 +214,7 @@ def run(
         return subprocess.CompletedProcess(command, process.wait(), out, err)
 
 
-def spawn_detached(
-    command: Sequence[str], *, cwd: Path, output: Path, environment: dict[str, str] | None = None
-) -> int:
-    """As that of `processes`."""
-    with output.open("wb") as sink:
-        child = Forked(
-            list(command),
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            start_new_session=True,
-        )
-    processes._children[child.pid] = processes._Child(child, list(command))
-    return child.pid
+spawn_detached = functools.partial(processes.spawn_detached, start=Forked)
 
 
 @functools.cache

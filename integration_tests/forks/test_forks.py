@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -94,11 +95,33 @@ def test_what_has_more_to_say_or_another_python_is_started() -> None:
     large = {**os.environ, **dict.fromkeys(("A", "B"), "large" * 20_000)}
     pids = [
         int(forked.run(command, how=forked.Forked).stdout),
+        int(forked.run([*command, forked.BROKER], how=forked.Forked).stdout),
         int(forked.run([*command, "long" * 2000], how=forked.Forked).stdout),
         int(forked.run(command, how=forked.Forked, env=large).stdout),
         int(forked.run(command, how=forked.Forked, env={**os.environ, "PYTHONUTF8": "1"}).stdout),
     ]
-    assert [pid == os.getpid() for pid in pids] == [False, True, True, True]
+    assert [pid == os.getpid() for pid in pids] == [False, False, True, True, True]
+
+
+class InterruptedSocket:
+    """Ctrl-C comes while one waits for the answer."""
+
+    def __init__(self, real: socket.socket) -> None:
+        self.sendmsg = real.sendmsg
+
+    def recv(self, size: int) -> bytes:
+        raise KeyboardInterrupt
+
+
+def test_whoever_is_interrupted_leaves_the_answer_to_nobody_else(monkeypatch) -> None:
+    command = [sys.executable, "-c", "import sys; sys.exit(7)"]
+    assert forked.run(command, how=forked.Forked).returncode == 7
+    server = forked._server(is_of_brokers=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(server, "_control", InterruptedSocket(server._control))
+        with pytest.raises(KeyboardInterrupt):
+            forked.Forked(command)
+    assert forked.run(command, how=forked.Forked).returncode == 7
 
 
 PARENT = """

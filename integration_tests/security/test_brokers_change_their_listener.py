@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from integration_tests.security.tls_files import TlsFiles
-from integration_tests.support.cluster_support import wait_until
+from integration_tests.support.cluster_support import make_topic, wait_until
 from integration_tests.support.configured_brokers import (
     HOST,
     ConfiguredBrokers,
@@ -130,7 +130,7 @@ def rolling(tmp_path) -> Iterator[Rolling]:
         wait_until(
             lambda: len(admin.list_topics(timeout=10).brokers) == len(BROKERS), "all are known"
         )
-        admin.create_topics([NewTopic("t", 3, len(BROKERS))])["t"].result(30)
+        make_topic(admin, NewTopic("t", 3, len(BROKERS)))
         yield made
 
 

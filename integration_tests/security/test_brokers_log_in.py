@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 
 from integration_tests.support.brokers_by_hand import BrokersByHand, brokers_by_hand, in_threads
-from integration_tests.support.cluster_support import wait_for_isr, wait_until
+from integration_tests.support.cluster_support import make_topic, wait_for_isr, wait_until
 from storage_engine.core.security.scram_credential import ScramCredential
 from storage_engine.core.security.scram_credential import ScramMechanism as OurMechanism
 from storage_engine.tests.sampling import ALL_FAULTS, in_full
@@ -124,7 +124,7 @@ def test_a_cluster_is_closed_and_changes_its_mechanism_while_records_are_written
     in_threads(*(lambda each=each: brokers.start(each, OPEN) for each in BROKERS))
     make_user(brokers)
     client = admin_of(brokers)
-    client.create_topics([NewTopic("t", 3, 3)])["t"].result(60)
+    make_topic(client, NewTopic("t", 3, 3))
     with Writer(brokers) as writer:
         restart_one_by_one(brokers, CLOSED)
         assert not is_let_in(brokers, "PLAIN", "app", "q")
@@ -166,6 +166,6 @@ def test_brokers_without_a_user_find_each_other_once_zookeeper_has_it(brokers) -
     zookeeper.stop()
     client = admin_of(brokers)
     wait_until(lambda: len(client.list_topics(timeout=5).brokers) == 3, "all are there")
-    client.create_topics([NewTopic("t", 3, 3)])["t"].result(60)
+    make_topic(client, NewTopic("t", 3, 3))
     for partition in range(3):
         wait_for_isr(client, "t", 3, partition)

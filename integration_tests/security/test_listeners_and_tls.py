@@ -23,7 +23,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kazoo.client import KazooClient
 
 from integration_tests.security.tls_files import TlsFiles
-from integration_tests.support.cluster_support import wait_until
+from integration_tests.support.cluster_support import make_topic, wait_until
 from integration_tests.support.configured_brokers import (
     HOST,
     ConfiguredBrokers,
@@ -87,7 +87,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredPair]:
             brokers.start(broker, made.settings(broker))
         admin = AdminClient(made.over_tls())
         wait_until(lambda: len(admin.list_topics(timeout=10).brokers) == 2, "both are known")
-        admin.create_topics([NewTopic("t", 4, 2)])["t"].result(30)
+        make_topic(admin, NewTopic("t", 4, 2))
         yield made
 
 

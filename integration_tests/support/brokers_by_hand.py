@@ -14,6 +14,7 @@ from integration_tests.forks.forked import popen
 from integration_tests.support.cluster_support import (
     FEW_GROUPS,
     QUICK_FAILOVER,
+    is_known,
     wait_until,
     zookeeper_for,
 )
@@ -110,7 +111,8 @@ class BrokersByHand:
 
     def _has_joined(self, broker_id: int) -> bool:
         assert self._processes[broker_id].poll() is None, self.log(broker_id)
-        return f"registered broker={broker_id} " in self.log(broker_id)
+        has_registered = f"registered broker={broker_id} " in self.log(broker_id)
+        return has_registered and is_known(broker_id, map(self.log, self._processes))
 
 
 @contextlib.contextmanager

@@ -1,9 +1,10 @@
 """Clusters of real processes for tests, and waiting without sleeping blindly."""
 
 import contextlib
+import re
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -165,6 +166,16 @@ def running_cluster(
                 cluster.kill_broker(broker.id)
 
 
+_CONTROLLER_KNOWS = re.compile(r"controller (?:loaded|has) brokers=\[([\d, ]*)\]")
+
+
+def is_known(broker_id: int, logs: Iterable[str]) -> bool:
+    """Whether a controller knows that broker: topics have replicas there from then on. `logs`: what
+    each broker of the cluster has written."""
+    told = filter(None, map(_CONTROLLER_KNOWS.findall, logs))
+    return any(str(broker_id) in known[-1].split(", ") for known in told)
+
+
 def make_whole(cluster: LocalCluster) -> None:
     """Starts the brokers that a test which failed has left dead."""
     for broker in cluster.state.brokers:
@@ -192,9 +203,27 @@ def create_topic(
 ) -> None:
     """Create a topic and wait until it can be used, for as long as a loaded machine takes."""
     new = NewTopic(topic, partitions, replication_factor, config=config or {})
-    client = admin(cluster)  # which must outlive the answer
-    made = client.create_topics([new], operation_timeout=DEADLINE_S, request_timeout=DEADLINE_S)
-    made[topic].result(DEADLINE_S + 30)
+    make_topic(admin(cluster), new)
+
+
+def make_topic(client: AdminClient, new: NewTopic) -> None:
+    """As `create_topic`. librdkafka leaves it to us to ask a controller again that has just been
+    elected."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    def is_made() -> bool:
+        asked = client.create_topics(
+            [new], operation_timeout=DEADLINE_S, request_timeout=DEADLINE_S
+        )
+        try:
+            asked[new.topic].result(DEADLINE_S + 30)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_CONTROLLER:
+                raise
+            return False
+        return True
+
+    wait_until(is_made, f"topic {new.topic} is made")
 
 
 def partition_metadata(client: AdminClient, topic: str, partition: int = 0) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from integration_tests.forks.forked import popen
-from integration_tests.support.cluster_support import wait_until, zookeeper_for
+from integration_tests.support.cluster_support import is_known, wait_until, zookeeper_for
 from storage_engine.tools.local.free_ports import find_free_port
 
 HOST = "127.0.0.1"
@@ -51,7 +51,8 @@ class ConfiguredBrokers:
         def is_registered() -> bool:
             code = self._processes[broker].poll()
             assert code is None, f"broker {broker} ended: {self.log_of(broker)[-2000:]}"
-            return self.log_of(broker).count(f"registered broker={broker} ") > served
+            has_registered = self.log_of(broker).count(f"registered broker={broker} ") > served
+            return has_registered and is_known(broker, map(self.log_of, self._processes))
 
         wait_until(is_registered, f"broker {broker} is registered")
 

@@ -106,6 +106,7 @@ class ControllerWatches:
             again = self._watches.newest("unreadable brokers", self._read_unreadable_brokers)
             self._scheduler.call_later(UNREADABLE_MS, again)
         if self.loaded:
+            log.info("controller has brokers=%s", sorted(brokers))
             self._submit(BrokersChanged(brokers=brokers))
         else:
             self._finish_loading()

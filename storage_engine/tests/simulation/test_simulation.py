@@ -14,6 +14,7 @@ import pytest
 from storage_engine.simulation.faults.faults import OF_PROOF, OF_TRANSACTIONS, FaultKind
 from storage_engine.simulation.run import run_seed
 from storage_engine.tests.sampling import ALL_FAULTS, in_full
+from storage_engine.tools.cli import main
 from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
 SEEDS = 400 if ALL_FAULTS else 40
@@ -132,13 +133,13 @@ def test_only_the_faults_that_were_asked_for_take_place():
     assert sum(json.loads(done.stdout)["faults"].values()) <= 2
 
 
-def test_a_list_of_faults_that_is_none_is_wrong_usage():
-    done = simulate("--seed", "7", "--faults", "one")
-    assert done.returncode == 2
-    assert "'one' is not a list of numbers" in done.stderr
+def test_a_list_of_faults_that_is_none_is_wrong_usage(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "--seed", "7", "--faults", "one"])
+    assert ended.value.code == 2
+    assert "'one' is not a list of numbers" in capsys.readouterr().err
 
 
-def test_faults_without_their_seed_are_wrong_usage():
-    done = simulate("--seeds", "2", "--faults", "1")
-    assert done.returncode == 2
-    assert "--faults needs --seed" in done.stderr
+def test_faults_without_their_seed_are_wrong_usage(capsys):
+    assert main(["simulate", "--seeds", "2", "--faults", "1"]) == 2
+    assert "--faults needs --seed" in capsys.readouterr().err

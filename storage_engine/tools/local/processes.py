@@ -44,16 +44,21 @@ class StopOutcome(Enum):
 
 
 def spawn_detached(
-    command: Sequence[str], *, cwd: Path, output: Path, environment: dict[str, str] | None = None
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    output: Path,
+    environment: dict[str, str] | None = None,
+    start: type["subprocess.Popen[bytes]"] = subprocess.Popen,
 ) -> int:
     """Start a process in a session of its own, so that no Ctrl-C for us reaches it; returns its
-    pid.
+    pid. Tests have another way to `start` one.
 
     It gets none of our descriptors: stdin is /dev/null, stdout and stderr are `output`, emptied
     first.
     """
     with output.open("wb") as sink:
-        child = subprocess.Popen(
+        child = start(
             list(command),
             cwd=cwd,
             env=environment,
