@@ -116,7 +116,17 @@ def test_as_many_are_watched_as_there_is_room_for(loop_thread, processes, sleepe
     loop_thread.call(process.close)
 
 
-def test_who_sees_processes_of_another_namespace_says_nothing(loop_thread, monkeypatch, tmp_path):
-    (tmp_path / "self").symlink_to("1234567")
+@pytest.mark.parametrize(("number", "is_own"), [(str(os.getpid()), True), ("1234567", False)])
+def test_who_sees_processes_of_another_namespace_says_nothing(
+    loop_thread, monkeypatch, tmp_path, number, is_own
+):
+    """/proc calls this process by a number that it has elsewhere."""
+    (tmp_path / number / "ns").mkdir(parents=True)
+    (tmp_path / "self").symlink_to(number)
+    (tmp_path / "self" / "stat").write_text(Path("/proc/self/stat").read_text())
+    (tmp_path / "self" / "ns" / "pid").touch()
+    (tmp_path / "sys/kernel/random").mkdir(parents=True)
+    (tmp_path / "sys/kernel/random/boot_id").write_text("0-0\n")
     monkeypatch.setattr(local_processes, "_PROC", tmp_path)
-    assert loop_thread.call(lambda: LocalProcesses(loop_thread.loop)).own is None
+    own = loop_thread.call(lambda: LocalProcesses(loop_thread.loop)).own
+    assert (own is not None) is is_own

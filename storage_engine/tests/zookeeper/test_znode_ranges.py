@@ -43,6 +43,17 @@ PROCESS = {
     "start_ticks": 32331,
 }
 SESSION = {"password": "00" * 16, "process": PROCESS}
+BAD_SESSIONS: dict[str, tuple[Any, ...]] = {
+    "password": ("", "0", "zz", "00" * 65, 7, None),
+    "process": (
+        *(None, 7, [], {}),
+        *({**PROCESS, "boot_id": value} for value in ("", "x", "\ud800", "0" * 65, 7)),
+        *({**PROCESS, "pid": value} for value in (0, -1, 2**22 + 1, "7", 7.5, True)),
+        *({**PROCESS, "start_ticks": value} for value in (-1, 2**63, "7")),
+        *({**PROCESS, "pid_namespace": value} for value in (-1, 2**64)),
+        *({**PROCESS, "time_namespace": value} for value in (-1, 2**64)),
+    ),
+}
 BLOCK = {"broker": 1, "block_start": "0", "block_end": "999"}
 
 
@@ -112,17 +123,7 @@ REFUSED = [
     (ConfigZNode.decode, ("/config/topics/t", encoded({"config": {"k": "\ud800"}}))),
     *(
         (SessionZNode.decode, ("1-1f", changed(SESSION, **{key: value})))
-        for key, values in {
-            "password": ("", "0", "zz", "00" * 65, 7, None),
-            "process": (
-                *(None, 7, [], {}),
-                *({**PROCESS, "boot_id": value} for value in ("", "x", "\ud800", "0" * 65, 7)),
-                *({**PROCESS, "pid": value} for value in (0, -1, 2**22 + 1, "7", 7.5, True)),
-                *({**PROCESS, "start_ticks": value} for value in (-1, 2**63, "7")),
-                *({**PROCESS, "pid_namespace": value} for value in (-1, 2**64)),
-                *({**PROCESS, "time_namespace": value} for value in (-1, 2**64)),
-            ),
-        }.items()
+        for key, values in BAD_SESSIONS.items()
         for value in values
     ),
     (LogDirEventZNode.decode, ("log_dir_event_1", encoded({"broker": HUGE}))),
