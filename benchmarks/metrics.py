@@ -144,9 +144,9 @@ def _produce(
             with _scraped(broker):
                 before_s = broker.cpu_s
                 _send(worker, broker, frames, load, requests)
-                used_s: float = broker.cpu_s - before_s
+                used_s = broker.cpu_s - before_s
             delete_topics(cluster, [TOPIC])
-        return used_s / (requests * load.connections) * 1e6
+        return float(used_s / (requests * load.connections) * 1e6)
 
     return compare(
         f"produce, {load.what}, broker's CPU µs a request, beside none",

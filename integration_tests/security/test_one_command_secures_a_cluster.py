@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
+from integration_tests.metrics.scraping import scrape
 from integration_tests.support.cluster_support import FEW_GROUPS, QUICK_FAILOVER, wait_until
 from storage_engine.client import Admin
 from storage_engine.client.settings import read_settings_file
@@ -90,6 +91,12 @@ def test_a_user_may_do_what_it_is_allowed_to(cluster: LocalCluster) -> None:
     wait_until(lambda: write(cluster, "app", "orders") is None, "the user may write")
     assert commanded(cluster, "acls", "remove", "--principal", "User:app") == 0
     wait_until(lambda: write(cluster, "app", "orders") is not None, "the user may no longer write")
+
+
+def test_brokers_tell_when_their_certificates_end(cluster: LocalCluster) -> None:
+    days = scrape(cluster)["headrace_certificate_expires_days"]
+    assert {each.broker for each in days} == {each.id for each in cluster.state.brokers}
+    assert all(each.value > 300 for each in days)
 
 
 def test_who_does_not_know_the_password_gets_nothing(cluster: LocalCluster) -> None:

@@ -1,8 +1,8 @@
 """Reads consumer groups: their states, and how far each is behind.
 
-A group's coordinator tells its lag, for the partitions of which its broker has a replica: a
-follower's high watermark is behind by less than a fetch. For others it knows the committed offset
-alone.
+A group's coordinator tells its lag. The end of a partition is that of a replica here, which is
+behind by less than a fetch where this broker follows; of partitions without a replica here leaders
+are asked (`end_offsets`), and only the lag in records is told.
 """
 
 from collections import Counter
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from storage_engine.broker.coordinators.kinds import GroupCoordinators
+from storage_engine.broker.metrics.end_offsets import EndOffsets
 from storage_engine.broker.metrics.exposition import Samples, escaped
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
@@ -38,8 +39,13 @@ class GroupFigures:
     """The groups that a broker coordinates."""
 
     def __init__(
-        self, coordinators: GroupCoordinators, replicas: ReplicaManager, clock: Clock
+        self,
+        coordinators: GroupCoordinators,
+        replicas: ReplicaManager,
+        ends: EndOffsets,
+        clock: Clock,
     ) -> None:
+        self._ends = ends
         self._coordinators = coordinators
         self._replicas = replicas
         self._clock = clock
@@ -63,6 +69,7 @@ class GroupFigures:
                     left -= done
                     yield
         self._times = times
+        self._ends.ask()
         samples.add(_GROUPS, sum(states.values()))
         samples.add(f"{_GROUPS}dead", 0)
         for state, name in _STATES.items():
@@ -87,12 +94,14 @@ class GroupFigures:
                 label = f'{{consumergroup="{name}",topic="{tp.topic}",partition="{tp.partition}"}} '
                 add_offset(f"{label}{record.offset}\n")
                 partition = self._replicas.get(tp)
-                if partition is None:
+                end = self._ends.of(tp) if partition is None else partition.high_watermark
+                if end is None:
                     continue
-                lag = max(0, partition.high_watermark - record.offset)
+                lag = max(0, end - record.offset)
                 add_lag(f"{label}{lag}\n")
                 if not lag:
                     add_seconds(f"{label}0\n")
+                if not lag or partition is None:
                     continue
                 place = tp, record.offset
                 time_ms = self._times[place] if place in self._times else _time_of(partition, place)

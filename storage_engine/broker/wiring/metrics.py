@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from storage_engine.broker.metrics.cluster_figures import ClusterFigures, ControllerFigures
+from storage_engine.broker.metrics.end_offsets import EndOffsets
 from storage_engine.broker.metrics.group_figures import GroupFigures
 from storage_engine.broker.metrics.process_figures import (
     CertificateFigures,
@@ -65,7 +66,12 @@ def build_metrics(
                 metadata, ports.metadata_store, ports.clock, lambda: session.lease_end_monotonic_ms
             ),
             "controller": ControllerFigures(parts.cluster.controller),
-            "groups": GroupFigures(parts.coordinators.groups, replicas.manager, ports.clock),
+            "groups": GroupFigures(
+                parts.coordinators.groups,
+                replicas.manager,
+                EndOffsets(metadata, ports.transport, ports.clock),
+                ports.clock,
+            ),
             "transactions": TransactionFigures(parts.coordinators.transactions, ports.clock),
             "loop": loop_figures,
             "disks": disk_figures,

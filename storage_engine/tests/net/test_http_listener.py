@@ -148,12 +148,12 @@ def test_a_client_that_says_nothing_more_is_closed(monkeypatch):
     async def work():
         async with served() as server:
             reader, writer = await server.connect()
-            for _ in range(20):
+            for _ in range(30):
                 # A byte now and then does not make the time longer.
-                writer.write(b"G")
+                with contextlib.suppress(ConnectionError):
+                    writer.write(b"G")
                 await asyncio.sleep(0.02)
-            with contextlib.suppress(ConnectionError):
-                assert await asyncio.wait_for(reader.read(), 1) == b""
+            assert reader.at_eof() or reader.exception() is not None
             writer.close()
 
     run(work())
@@ -177,19 +177,20 @@ def test_one_connection_too_many_takes_the_place_of_the_one_that_is_idle_for_lon
 def test_a_text_that_takes_long_leaves_the_loop_its_turns(monkeypatch):
     async def work():
         async with served(size=0) as server:
+            turns, seen = 0, set()
 
             def slow(media_type: str) -> Iterator[str]:
                 for _ in range(30):
                     time.sleep(LONG_PIECE_S)
+                    seen.add(turns)
                     yield "x"
 
             server.listener._make_text = slow
             asking = asyncio.create_task(server.ask(GET))
-            turns = 0
             while not asking.done():
                 await asyncio.sleep(0)
                 turns += 1
-            assert turns > 30
+            assert len(seen) == 30
             assert (await asking).endswith(b"x" * 30)
 
     run(work())

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.metrics.cluster_figures import ControllerFigures
+from storage_engine.broker.metrics.end_offsets import ASK_MS, EndOffsets
 from storage_engine.broker.metrics.exposition import Samples
 from storage_engine.broker.metrics.group_figures import GroupFigures
 from storage_engine.broker.metrics.replica_figures import ReplicaFigures
@@ -30,7 +31,12 @@ def _sources(cluster: SimulatedCluster, broker: int) -> dict[str, FigureSource]:
     return {
         "replicas": ReplicaFigures(replicas.manager, replicas.fetchers, clock),
         "controller": ControllerFigures(parts.cluster.controller),
-        "groups": GroupFigures(parts.coordinators.groups, replicas.manager, clock),
+        "groups": GroupFigures(
+            parts.coordinators.groups,
+            replicas.manager,
+            EndOffsets(parts.cluster.metadata, parts.ports.transport, clock),
+            clock,
+        ),
         "transactions": TransactionFigures(parts.coordinators.transactions, clock),
     }
 
@@ -110,3 +116,33 @@ def test_what_is_out_of_sync_is_told_by_the_leader(topic, killed):
     assert found["kafka_cluster_partition_underreplicated"] == 1
     assert found["kafka_server_replicamanager_underreplicatedpartitions"] == 1
     assert found["kafka_cluster_partition_insyncreplicascount"] == 2
+
+
+def test_ends_of_partitions_without_a_replica_here_are_asked_of_their_leaders(tmp_path):
+    cluster = SimulatedCluster(tmp_path, 4)
+    try:
+        cluster.create_topic("t")
+        for payload in (b"first", b"second"):
+            cluster.produced(TP, payload)
+        elsewhere = next(each for each in cluster.brokers if TP not in each.logs.logs)
+        parts = elsewhere.parts
+        ends = EndOffsets(parts.cluster.metadata, parts.ports.transport, parts.ports.clock)
+        assert ends.of(TP) is None
+        ends.ask()
+        cluster.loop.run_for(1_000)
+        assert ends.of(TP) == 2
+        cluster.produced(TP, b"third")
+        ends.ask()
+        cluster.loop.run_for(1_000)
+        assert ends.of(TP) == 2, "leaders are not asked at each scrape"
+        cluster.loop.run_for(ASK_MS)
+        ends.ask()
+        cluster.loop.run_for(1_000)
+        assert ends.of(TP) == 3
+        for broker in cluster.brokers:
+            if broker is not elsewhere:
+                broker.kill()
+        cluster.loop.run_for(120_000)
+        assert ends.of(TP) is None, "what was heard long ago is told no more"
+    finally:
+        cluster.close()
