@@ -3,6 +3,7 @@ others."""
 
 from dataclasses import dataclass
 
+from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.cluster.producer_ids import ProducerIds
@@ -23,6 +24,7 @@ class ClusterParts:
     """The broker's place in the cluster."""
 
     metadata: MetadataCache
+    doubts: LeaderDoubts
     registration: Registration
     order_gate: OrderGate
     controller: ControllerRunner
@@ -38,6 +40,7 @@ def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
     order_gate = OrderGate(ports.metadata_store, lambda: registration.broker_epoch)
     return ClusterParts(
         metadata=metadata,
+        doubts=LeaderDoubts(metadata, ports.clock),
         registration=registration,
         order_gate=order_gate,
         controller=_controller(ports, config, order_gate),

@@ -136,6 +136,7 @@ def cluster_for_clients(
         cluster_id=ports.cluster_id,
         broker_id=ports.broker_id,
         metadata=cluster.metadata,
+        doubts=cluster.doubts,
         has_lease=lambda: replicas.lease.is_held,
         scheduler=ports.scheduler,
     )
@@ -158,6 +159,7 @@ def add_record_apis(
         json_answers=requests.json_answers,
         waits=requests.fetch_waits,
         metadata=cluster.metadata,
+        leaders=requests.leaders,
         unreadable=None if access is None else access.unreadable,
     )
     delete_records = DeleteRecordsHandler(
