@@ -2,17 +2,18 @@
 
 A broker that has just started answers when the controller has sent it the first metadata.
 
-A leader that is perhaps dead is named as little as none (`leader_doubts`).
+A leader is named when it has given a sign of life (`leader_probes`, `leader_doubts`).
 
 Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 """
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from storage_engine.broker.cluster.leader_probes import LeaderProbes
 from storage_engine.broker.cluster.topic_admin import RequestedTopic, TopicAdmin
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
@@ -45,13 +46,25 @@ class MetadataHandler:
     """Answers Metadata."""
 
     cluster: ClusterForClients
+    probes: LeaderProbes
     topic_admin: TopicAdmin
     config: DynamicConfig
     may_create: Callable[[ApiCall[MetadataResponse], str], bool] | None = None
     """Whether the client may create a topic by asking for it; None where everybody may."""
 
     def handle(self, call: ApiCall[MetadataResponse], request: MetadataRequest) -> None:
-        self.cluster.when_known(lambda: call.run(self._respond(call, request)))
+        def respond() -> None:
+            call.run(self._respond(call, request))
+
+        self.cluster.when_known(lambda: self.probes.ask(self._named(request), respond))
+
+    def _named(self, request: MetadataRequest) -> Iterator[str]:
+        """The topics that the client asks about; none for all of the cluster."""
+        yield from request.topics or ()
+        for topic_id in request.topic_ids:
+            topic = self.cluster.metadata.topic_name(topic_id)
+            if topic is not None:
+                yield topic
 
     def _respond(self, call: ApiCall[MetadataResponse], request: MetadataRequest) -> Steps:
         metadata = self.cluster.metadata
@@ -82,7 +95,7 @@ class MetadataHandler:
             MetadataResponse(
                 brokers=[
                     MetadataBroker(broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack)
-                    for b in brokers
+                    for b in [*brokers, *self.cluster.just_dead_at(call.connection.listener_name)]
                 ],
                 topics=topics,
                 controller_id=metadata.controller_id,
