@@ -8,6 +8,7 @@ benchmarks:
   consume       records a second, beside other clients for Python
   failover      how long partitions are without a leader when brokers die or stop
   hostile       what a producer notices of clients that send the most expensive requests
+  kills         how long producers wait when a broker is killed or hangs; that nothing is lost
   log           the log on its disk: appends, reads, recovery, memory, shared flushes
   produce       records a second, beside other clients for Python
   replication   acks=all beside acks=1, and how fast a replica that lost its disk catches up
@@ -37,6 +38,7 @@ NAMES = (
     "consume",
     "failover",
     "hostile",
+    "kills",
     "log",
     "produce",
     "replication",
