@@ -3,6 +3,7 @@
 The benchmarks are in the directory benchmarks/ of the repository, and not installed with Headrace.
 
 benchmarks:
+  alarms        whether brokers that are busy or out of descriptors are taken for dead
   beside-kafka  Spark's Kafka connector on Apache Kafka beside ours (downloads 600 MB)
   codec         rows to record batches and back, without a broker
   consume       records a second, beside other clients for Python
@@ -33,6 +34,7 @@ from storage_engine.tools.errors import UsageError
 from storage_engine.tools.local.signals import signals_interrupt
 
 NAMES = (
+    "alarms",
     "beside-kafka",
     "codec",
     "consume",
