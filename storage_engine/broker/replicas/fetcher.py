@@ -263,7 +263,8 @@ class PeerFetcher:
         request = FetchRequest(
             replica_id=settings.broker_id,
             replica_epoch=self._ports.broker_epoch(),
-            max_wait_ms=min(settings.wait_max_ms, self._soonest_resume(now_ms)),
+            # After a loss the leader is in doubt until it answers.
+            max_wait_ms=0 if self._losses else self._longest_wait(now_ms),
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
             partitions=part.partitions,
@@ -298,10 +299,10 @@ class PeerFetcher:
                 settled()
                 unexpected.report(f"{partition.topic_partition} not flushed", error)
 
-    def _soonest_resume(self, now_ms: int) -> int:
+    def _longest_wait(self, now_ms: int) -> int:
         """A partition that pauses is not kept waiting by a long poll for the others."""
         pauses = [f.resume_ms - now_ms for f in self._followed.values() if f.resume_ms > now_ms]
-        return min(pauses, default=self._settings.wait_max_ms)
+        return min(pauses + [self._settings.wait_max_ms])
 
     def _on_reply(
         self, reply: FetchResponse | TransportError, asked: dict[TopicPartition, Followed]

@@ -4,6 +4,7 @@ others."""
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
+from storage_engine.broker.cluster.leader_probes import LeaderProbes
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.cluster.producer_ids import ProducerIds
@@ -25,6 +26,7 @@ class ClusterParts:
 
     metadata: MetadataCache
     doubts: LeaderDoubts
+    probes: LeaderProbes
     registration: Registration
     order_gate: OrderGate
     controller: ControllerRunner
@@ -38,9 +40,17 @@ def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
     metadata = MetadataCache(ports.config.listeners.inter_broker.name)
     registration = _registration(ports)
     order_gate = OrderGate(ports.metadata_store, lambda: registration.broker_epoch)
+    doubts = LeaderDoubts(metadata, ports.clock)
     return ClusterParts(
         metadata=metadata,
-        doubts=LeaderDoubts(metadata, ports.clock),
+        doubts=doubts,
+        probes=LeaderProbes(
+            ports.broker_id,
+            metadata=metadata,
+            doubts=doubts,
+            transport=ports.transport,
+            scheduler=ports.scheduler,
+        ),
         registration=registration,
         order_gate=order_gate,
         controller=_controller(ports, config, order_gate),

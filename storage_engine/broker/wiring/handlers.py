@@ -3,7 +3,6 @@
 from functools import partial
 
 from storage_engine.broker.cluster.full_order import NamedReplicas
-from storage_engine.broker.cluster.leader_probes import LeaderProbes
 from storage_engine.broker.cluster.orders import Orders
 from storage_engine.broker.handlers.administration import (
     alter_replica_log_dirs,
@@ -272,16 +271,9 @@ def add_administration_apis(
 ) -> None:
     """Registers the APIs that any broker answers: the cluster, settings, log directories."""
     for_clients = cluster_for_clients(ports, cluster, replicas.manager)
-    probes = LeaderProbes(
-        ports.broker_id,
-        metadata=cluster.metadata,
-        doubts=cluster.doubts,
-        transport=ports.transport,
-        scheduler=ports.scheduler,
-    )
     metadata = MetadataHandler(
         cluster=for_clients,
-        probes=probes,
+        probes=cluster.probes,
         topic_admin=cluster.topic_admin,
         config=settings.config,
         may_create=None if access is None else access.may_create,
