@@ -302,7 +302,7 @@ class PeerFetcher:
     def _longest_wait(self, now_ms: int) -> int:
         """A partition that pauses is not kept waiting by a long poll for the others."""
         pauses = [f.resume_ms - now_ms for f in self._followed.values() if f.resume_ms > now_ms]
-        return min(pauses + [self._settings.wait_max_ms])
+        return min([*pauses, self._settings.wait_max_ms])
 
     def _on_reply(
         self, reply: FetchResponse | TransportError, asked: dict[TopicPartition, Followed]
