@@ -155,6 +155,8 @@ def test_a_broker_that_did_not_answer_is_asked_last(fake):
     with Cluster(fake.bootstrap_servers, request_timeout_ms=200) as cluster:
         for _ in range(20):
             cluster.refresh([], Deadline.after(30_000))
+            # Else an open connection is used again.
+            cluster.close()
     asked = [each.broker_id for each in fake.asked if each.api == "Metadata"]
     assert asked.count(1) <= 1
 
