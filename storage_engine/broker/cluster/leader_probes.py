@@ -21,8 +21,9 @@ from storage_engine.protocol.apis.api_versions import ApiVersionsRequest
 from storage_engine.protocol.transport import Transport
 
 CHANNEL = "probe"
-PROBE_MS = 30
-"""Many turns of a busy leader's loop. Longer than that nobody waits for it."""
+PROBE_MS = 100
+"""Many turns of a busy leader's loop, and longer than a dying process takes to close what it has
+open, also on a busy machine. Nobody waits for a leader that hangs for longer than that."""
 
 TIMEOUT_MS = 30_000
 """A leader that hangs is not dead: its probe stays under way, and it gets no other."""
