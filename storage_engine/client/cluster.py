@@ -5,6 +5,7 @@ until the deadline, any other is raised at once. A Cluster is not thread-safe: g
 of its own. Source: R-CLI1; the Metadata and ListOffsets APIs.
 """
 
+import contextlib
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,9 +17,11 @@ from storage_engine.client.metadata import ClusterMetadata, Leader, TopicMetadat
 from storage_engine.client.pool import ConnectionPool
 from storage_engine.client.process_metrics import figures_for
 from storage_engine.client.retry import Retry, pause_ms
+from storage_engine.client.told_leaders import ToldLeaders
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+from storage_engine.protocol.apis.current_leaders import CurrentLeader, LeaderNode
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
 from storage_engine.protocol.apis.list_offsets import (
     EARLIEST_TIMESTAMP,
@@ -46,6 +49,15 @@ session timeout of 6 s and an election."""
 UNKNOWN_TOPIC_WAIT_MS = 3_000
 """How long brokers may say that a topic is unknown before that is an error: they learn of a new
 topic one after the other."""
+
+LOOKUP_MS = 1_000
+"""The time for one request for leaders, where it is repeated."""
+
+SILENT_MS = 1_000
+"""A leader that has not answered for so long may hang, and have been replaced."""
+
+SILENT_CHECK_MS = 500
+"""How often is looked for another leader meanwhile."""
 
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
@@ -86,6 +98,7 @@ class Cluster(Closing):
         self._bootstrap_timeout_ms = min(bootstrap_timeout_ms, deadline_ms)
         self._pool = ConnectionPool(source or GivenBrokers(bootstrap_servers), client_id, security)
         self._view = ClusterMetadata()
+        self._told_leaders = ToldLeaders()
         # When each topic of the view was learnt, in monotonic ms; all topics: under None.
         self._learnt_at_ms: dict[str | None, int] = {}
         self.coordinators: dict[tuple[int, str], int] = {}
@@ -140,7 +153,7 @@ class Cluster(Closing):
 
     def _learn(self, names: Sequence[str] | None, response: MetadataResponse) -> None:
         """Takes over an answer about the topics `names`."""
-        fresh = view_of(response)
+        fresh = self._told_leaders.kept(self._view, view_of(response))
         now_ms = monotonic_ms()
         if names is None:
             self._learnt_at_ms = dict.fromkeys([*fresh.topics, None], now_ms)
@@ -204,6 +217,28 @@ class Cluster(Closing):
         if partition is None or partition.leader not in self._view.brokers:
             return None
         return Leader(partition.leader, partition.leader_epoch)
+
+    def told_leader(
+        self, tp: TopicPartition, leader: CurrentLeader | None, nodes: Iterable[LeaderNode]
+    ) -> bool:
+        """A broker that refused to serve a partition may have said who leads it now, and where that
+        broker is. Returns whether it is another leader than was known, so that there is no need to
+        ask or to wait."""
+        changed = self._told_leaders.told(self._view, tp, leader, nodes)
+        if changed is not None:
+            self._view = changed
+        return changed is not None
+
+    def has_moved(
+        self, partitions: Collection[TopicPartition], broker_id: int, connection: BrokerConnection
+    ) -> bool:
+        """Whether all of these are led elsewhere by now, for a caller whom their leader, which may
+        hang, has not answered for SILENT_MS. Asks others anew."""
+        self.avoid(connection)
+        with contextlib.suppress(KafkaError, DeadlineExceededError):
+            self.refresh({tp.topic for tp in partitions}, Deadline.after(LOOKUP_MS))
+        leaders = [self.known_leader(tp) for tp in partitions]
+        return all(leader is not None and leader.broker_id != broker_id for leader in leaders)
 
     def knows(self, topic: str) -> bool:
         """Whether the topic was there at the last refresh."""
@@ -332,6 +367,7 @@ class Cluster(Closing):
             answer = connection.exchange(spec, message, deadline, version=version)
         except BaseException:
             connection.close()
+            self.avoid(connection)
             raise
         self.give_back(connection)
         return answer
@@ -352,6 +388,10 @@ class Cluster(Closing):
     def give_back(self, connection: BrokerConnection) -> None:
         """Keeps the connection for its next user when it can be used again."""
         self._pool.give_back(connection)
+
+    def avoid(self, connection: BrokerConnection) -> None:
+        """Others are asked first for a while: this broker has not answered."""
+        self._pool.avoid(connection.address)
 
     def _take_any(self, deadline: Deadline) -> BrokerConnection:
         known = [(broker.host, broker.port) for broker in self._view.brokers.values()]

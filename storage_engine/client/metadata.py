@@ -3,13 +3,15 @@
 A view is frozen; a refresh makes a new one.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.current_leaders import LeaderNode
 from storage_engine.protocol.apis.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -68,6 +70,31 @@ def view_of(response: MetadataResponse) -> ClusterMetadata:
         errors=MappingProxyType(errors),
         controller_id=response.controller_id,
         cluster_id=response.cluster_id,
+    )
+
+
+def with_leader(
+    view: ClusterMetadata, tp: TopicPartition, leader: Leader, nodes: Iterable[LeaderNode]
+) -> ClusterMetadata | None:
+    """The view with what a broker said that does not lead the partition any more (KIP-951); None
+    where that is no news, or does not say where the leader is."""
+    topic = view.topics.get(tp.topic)
+    known = None if topic is None else topic.partitions.get(tp.partition)
+    if topic is None or known is None or leader.epoch <= known.leader_epoch:
+        return None
+    brokers = dict(view.brokers)
+    for node in nodes:
+        brokers[node.broker_id] = MetadataBroker(
+            broker_id=node.broker_id, host=node.host, port=node.port, rack=node.rack
+        )
+    if leader.broker_id not in brokers:
+        return None
+    moved = replace(known, leader=leader.broker_id, leader_epoch=leader.epoch, error_code=0)
+    partitions = MappingProxyType({**topic.partitions, tp.partition: moved})
+    return replace(
+        view,
+        brokers=MappingProxyType(brokers),
+        topics=MappingProxyType({**view.topics, tp.topic: replace(topic, partitions=partitions)}),
     )
 
 

@@ -20,7 +20,7 @@ from storage_engine.core.errors import (
     KafkaError,
 )
 from storage_engine.net.buffers import BufferPool
-from storage_engine.net.deadline import Deadline, sleep_ms
+from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
 
 if TYPE_CHECKING:
     from storage_engine.client.security.client_security import ClientSecurity
@@ -31,6 +31,9 @@ does those of many clients one after the other."""
 
 IDLE_CONNECTIONS_PER_BROKER = 4
 """Kept open for the next user; a client reads and writes with one or two."""
+
+AVOIDED_MS = 10_000
+"""A broker that hangs accepts connections, and costs whoever asks it the time for an answer."""
 
 _ROUND_PAUSE_MS = 100
 """The pause between two rounds over all addresses, short enough to find a starting broker at once.
@@ -48,6 +51,8 @@ class ConnectionPool:
         self._client_id = client_id
         self._memory = BufferPool()
         self._idle: dict[Address, list[BrokerConnection]] = {}
+        self._avoided_ms: dict[Address, int] = {}
+        """The addresses without an answer, and until when others come first."""
 
     def take_at(self, address: Address, deadline: Deadline) -> BrokerConnection:
         """An idle connection to that address, or a new one."""
@@ -61,14 +66,14 @@ class ConnectionPool:
 
     def take_any(self, known: Sequence[Address], deadline: Deadline) -> BrokerConnection:
         """A connection to some broker: known ones first, then those of the source, each from a
-        random start.
+        random start; those that did not answer lately come last.
 
         KafkaError(BROKER_NOT_AVAILABLE) that names every address when none answers until the
         deadline. AuthenticationError at once: each further attempt would look like an attack.
         """
         for address in known:
-            if (connection := self._take_idle(address)) is not None:
-                return connection
+            if not self._is_avoided(address) and (idle := self._take_idle(address)) is not None:
+                return idle
         failures: dict[str, str] = {}
         while True:
             for address in self._candidates(known, deadline, failures):
@@ -79,8 +84,10 @@ class ConnectionPool:
                 except DeadlineExceededError as error:
                     # The last attempt may have had no time: what was said before tells more.
                     failures.setdefault(address_text(*address), _reason(address, error))
+                    self.avoid(address)
                 except HeadraceError as error:
                     failures[address_text(*address)] = _reason(address, error)
+                    self.avoid(address)
             if deadline.left_ms <= _ROUND_PAUSE_MS:
                 raise KafkaError(
                     f"no broker answers within {deadline.timeout_ms} ms: "
@@ -94,14 +101,28 @@ class ConnectionPool:
         self, known: Sequence[Address], deadline: Deadline, failures: dict[str, str]
     ) -> Iterator[Address]:
         """The source is asked when all that are known have failed."""
-        yield from _shuffled(known)
+        yield from self._in_turn(known)
         try:
             others = self._source.addresses(deadline)
         except HeadraceError as error:
             failures[""] = str(error)
             return
         failures.pop("", None)
-        yield from (address for address in _shuffled(others) if address not in known)
+        yield from (address for address in self._in_turn(others) if address not in known)
+
+    def _in_turn(self, addresses: Sequence[Address]) -> list[Address]:
+        return sorted(random.sample(addresses, len(addresses)), key=self._is_avoided)
+
+    def avoid(self, address: Address) -> None:
+        """Ask others first for AVOIDED_MS: it has not answered."""
+        self._avoided_ms[address] = monotonic_ms() + AVOIDED_MS
+
+    def _is_avoided(self, address: Address) -> bool:
+        until_ms = self._avoided_ms.get(address)
+        if until_ms is not None and monotonic_ms() >= until_ms:
+            del self._avoided_ms[address]
+            return False
+        return until_ms is not None
 
     def give_back(self, connection: BrokerConnection) -> None:
         """Keeps the connection for its next user when it can be used again."""
@@ -126,10 +147,6 @@ class ConnectionPool:
                 return connection
             connection.close()
         return None
-
-
-def _shuffled(addresses: Sequence[Address]) -> list[Address]:
-    return random.sample(addresses, len(addresses))
 
 
 def _reason(address: Address, error: HeadraceError) -> str:

@@ -5,9 +5,10 @@ some seconds at most. It never sends an empty list of brokers: librdkafka would 
 whole cluster, and not ask again for minutes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.core.control.cluster_state import BrokerInfo
@@ -25,6 +26,7 @@ class ClusterForClients:
     cluster_id: str
     broker_id: BrokerId
     metadata: MetadataCache
+    doubts: LeaderDoubts
     has_lease: Callable[[], bool]
     """Whether this broker surely leads what it takes itself to lead."""
     scheduler: Scheduler
@@ -42,6 +44,15 @@ class ClusterForClients:
             return every
         others = [broker for broker in every if broker.broker_id != self.broker_id]
         return others or every
+
+    def just_dead_at(self, listener: str) -> list[BrokerInfo]:
+        """Brokers that led and have just died, with their addresses of that listener."""
+        at_listener = (broker.at(listener) for broker in self.doubts.still_listed())
+        return [broker for broker in at_listener if broker is not None]
+
+    def leaders_among(self, brokers: Iterable[BrokerInfo]) -> frozenset[BrokerId]:
+        """Those of the brokers that clients may be sent to as leaders."""
+        return frozenset(broker.broker_id for broker in brokers) - self.doubts.current()
 
     def when_known(self, answer: Callable[[], None]) -> None:
         """Call `answer` as soon as there is metadata, or without any when MAX_WAIT_MS are over."""

@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from storage_engine.broker import unexpected
+from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
 from storage_engine.broker.replicas.followed_partition import CHANNEL, DURABLE_CHANNEL, Followed
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.leader_answers import LeaderAnswers
 from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Clock, Endpoint, Scheduler, Timer, TransportError
 from storage_engine.protocol.apis.fetch import (
     API as FETCH,
@@ -41,6 +42,9 @@ FETCH_VERSION = 12
 LOOK_AT_ALL_MS = 2000
 """How often all partitions are looked at, some 0.5 us each: retention and repairs change them, too.
 """
+LOST_RETRY_MS = 20
+"""First pause after a lost connection: what broke may have been the connection alone, or the leader
+may be another by then. It doubles up to replica.fetch.backoff.ms."""
 
 REQUEST_SLACK_MS = 30_000
 """A fetch counts as lost this long after its longest wait at the leader
@@ -74,6 +78,7 @@ class FetcherPorts:
     broker_epoch: Callable[[], int]
     keep_log_starts: Callable[[list[HostedPartition]], bool]
     throttle: ReplicationThrottle
+    doubts: LeaderDoubts
 
 
 class _Answer:
@@ -141,6 +146,8 @@ class PeerFetcher:
         self._in_flight = False
         self._answer: _Answer | None = None
         """The answer to the last fetch, until all of it is taken."""
+        self._losses = 0
+        """Fetches in a row that were not answered."""
         self._flushing = 0
         """Partitions whose flush the next fetch waits for."""
         self._unkept: list[HostedPartition] = []
@@ -298,7 +305,8 @@ class PeerFetcher:
         request = FetchRequest(
             replica_id=settings.broker_id,
             replica_epoch=self._ports.broker_epoch(),
-            max_wait_ms=min(settings.wait_max_ms, self._soonest_resume(now_ms)),
+            # After a loss the leader is in doubt until it answers.
+            max_wait_ms=0 if self._losses else self._longest_wait(now_ms),
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
             partitions=part.partitions,
@@ -340,7 +348,7 @@ class PeerFetcher:
                 settled()
                 unexpected.report(f"{partition.topic_partition} not flushed", error)
 
-    def _soonest_resume(self, now_ms: int) -> int:
+    def _longest_wait(self, now_ms: int) -> int:
         """A partition that pauses is not kept waiting by a long poll for the others."""
         pauses = [f.resume_ms - now_ms for f in self._paused.values()]
         return min(pauses, default=self._settings.wait_max_ms)
@@ -351,15 +359,24 @@ class PeerFetcher:
             return
         if isinstance(reply, TransportError):
             self._session.lost()
+            self._ports.doubts.lost(BrokerId(self.endpoint.broker_id))
         else:
+            self._losses = 0
+            self._ports.doubts.heard(BrokerId(self.endpoint.broker_id))
             self._session.took(reply)
             if reply.error_code in _SESSION_CODES:
                 # Ended by the leader: all is asked for anew.
                 self._schedule(0)
                 return
-        if isinstance(reply, TransportError) or reply.error_code:
-            reason = reply.reason if isinstance(reply, TransportError) else str(reply.error_code)
-            log.info("fetch from broker %d failed: %s", self.endpoint.broker_id, reason)
+        if isinstance(reply, TransportError):
+            level = logging.DEBUG if self._losses else logging.INFO
+            log.log(level, "fetch from broker %d failed: %s", self.endpoint.broker_id, reply.reason)
+            pause_ms = LOST_RETRY_MS << min(self._losses, 10)
+            self._losses += 1
+            self._schedule(min(pause_ms, self._settings.backoff_ms))
+            return
+        if reply.error_code:
+            log.info("fetch from broker %d failed: %s", self.endpoint.broker_id, reply.error_code)
             self._schedule(self._settings.backoff_ms)
             return
         self.heard_ms = self._ports.clock.monotonic_ms()

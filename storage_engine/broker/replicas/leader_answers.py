@@ -23,10 +23,12 @@ from storage_engine.protocol.apis.fetch import FetchPartitionResponse
 
 log = logging.getLogger(__name__)
 
-EPOCH_RETRY_MS = 50
-"""First pause where leader and follower have not heard of the same election yet: a matter of
-moments. It doubles up to replica.fetch.backoff.ms: a leader that is to lead a thousand partitions
-more gets there sooner when it isn't asked for all of them all the time."""
+EPOCH_RETRY_MS = 20
+EPOCH_RETRY_MAX_MS = 250
+"""First and longest pause where leader and follower have not heard of the same election yet: a
+matter of moments. It doubles, up to replica.fetch.backoff.ms at most: a leader that is to lead a
+thousand partitions more gets there sooner when it isn't asked for all of them all the time. But
+acks=all waits for a follower that pauses."""
 
 _ELECTION_CODES = frozenset(
     {
@@ -176,7 +178,8 @@ class LeaderAnswers:
             code.name,
         )
         if code in _ELECTION_CODES:
-            pause_ms = min(EPOCH_RETRY_MS << min(followed.refusals, 10), self._backoff_ms)
+            longest_ms = min(EPOCH_RETRY_MAX_MS, self._backoff_ms)
+            pause_ms = min(EPOCH_RETRY_MS << min(followed.refusals, 10), longest_ms)
             followed.refusals += 1
             self._pause(followed, pause_ms)
         else:

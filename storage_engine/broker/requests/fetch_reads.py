@@ -272,14 +272,12 @@ class PartitionReader:
     def _refusal(
         self, wanted: FetchPartition, tp: TopicPartition, code: ErrorCode
     ) -> FetchPartitionResponse:
-        """The error, with where the client should go instead as far as this replica knows."""
+        """The error, with the bounds of the log where that is what was wrong."""
         refusal = FetchPartitionResponse(wanted.topic, wanted.partition, int(code))
         partition = self._replicas.get(tp)
         if partition is None:
             return refusal
         partition.figures.failed_fetches += 1
-        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-            return refusal._replace(current_leader=(partition.leader_id, partition.leader_epoch))
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             return refusal._replace(
                 high_watermark=partition.high_watermark,

@@ -1,16 +1,15 @@
 """Translates the topic ids of a fetch to names for the reader, and back for the answer.
 
 An id is looked up anew for each request, since a topic of the name may have been created again; the
-reader checks that the replica belongs to the topic of that id. Source: KIP-516, KIP-951.
+reader checks that the replica belongs to the topic of that id. Source: KIP-516.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.core.ids import BrokerId, topic_id_from_text
+from storage_engine.core.ids import topic_id_from_text
 from storage_engine.protocol.apis.fetch import (
-    FetchNode,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -46,20 +45,3 @@ def with_ids(
         named.append(answer._replace(topic=wanted.topic))
         yield None
     return named
-
-
-def nodes_of(
-    metadata: MetadataCache, listener: str, answers: Sequence[FetchPartitionResponse]
-) -> tuple[FetchNode, ...]:
-    """The addresses, for clients of a listener, of the leaders to which the answers send the
-    client on."""
-    leaders = {answer.current_leader[0] for answer in answers if answer.current_leader is not None}
-    if not leaders:
-        return ()
-    known = (metadata.brokers.get(BrokerId(leader)) for leader in sorted(leaders))
-    found = (None if broker is None else broker.at(listener) for broker in known)
-    return tuple(
-        FetchNode(broker.broker_id, broker.host, broker.port, broker.rack)
-        for broker in found
-        if broker is not None
-    )

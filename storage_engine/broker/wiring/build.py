@@ -117,6 +117,7 @@ class BrokerParts:
 def _produce_handler(
     ports: BrokerPorts,
     replicas: ReplicaParts,
+    requests: RequestParts,
     coordinators: CoordinatorParts,
     access: AccessParts | None,
 ) -> ProduceHandler:
@@ -125,6 +126,7 @@ def _produce_handler(
         producer_appends=replicas.producer_appends,
         transactional_appends=coordinators.transactional_appends,
         scheduler=ports.scheduler,
+        leaders=requests.leaders,
         may_still_write=None if access is None else access.may_still_write,
     )
 
@@ -178,21 +180,19 @@ def build(ports: BrokerPorts) -> BrokerParts:
     """Build all parts; nothing runs yet."""
     settings = build_settings(ports)
     cluster = build_cluster(ports, settings.config)
-    replicas = build_replicas(ports, settings, cluster.registration)
+    replicas = build_replicas(ports, settings, cluster)
     manager = replicas.manager
     upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
     authentication = build_authentication(ports)
     config_changes = build_config_changes(
         ports, settings, cluster=cluster, replicas=manager, upkeep=upkeep, users=authentication
     )
-    requests = build_requests(
-        ports, replicas=replicas, metadata=cluster.metadata, scrubs=upkeep.scrubs
-    )
+    requests = build_requests(ports, replicas=replicas, cluster=cluster, scrubs=upkeep.scrubs)
     coordinators = build_coordinators(
         ports, settings.config, cluster=cluster, replicas=replicas, scrubs=upkeep.scrubs
     )
     access = build_access(ports)
-    produce = _produce_handler(ports, replicas, coordinators, access)
+    produce = _produce_handler(ports, replicas, requests, coordinators, access)
     table = _handler_table(
         ports,
         settings,

@@ -4,6 +4,8 @@ others."""
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.dead_sessions import DeadSessions
+from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
+from storage_engine.broker.cluster.leader_probes import LeaderProbes
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.cluster.producer_ids import ProducerIds
@@ -28,6 +30,8 @@ class ClusterParts:
     """The broker's place in the cluster."""
 
     metadata: MetadataCache
+    doubts: LeaderDoubts
+    probes: LeaderProbes
     registration: Registration
     dead_sessions: DeadSessions | None
     """None where a dead broker's session is always waited for."""
@@ -43,8 +47,17 @@ def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
     metadata = MetadataCache(ports.config.listeners.inter_broker.name)
     registration = _registration(ports)
     order_gate = OrderGate(ports.metadata_store, lambda: registration.broker_epoch)
+    doubts = LeaderDoubts(metadata, ports.clock)
     return ClusterParts(
         metadata=metadata,
+        doubts=doubts,
+        probes=LeaderProbes(
+            ports.broker_id,
+            metadata=metadata,
+            doubts=doubts,
+            transport=ports.transport,
+            scheduler=ports.scheduler,
+        ),
         registration=registration,
         dead_sessions=_dead_sessions(ports, metadata),
         order_gate=order_gate,

@@ -138,6 +138,7 @@ def cluster_for_clients(
         cluster_id=ports.cluster_id,
         broker_id=ports.broker_id,
         metadata=cluster.metadata,
+        doubts=cluster.doubts,
         has_lease=lambda: replicas.lease.is_held,
         scheduler=ports.scheduler,
     )
@@ -160,6 +161,7 @@ def add_record_apis(
         json_answers=requests.json_answers,
         waits=requests.fetch_waits,
         metadata=cluster.metadata,
+        leaders=requests.leaders,
         unreadable=None if access is None else access.unreadable,
     )
     delete_records = DeleteRecordsHandler(
@@ -274,6 +276,7 @@ def add_administration_apis(
     for_clients = cluster_for_clients(ports, cluster, replicas.manager)
     metadata = MetadataHandler(
         cluster=for_clients,
+        probes=cluster.probes,
         topic_admin=cluster.topic_admin,
         config=settings.config,
         may_create=None if access is None else access.may_create,

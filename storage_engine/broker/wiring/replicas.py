@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from storage_engine.broker.cluster.registration import Registration
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.log_starts import LogStarts
@@ -10,6 +9,7 @@ from storage_engine.broker.replicas.producer_appends import ProducerAppends
 from storage_engine.broker.replicas.replica_manager import ReplicaManager, ReplicaSettings
 from storage_engine.broker.replicas.replica_moves import ReplicaMoves
 from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
+from storage_engine.broker.wiring.cluster import ClusterParts
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.broker.wiring.settings import SettingsParts
 from storage_engine.core.replication.partition import LagLimits
@@ -33,7 +33,7 @@ class ReplicaParts:
 
 
 def build_replicas(
-    ports: BrokerPorts, settings: SettingsParts, registration: Registration
+    ports: BrokerPorts, settings: SettingsParts, cluster: ClusterParts
 ) -> ReplicaParts:
     """The replicas with their fetchers."""
     config = settings.config
@@ -48,9 +48,10 @@ def build_replicas(
         transport=ports.transport,
         scheduler=ports.scheduler,
         clock=ports.clock,
-        broker_epoch=lambda: registration.fetch_epoch,
+        broker_epoch=lambda: cluster.registration.fetch_epoch,
         keep_log_starts=log_starts.keep_now,
         throttle=throttle,
+        doubts=cluster.doubts,
     )
     fetchers = FetcherManager(_fetcher_settings(ports), fetcher_ports)
     manager = _manager(ports, settings, fetchers)

@@ -6,6 +6,7 @@ from random import Random
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.requests.cold_reads import ColdReads
+from storage_engine.broker.requests.current_leaders import CurrentLeaders
 from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions
 from storage_engine.broker.requests.fetch_waits import FetchWaits
@@ -14,6 +15,7 @@ from storage_engine.broker.requests.json_answers import JsonAnswers
 from storage_engine.broker.requests.long_work import LongWork
 from storage_engine.broker.requests.rack_reads import RackReads
 from storage_engine.broker.upkeep.scrubs import Scrubs
+from storage_engine.broker.wiring.cluster import ClusterParts
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.broker.wiring.replicas import ReplicaParts
 from storage_engine.core.settings.settings import RACK_AWARE_SELECTORS, REPLICA_SELECTOR
@@ -29,13 +31,14 @@ class RequestParts:
     fetch_sessions: FetchSessions
     fetch_waits: FetchWaits
     long_work: LongWork
+    leaders: CurrentLeaders
 
 
 def build_requests(
-    ports: BrokerPorts, *, replicas: ReplicaParts, metadata: MetadataCache, scrubs: Scrubs
+    ports: BrokerPorts, *, replicas: ReplicaParts, cluster: ClusterParts, scrubs: Scrubs
 ) -> RequestParts:
     """Reads of what the replicas have."""
-    manager = replicas.manager
+    manager, metadata = replicas.manager, cluster.metadata
     is_rack_aware = ports.config.get(REPLICA_SELECTOR) in RACK_AWARE_SELECTORS
     reader = PartitionReader(
         manager,
@@ -61,6 +64,9 @@ def build_requests(
         ),
         fetch_waits=FetchWaits(reader, replicas=manager, scheduler=ports.scheduler),
         long_work=LongWork(ports.scheduler, ports.background, ports.work_ns),
+        leaders=CurrentLeaders(
+            broker_id=ports.broker_id, metadata=metadata, replicas=manager, doubts=cluster.doubts
+        ),
     )
 
 

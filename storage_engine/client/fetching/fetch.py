@@ -7,11 +7,19 @@ Source: R-CLI2, R-CLI5; KIP-227 is not used, KIP-320 and KIP-595 for leader epoc
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
+from storage_engine.client.cluster import (
+    EARLIEST,
+    ISOLATION_LEVELS,
+    LATEST,
+    LOOKUP_MS,
+    SILENT_CHECK_MS,
+    SILENT_MS,
+    Cluster,
+)
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetching.committed_batches import committed
 from storage_engine.client.fetching.fetch_cursor import Cursor
@@ -32,6 +40,7 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.net.blocking import wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+from storage_engine.protocol.apis.current_leaders import LeaderNode
 from storage_engine.protocol.apis.fetch import API as FETCH_BY_ID
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,
@@ -43,9 +52,6 @@ from storage_engine.protocol.typed.projection import TypedWant
 
 MAX_WAIT_MS = 500
 """`fetch.max.wait.ms`: how long a leader holds a fetch when it has nothing new."""
-
-_LOOKUP_MS = 1_000
-"""The time for one metadata request; it is repeated until the reader's timeout."""
 
 _LONGEST_WAIT_MS = 100
 """Retries are looked at this often."""
@@ -105,7 +111,7 @@ class FetchedBatches(NamedTuple):
 class _Fetch:
     """A fetch in flight to one leader."""
 
-    __slots__ = ("begun_ns", "by_id", "connection", "cursors", "deadline")
+    __slots__ = ("begun_ns", "by_id", "check_at_ms", "connection", "cursors", "deadline")
 
     def __init__(
         self,
@@ -114,12 +120,15 @@ class _Fetch:
         deadline: Deadline,
         *,
         by_id: bool,
+        max_wait_ms: int,
     ) -> None:
         self.connection = connection
         self.cursors = cursors
         self.deadline = deadline
         self.by_id = by_id
         self.begun_ns = time.perf_counter_ns()
+        # When to look for other leaders, since this one may hang.
+        self.check_at_ms = monotonic_ms() + max_wait_ms + SILENT_MS
 
 
 class BatchFetcher:
@@ -280,7 +289,10 @@ class BatchFetcher:
                 connection.close()
             self._all_failed(cursors, error)
             return
-        self._fetches[broker_id] = _Fetch(connection, cursors, deadline, by_id=spec is FETCH_BY_ID)
+        by_id, max_wait_ms = spec is FETCH_BY_ID, self._max_wait_ms
+        self._fetches[broker_id] = _Fetch(
+            connection, cursors, deadline, by_id=by_id, max_wait_ms=max_wait_ms
+        )
         for cursor in cursors.values():
             cursor.in_flight = True
 
@@ -290,7 +302,7 @@ class BatchFetcher:
             return
         self._lookup_at_ms = now_ms + _LONGEST_WAIT_MS // 2
         try:
-            self._cluster.refresh(topics, Deadline.after(min(_LOOKUP_MS, self._timeout_ms)))
+            self._cluster.refresh(topics, Deadline.after(min(LOOKUP_MS, self._timeout_ms)))
         except (KafkaError, DeadlineExceededError) as error:
             self._all_failed(
                 {tp: each for tp, each in self._cursors.items() if tp.topic in topics}, error
@@ -350,6 +362,11 @@ class BatchFetcher:
         for broker_id, fetch in list(self._fetches.items()):
             if fetch.deadline.passed:
                 self._lost(broker_id, DeadlineExceededError(f"{fetch.connection.name}: no answer"))
+            elif monotonic_ms() >= fetch.check_at_ms:
+                fetch.check_at_ms = monotonic_ms() + SILENT_CHECK_MS
+                if self._cluster.has_moved(fetch.cursors, broker_id, fetch.connection):
+                    error = DeadlineExceededError(f"{fetch.connection.name}: it does not answer")
+                    self._lost(broker_id, error)
         return found
 
     def _next_retry_ms(self) -> int:
@@ -383,7 +400,7 @@ class BatchFetcher:
                 answer = answer._replace(topic=self._names.get(answer.topic, ""))
             cursor = fetch.cursors.pop(TopicPartition(answer.topic, answer.partition), None)
             if cursor is not None and self._cursors.get(cursor.tp) is cursor:
-                found += self._take_answer(cursor, answer)
+                found += self._take_answer(cursor, answer, response.nodes)
         for cursor in fetch.cursors.values():
             cursor.in_flight = False
         return found
@@ -401,7 +418,9 @@ class BatchFetcher:
         fetch.connection.close()
         self._all_failed(fetch.cursors, error)
 
-    def _take_answer(self, cursor: Cursor, answer: FetchPartitionResponse) -> list[FetchedBatches]:
+    def _take_answer(
+        self, cursor: Cursor, answer: FetchPartitionResponse, nodes: Sequence[LeaderNode]
+    ) -> list[FetchedBatches]:
         code = ErrorCode.of(answer.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._on_failed is None:
             cursor.failed(self._out_of_range(cursor))
@@ -410,7 +429,8 @@ class BatchFetcher:
             self._cluster.figures.fetch_errors += 1
             error = KafkaError(f"{cursor.tp}: {code.meaning}", code)
             if code.retriable:
-                cursor.failed(error)
+                is_told = self._cluster.told_leader(cursor.tp, answer.current_leader, nodes)
+                cursor.failed(error, leader_is_known=is_told)
             else:
                 self._give_up(cursor, error)
             return []

@@ -109,16 +109,17 @@ class Cursor:
         self.last_epoch = whole.last_epoch
         return whole.records
 
-    def failed(self, error: HeadraceError) -> None:
-        """Marks the partition to be retried after a metadata refresh."""
+    def failed(self, error: HeadraceError, *, leader_is_known: bool = False) -> None:
+        """Marks the partition to be retried after a pause and a metadata refresh, or at once where
+        the error came with the new leader."""
         self.in_flight = False
-        self.leader_unsure = True
+        self.leader_unsure = not leader_is_known
         now_ms = monotonic_ms()
         if self._error is None:
             self._failing_since_ms = now_ms
         self._error = error
-        self.retry_at_ms = now_ms + pause_ms(self._attempts)
-        self._attempts += 1
+        self.retry_at_ms = now_ms if leader_is_known else now_ms + pause_ms(self._attempts)
+        self._attempts += not leader_is_known
 
     def failing_ms(self) -> int:
         """How long the partition has failed without interruption."""

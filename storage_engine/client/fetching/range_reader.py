@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from storage_engine.client.cluster import Cluster
+from storage_engine.client.cluster import SILENT_CHECK_MS, SILENT_MS, Cluster
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetching.committed_batches import without_read
 from storage_engine.client.fetching.fetch import (
@@ -228,7 +228,7 @@ class _FetchesAhead:
         assert connection is not None
         deadline = self._deadline()
         try:
-            if not wait_readable([connection.socket], deadline.left_ms):
+            if not self._wait(connection, deadline):
                 return None
             came_s = time.perf_counter()
             response: FetchResponse = connection.receive(deadline)
@@ -242,6 +242,16 @@ class _FetchesAhead:
         self._window.answered(came_s - sent.at_s)
         self._work_began_s = came_s
         return answer
+
+    def _wait(self, connection: BrokerConnection, deadline: Deadline) -> bool:
+        """Whether an answer comes, from a leader that still leads."""
+        cluster, tp = self._asking.cluster, self._asking.tp
+        patience_ms = self._asking.max_wait_ms + SILENT_MS
+        while not wait_readable([connection.socket], min(patience_ms, deadline.left_ms)):
+            if deadline.passed or cluster.has_moved([tp], self._broker_id, connection):
+                return False
+            patience_ms = SILENT_CHECK_MS
+        return True
 
     def _fetched(
         self, answer: FetchPartitionResponse, whole: WholeBatches, position: int

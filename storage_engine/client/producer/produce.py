@@ -10,7 +10,7 @@ bytes. Source: R-CLI1, R-CLI7; KIP-98, KIP-360. It is not thread-safe.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from storage_engine.client.closing import Closing
@@ -38,6 +38,7 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import Readable, wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+from storage_engine.protocol.apis.current_leaders import LeaderNode
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import (
     ProducePartition,
@@ -73,10 +74,6 @@ arrive."""
 
 _LONGEST_WAIT_MS = 100
 """Timers (retries, expiry) are looked at this often."""
-
-_LOOKUP_MS = 1_000
-"""The time for one metadata request while batches wait; it is repeated until their delivery
-timeout."""
 
 
 class BatchWriter(Closing):
@@ -268,7 +265,7 @@ class BatchWriter(Closing):
             self._transaction.enlist(self._unenlisted)
             self._unenlisted = []
         if self._lookup.wanted:
-            self._look_up()
+            self._lookup.refresh_if_due(self._turns.values())
         while self._turns and self._send_round():
             pass
 
@@ -366,9 +363,8 @@ class BatchWriter(Closing):
         elif self._turns:
             sleep_ms(wait_ms)
         for leader in list(self._leaders.values()):
-            if leader.requests and leader.requests[0].deadline.passed:
-                name = leader.connection.name
-                self._drop(leader, f"{name}: no answer to a Produce request in time")
+            if (problem := leader.problem(self._cluster)) is not None:
+                self._drop(leader, problem)
 
     def _next_timer_ms(self, now_ms: int) -> int:
         """The time until the first retry or metadata request is due."""
@@ -408,6 +404,7 @@ class BatchWriter(Closing):
         *,
         perhaps_appended: bool,
         counts: bool = True,
+        leader_is_known: bool = False,
     ) -> None:
         """`counts` False: it has failed only because one before it had."""
         queue = self._queues[tp]
@@ -417,9 +414,12 @@ class BatchWriter(Closing):
             self._give_up(queue, batch, TriesExhaustedError(message + reason))
             return
         self._cluster.figures.send_retries += 1
-        queue.failed(batch, reason, perhaps_appended=perhaps_appended)
+        queue.failed(
+            batch, reason, perhaps_appended=perhaps_appended, leader_is_known=leader_is_known
+        )
         self._turns.setdefault(tp, queue)
-        self._lookup.doubt(tp.topic)
+        if not leader_is_known:
+            self._lookup.doubt(tp.topic)
 
     # Answers.
 
@@ -429,11 +429,15 @@ class BatchWriter(Closing):
             tp = TopicPartition(answer.topic, answer.partition)
             batch = request.batches.pop(tp, None)
             if batch is not None:
-                self._settle(tp, batch, answer)
+                self._settle(tp, batch, answer, response.nodes)
         self._set_aside(request, "the leader's answer left it out", perhaps_appended=True)
 
     def _settle(
-        self, tp: TopicPartition, batch: PendingBatch, answer: ProducePartitionResponse
+        self,
+        tp: TopicPartition,
+        batch: PendingBatch,
+        answer: ProducePartitionResponse,
+        nodes: Sequence[LeaderNode],
     ) -> None:
         code = ErrorCode.of(answer.error_code)
         queue = self._queues[tp]
@@ -455,8 +459,14 @@ class BatchWriter(Closing):
             self._give_up(queue, batch, error)
             return
         reason = f"{code.name}: {answer.error_message or code.meaning}"
-        unsure = verdict is Verdict.RETRY_UNSURE
-        self._retry(tp, batch, reason, perhaps_appended=unsure, counts=code.retriable)
+        self._retry(
+            tp,
+            batch,
+            reason,
+            perhaps_appended=verdict is Verdict.RETRY_UNSURE,
+            counts=code.retriable,
+            leader_is_known=self._cluster.told_leader(tp, answer.current_leader, nodes),
+        )
         queue.renew_producer |= verdict is Verdict.RENEW
 
     def _give_up(self, queue: PartitionQueue, batch: PendingBatch, error: HeadraceError) -> None:
@@ -490,11 +500,3 @@ class BatchWriter(Closing):
                 reason = self._lookup.last_error or queue.last_error or "it has no leader"
                 message = f"{tp}: not delivered within {self._delivery_timeout_ms} ms: {reason}"
                 self._give_up(queue, batch, DeadlineExceededError(message))
-
-    def _look_up(self) -> None:
-        """The refresh takes no longer than until the first batch expires."""
-        queues = self._turns.values()
-        now_ms = monotonic_ms()
-        expiries = [queue.waiting[0].expires_at_ms for queue in queues if queue.waiting]
-        left_ms = min(expiries, default=now_ms) - now_ms
-        self._lookup.refresh_if_due(max(_LONGEST_WAIT_MS, min(_LOOKUP_MS, left_ms)))

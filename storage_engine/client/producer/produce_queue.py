@@ -93,6 +93,7 @@ class PartitionQueue:
         "_count",
         "_delivered_to",
         "_identity_is_known",
+        "_leader_is_known",
         "_producer",
         "_sequence",
         "_set_aside",
@@ -115,6 +116,8 @@ class PartitionQueue:
         # Whether a leader has a batch with the present producer id and epoch.
         self._identity_is_known = False
         self._attempts = 0
+        # The broker that refused a batch has said who leads: there is nothing to wait for.
+        self._leader_is_known = False
         self.waiting: deque[PendingBatch] = deque()
         self.in_flight: deque[PendingBatch] = deque()
         self._set_aside: list[PendingBatch] = []
@@ -210,8 +213,16 @@ class PartitionQueue:
         self.renew_producer |= self._producer is not None
         self._settle()
 
-    def failed(self, batch: PendingBatch, error: str, *, perhaps_appended: bool) -> None:
+    def failed(
+        self,
+        batch: PendingBatch,
+        error: str,
+        *,
+        perhaps_appended: bool,
+        leader_is_known: bool = False,
+    ) -> None:
         """Queues the batches to be sent again."""
+        self._leader_is_known |= leader_is_known
         self.in_flight.remove(batch)
         batch.perhaps_appended |= perhaps_appended
         self._set_aside.append(batch)
@@ -226,5 +237,10 @@ class PartitionQueue:
         self._set_aside.sort(key=lambda batch: batch.number, reverse=True)
         self.waiting.extendleft(self._set_aside)
         self._set_aside.clear()
+        if self._leader_is_known:
+            # Each time under a higher leader epoch, so not again and again.
+            self._leader_is_known = False
+            self.retry_at_ms = 0
+            return
         self.retry_at_ms = monotonic_ms() + pause_ms(self._attempts)
         self._attempts += 1

@@ -22,6 +22,14 @@ from typing import NamedTuple
 from uuid import UUID
 
 from storage_engine.core.ports import LogSlice, SlicedRecords
+from storage_engine.protocol.apis.current_leaders import (
+    CurrentLeader,
+    LeaderNode,
+    decode_leader,
+    decode_nodes,
+    encode_leader,
+    encode_nodes,
+)
 from storage_engine.protocol.apis.grouping import group_runs
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.topic_ids import id_bytes, id_text
@@ -38,6 +46,7 @@ from storage_engine.protocol.apis.wire import (
 from storage_engine.protocol.typed.projection import WANT_TAG, TypedWant, decode_want, encode_want
 
 FIRST_FLEXIBLE = 12
+FIRST_WITH_LEADERS = 12
 FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITHOUT_REPLICA_ID = 15
 FIRST_WITH_NODES = 16
@@ -55,7 +64,6 @@ WANT_ITEM_BYTES = 16
 """So many bytes of what a client wants of typed batches count as an item of the request."""
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
-_NODES_TAG = 0
 
 
 class FetchPartition(NamedTuple):
@@ -116,17 +124,8 @@ class FetchPartitionResponse(NamedTuple):
     the frame."""
     diverging_epoch: tuple[int, int] | None = None
     """The (epoch, end offset) where the follower's log diverges from the leader's."""
-    current_leader: tuple[int, int] | None = None
-    """The (leader id, epoch), with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
-
-
-class FetchNode(NamedTuple):
-    """The address of a broker."""
-
-    broker_id: int
-    host: str
-    port: int
-    rack: str | None = None
+    current_leader: CurrentLeader | None = None
+    """Who leads it now, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
 
 
 class FetchResponse(NamedTuple):
@@ -136,7 +135,7 @@ class FetchResponse(NamedTuple):
     error_code: int = 0
     session_id: int = 0
     throttle_time_ms: int = 0
-    nodes: Sequence[FetchNode] = ()
+    nodes: Sequence[LeaderNode] = ()
     """The brokers that partitions name in `current_leader`."""
 
 
@@ -331,7 +330,6 @@ _RESPONSE_V4 = struct.Struct(">ihqq")
 _RESPONSE_V5 = struct.Struct(">ihqqq")
 _TRANSACTION = struct.Struct(">qq")
 _EPOCH_AND_END = struct.Struct(">iqb")
-_LEADER_AND_EPOCH = struct.Struct(">iib")
 
 
 def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
@@ -367,7 +365,7 @@ def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
         if flexible:
             pending.append(b"\x00")
     if flexible:
-        pending.append(_nodes(version, response.nodes))
+        pending.append(encode_nodes(response.nodes if version >= FIRST_WITH_NODES else ()))
     if rest := b"".join(pending):
         buffers.append(rest)
     return buffers
@@ -399,25 +397,8 @@ def _response_tags(partition: FetchPartitionResponse) -> bytes:
     if diverging is not None:
         tags.append((_DIVERGING_EPOCH_TAG, _EPOCH_AND_END.pack(*diverging, 0)))
     if leader is not None:
-        tags.append((_CURRENT_LEADER_TAG, _LEADER_AND_EPOCH.pack(*leader, 0)))
+        tags.append((_CURRENT_LEADER_TAG, encode_leader(leader)))
     writer.tags(tags)
-    return bytes(writer.data)
-
-
-def _nodes(version: int, nodes: Sequence[FetchNode]) -> bytes:
-    """Encode the tagged fields of the whole response."""
-    if version < FIRST_WITH_NODES or not nodes:
-        return b"\x00"
-    value = Writer(flexible=True)
-    value.count(len(nodes))
-    for node in nodes:
-        value.int32(node.broker_id)
-        value.string(node.host)
-        value.int32(node.port)
-        value.nullable_string(node.rack)
-        value.tags()
-    writer = Writer(flexible=True)
-    writer.tags([(_NODES_TAG, bytes(value.data))])
     return bytes(writer.data)
 
 
@@ -441,19 +422,9 @@ def _read_response(reader: Reader, version: int) -> FetchResponse:
         partition_count = reader.count(23 if reader.flexible else 26)
         partitions += [_read_partition(reader, version, topic) for _ in range(partition_count)]
         reader.tags()
-    nodes: list[FetchNode] = []
-    tag = reader.tags().get(_NODES_TAG)
-    if tag is not None and version >= FIRST_WITH_NODES:
-        value = Reader(tag, flexible=True)
-        nodes = value.array(11, lambda: _read_node(value))
-        value.finish()
+    tags = reader.tags()
+    nodes = decode_nodes(tags) if version >= FIRST_WITH_NODES else ()
     return FetchResponse(partitions, error_code, session_id, throttle_time_ms, nodes)
-
-
-def _read_node(reader: Reader) -> FetchNode:
-    node = FetchNode(reader.int32(), reader.string(), reader.int32(), reader.nullable_string())
-    reader.tags()
-    return node
 
 
 def _read_partition(reader: Reader, version: int, topic: str) -> FetchPartitionResponse:
@@ -476,7 +447,7 @@ def _read_partition(reader: Reader, version: int, topic: str) -> FetchPartitionR
         if (tag := tags.get(_DIVERGING_EPOCH_TAG)) is not None:
             diverging = _EPOCH_AND_END.unpack_from(tag)[:2]
         if (tag := tags.get(_CURRENT_LEADER_TAG)) is not None:
-            leader = _LEADER_AND_EPOCH.unpack_from(tag)[:2]
+            leader = decode_leader(tag)
     return FetchPartitionResponse(
         topic,
         index,

@@ -3,7 +3,7 @@
 Versions 0-2 are decoded only so that the broker can refuse them (their records are of magic 0 or
 1), and are advertised because librdkafka compresses nothing otherwise (KAFKA-18659). 3:
 transactional id, magic 2. 5: log start offset. 7: zstd. 8: error message (KIP-467). 9: flexible.
-10: a new leader in tagged fields, which we leave out (KIP-951). 11: the error
+10: where current leaders are (KIP-951). 11: the error
 TRANSACTION_ABORTABLE. 12: the leader enlists the partition in the transaction (KIP-890).
 
 A request with one partition, which is what a producer under load sends, takes a path of two
@@ -16,12 +16,21 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from storage_engine.core.ports import LogSlice
+from storage_engine.protocol.apis.current_leaders import (
+    CurrentLeader,
+    LeaderNode,
+    decode_leader,
+    decode_nodes,
+    encode_leader,
+    encode_nodes,
+)
 from storage_engine.protocol.apis.grouping import group_by_topic
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.wire import (
     INT32,
     NAMES_CACHED,
     Reader,
+    Writer,
     cached_name,
     count,
     decode_leniently,
@@ -34,8 +43,11 @@ from storage_engine.protocol.apis.wire import (
 
 FIRST_WITH_V2_BATCHES = 3
 FIRST_FLEXIBLE = 9
+FIRST_WITH_LEADERS = 10
 FIRST_WITH_ABORTABLE = 11
 FIRST_THAT_ENLISTS = 12
+
+_CURRENT_LEADER_TAG = 0
 
 
 class ProducePartition(NamedTuple):
@@ -69,6 +81,8 @@ class ProducePartitionResponse(NamedTuple):
     error_message: str | None = None
     record_errors: Sequence[tuple[int, str | None]] = ()
     """The records for which the batch was refused: the place of each in it, and why."""
+    current_leader: CurrentLeader | None = None
+    """Who leads it now, with NOT_LEADER_OR_FOLLOWER."""
 
 
 class ProduceResponse(NamedTuple):
@@ -76,6 +90,8 @@ class ProduceResponse(NamedTuple):
 
     partitions: Sequence[ProducePartitionResponse]
     throttle_time_ms: int = 0
+    nodes: Sequence[LeaderNode] = ()
+    """The brokers that partitions name in `current_leader`."""
 
 
 # transactional id length, acks, timeout, topics, length of the first topic's name
@@ -230,9 +246,11 @@ def _prefix(flexible: bool, topic: str) -> bytes:
 
 def encode_response(version: int, response: ProduceResponse) -> list[Buffer]:
     if version >= 2 and len(response.partitions) == 1:
-        topic, index, error, base, append_time, log_start, message, bad = response.partitions[0]
+        topic, index, error, base, append_time, log_start, message, bad, leader = (
+            response.partitions[0]
+        )
         throttle = response.throttle_time_ms
-        if version < 8 or (message is None and not bad):
+        if version < 8 or (message is None and not bad and leader is None):
             if version >= 9:
                 tail = _SINGLE_V9.pack(
                     index, error, base, append_time, log_start, 1, 0, 0, 0, throttle, 0
@@ -256,7 +274,8 @@ def _encode_many(version: int, response: ProduceResponse) -> bytes:
     for topic, partitions in groups:
         pieces.append(string(topic, flexible))
         pieces.append(count(len(partitions), flexible))
-        for _, index, error, base, append_time, log_start, message, bad_records in partitions:
+        for row in partitions:
+            _, index, error, base, append_time, log_start, message, bad_records, leader = row
             if version >= 5:
                 pieces.append(_PARTITION_V5.pack(index, error, base, append_time, log_start))
             elif version >= 2:
@@ -268,12 +287,20 @@ def _encode_many(version: int, response: ProduceResponse) -> bytes:
                 for place, reason in bad_records:
                     pieces.append(INT32.pack(place) + nullable_string(reason, flexible) + tags)
                 pieces.append(nullable_string(message, flexible))
-            pieces.append(tags)
+            pieces.append(_leader_tags(leader) if version >= FIRST_WITH_LEADERS else tags)
         pieces.append(tags)
     if version >= 1:
         pieces.append(INT32.pack(response.throttle_time_ms))
-    pieces.append(tags)
+    pieces.append(encode_nodes(response.nodes) if version >= FIRST_WITH_LEADERS else tags)
     return b"".join(pieces)
+
+
+def _leader_tags(leader: CurrentLeader | None) -> bytes:
+    if leader is None:
+        return b"\x00"
+    writer = Writer(flexible=True)
+    writer.tags([(_CURRENT_LEADER_TAG, encode_leader(leader))])
+    return bytes(writer.data)
 
 
 def decode_response(version: int, body: memoryview) -> ProduceResponse:
@@ -292,8 +319,9 @@ def _read_response(reader: Reader, version: int) -> ProduceResponse:
         for partition in _read_topic_response(reader, version)
     ]
     throttle_time_ms = reader.int32() if version >= 1 else 0
-    reader.tags()
-    return ProduceResponse(partitions, throttle_time_ms)
+    tags = reader.tags()
+    nodes = decode_nodes(tags) if version >= FIRST_WITH_LEADERS else ()
+    return ProduceResponse(partitions, throttle_time_ms, nodes)
 
 
 def _read_topic_response(reader: Reader, version: int) -> list[ProducePartitionResponse]:
@@ -308,9 +336,10 @@ def _read_partition_response(reader: Reader, version: int, topic: str) -> Produc
     append_time = reader.int64() if version >= 2 else -1
     log_start = reader.int64() if version >= 5 else -1
     message, bad_records = _read_errors(reader) if version >= 8 else (None, ())
-    reader.tags()
+    tag = reader.tags().get(_CURRENT_LEADER_TAG)
+    leader = decode_leader(tag) if tag is not None and version >= FIRST_WITH_LEADERS else None
     return ProducePartitionResponse(
-        topic, index, error, base, append_time, log_start, message, bad_records
+        topic, index, error, base, append_time, log_start, message, bad_records, leader
     )
 
 

@@ -31,6 +31,7 @@ from storage_engine.protocol.apis import (
     produce,
 )
 from storage_engine.protocol.apis import metadata as metadata_api
+from storage_engine.protocol.apis.current_leaders import LeaderNode
 from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
 from storage_engine.protocol.framing import encode_response_frame, parse_request_header
 from storage_engine.protocol.records.record_batch import iter_headers, patch, read_header
@@ -167,6 +168,8 @@ class FakeCluster:
         self.schemas: dict[str, TopicSchema] = {}
         """Of typed topics, as the brokers tell them."""
         self.controller_id = 1
+        self.tells_leaders = False
+        """Whether refusals say who leads (KIP-951)."""
         self.fault: FaultHook = lambda _: None
         self.asked: list[Asked] = []
         self.api_versions = {
@@ -263,6 +266,8 @@ class FakeCluster:
             if message is None:
                 exchange.skip()
                 return
+            if self.tells_leaders and spec.name in ("Fetch", "Produce"):
+                message = self._with_leaders(message)
             exchange.respond(
                 encode_response_frame(spec, header.api_version, header.correlation_id, message)
             )
@@ -275,6 +280,16 @@ class FakeCluster:
             connection.abort()
         elif fault is not Fault.SILENCE:
             respond(response)
+
+    def _with_leaders(self, message: Any) -> Any:
+        rows = []
+        for row in message.partitions:
+            known = self.topics.get(row.topic, {}).get(row.partition)
+            told = known is not None and row.error_code in (6, 74)
+            rows.append(row._replace(current_leader=(known.leader, known.epoch)) if told else row)
+        ports = [(id_, server.port) for id_, server in self.servers.items()]
+        nodes = [LeaderNode(id_, "127.0.0.1", port) for id_, port in ports]
+        return message._replace(partitions=rows, nodes=nodes)
 
     def _respond(self, broker_id: int, api: str, message: Any, forced: ErrorCode | None) -> Any:
         match api:

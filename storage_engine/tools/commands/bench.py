@@ -3,11 +3,13 @@
 The benchmarks are in the directory benchmarks/ of the repository, and not installed with Headrace.
 
 benchmarks:
+  alarms        whether brokers that are busy or out of descriptors are taken for dead
   beside-kafka  Spark's Kafka connector on Apache Kafka beside ours (downloads 600 MB)
   codec         rows to record batches and back, without a broker
   consume       records a second, beside other clients for Python
   failover      how long partitions are without a leader when brokers die or stop
   hostile       what a producer notices of clients that send the most expensive requests
+  kills         how long producers wait when a broker is killed or hangs; that nothing is lost
   log           the log on its disk: appends, reads, recovery, memory, shared flushes
   metrics       what metrics for Prometheus cost a broker
   produce       records a second, beside other clients for Python
@@ -33,11 +35,13 @@ from storage_engine.tools.errors import UsageError
 from storage_engine.tools.local.signals import signals_interrupt
 
 NAMES = (
+    "alarms",
     "beside-kafka",
     "codec",
     "consume",
     "failover",
     "hostile",
+    "kills",
     "log",
     "metrics",
     "produce",

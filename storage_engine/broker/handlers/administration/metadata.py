@@ -2,22 +2,25 @@
 
 A broker that has just started answers when the controller has sent it the first metadata.
 
+A leader is named when it has given a sign of life (`leader_probes`, `leader_doubts`).
+
 Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 """
 
 import logging
-from collections.abc import Callable, Container, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from storage_engine.broker.cluster.leader_probes import LeaderProbes
 from storage_engine.broker.cluster.topic_admin import RequestedTopic, TopicAdmin
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import topic_name_problem
+from storage_engine.core.ids import BrokerId, topic_name_problem
 from storage_engine.core.internal_topics import INTERNAL_TOPICS
 from storage_engine.protocol.apis.metadata import (
     MetadataBroker,
@@ -31,23 +34,44 @@ from storage_engine.protocol.apis.update_metadata import UpdateMetadataPartition
 log = logging.getLogger(__name__)
 
 
+class _Live(NamedTuple):
+    """The live brokers, and those of them that are named as leaders."""
+
+    brokers: frozenset[BrokerId]
+    leaders: frozenset[BrokerId]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataHandler:
     """Answers Metadata."""
 
     cluster: ClusterForClients
+    probes: LeaderProbes
     topic_admin: TopicAdmin
     config: DynamicConfig
     may_create: Callable[[ApiCall[MetadataResponse], str], bool] | None = None
     """Whether the client may create a topic by asking for it; None where everybody may."""
 
     def handle(self, call: ApiCall[MetadataResponse], request: MetadataRequest) -> None:
-        self.cluster.when_known(lambda: call.run(self._respond(call, request)))
+        def respond() -> None:
+            call.run(self._respond(call, request))
+
+        self.cluster.when_known(lambda: self.probes.ask(self._named(request), respond))
+
+    def _named(self, request: MetadataRequest) -> Iterator[str]:
+        """The topics that the client asks about; none for all of the cluster."""
+        yield from request.topics or ()
+        for topic_id in request.topic_ids:
+            topic = self.cluster.metadata.topic_name(topic_id)
+            if topic is not None:
+                yield topic
 
     def _respond(self, call: ApiCall[MetadataResponse], request: MetadataRequest) -> Steps:
         metadata = self.cluster.metadata
         brokers = self.cluster.brokers_at(call.connection.listener_name)
-        live = frozenset(broker.broker_id for broker in brokers)
+        live = _Live(
+            frozenset(broker.broker_id for broker in brokers), self.cluster.leaders_among(brokers)
+        )
         topics: list[MetadataTopic] = []
         if request.topics is None:
             for topic in sorted(metadata.topics()):
@@ -71,7 +95,7 @@ class MetadataHandler:
             MetadataResponse(
                 brokers=[
                     MetadataBroker(broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack)
-                    for b in brokers
+                    for b in [*brokers, *self.cluster.just_dead_at(call.connection.listener_name)]
                 ],
                 topics=topics,
                 controller_id=metadata.controller_id,
@@ -80,7 +104,7 @@ class MetadataHandler:
         )
 
     def _by_name(
-        self, call: ApiCall[MetadataResponse], topic: str, live: Container[int], *, create: bool
+        self, call: ApiCall[MetadataResponse], topic: str, live: _Live, *, create: bool
     ) -> Generator[None, Any, MetadataTopic]:
         if topic in self.cluster.metadata:
             return (yield from self._topic(topic, live))
@@ -95,7 +119,7 @@ class MetadataHandler:
             return _missing(topic, self._create(call, topic))
         return _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def _by_id(self, topic_id: UUID, live: Container[int]) -> Generator[None, Any, MetadataTopic]:
+    def _by_id(self, topic_id: UUID, live: _Live) -> Generator[None, Any, MetadataTopic]:
         topic = self.cluster.metadata.topic_name(topic_id)
         if topic is not None:
             return (yield from self._topic(topic, live))
@@ -125,7 +149,7 @@ class MetadataHandler:
         self.topic_admin.write(planned, on_written, check_allowed=check_allowed)
         return ErrorCode.LEADER_NOT_AVAILABLE
 
-    def _topic(self, topic: str, live: Container[int]) -> Generator[None, Any, MetadataTopic]:
+    def _topic(self, topic: str, live: _Live) -> Generator[None, Any, MetadataTopic]:
         partitions = self.cluster.metadata.partitions(topic) or {}
         topic_id = self.cluster.metadata.topic_id(topic)
         rows = []
@@ -144,8 +168,8 @@ def _missing(topic: str, code: ErrorCode) -> MetadataTopic:
     return MetadataTopic(topic=topic, partitions=(), error_code=int(code))
 
 
-def _partition(item: UpdateMetadataPartition, live: Container[int]) -> MetadataPartition:
-    has_leader = item.leader in live
+def _partition(item: UpdateMetadataPartition, live: _Live) -> MetadataPartition:
+    has_leader = item.leader in live.leaders
     return MetadataPartition(
         partition=item.partition,
         error_code=0 if has_leader else int(ErrorCode.LEADER_NOT_AVAILABLE),
@@ -153,5 +177,5 @@ def _partition(item: UpdateMetadataPartition, live: Container[int]) -> MetadataP
         leader_epoch=item.leader_epoch,
         replicas=item.replicas,
         isr=item.isr,
-        offline_replicas=[r for r in item.replicas if r not in live],
+        offline_replicas=[r for r in item.replicas if r not in live.brokers],
     )

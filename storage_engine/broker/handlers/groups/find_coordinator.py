@@ -78,8 +78,8 @@ class FindCoordinatorHandler:
     def _at_listener(
         self, call: ApiCall[FindCoordinatorResponse], coordinator: BrokerInfo | None
     ) -> BrokerInfo | None:
-        """The coordinator as the client can reach it, if it is alive."""
-        if coordinator is None:
+        """The coordinator as the client can reach it, if it is alive as far as is known."""
+        if coordinator is None or coordinator.broker_id in self.cluster.doubts.current():
             return None
         for broker in self.cluster.brokers_at(call.connection.listener_name):
             if broker.broker_id == coordinator.broker_id:

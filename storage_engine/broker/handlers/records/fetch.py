@@ -17,11 +17,12 @@ from typing import Any
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD, is_cold_slice
+from storage_engine.broker.requests.current_leaders import CurrentLeaders
 from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, is_enough, must_answer
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions, SessionFetch
 from storage_engine.broker.requests.fetch_waits import FetchWaits
-from storage_engine.broker.requests.fetched_topics import UNKNOWN, nodes_of, with_ids, with_names
+from storage_engine.broker.requests.fetched_topics import UNKNOWN, with_ids, with_names
 from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.broker.requests.json_answers import JsonAnswers
 from storage_engine.broker.requests.long_work import Steps
@@ -29,6 +30,8 @@ from storage_engine.broker.requests.typed_reads import UnconvertedSlice
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.replication.partition import SessionClock
 from storage_engine.protocol.apis.fetch import (
+    CONSUMER_REPLICA_ID,
+    FIRST_WITH_LEADERS,
     FIRST_WITH_NODES,
     FIRST_WITH_TOPIC_IDS,
     FetchPartition,
@@ -51,6 +54,7 @@ class FetchHandler:
     json_answers: JsonAnswers
     waits: FetchWaits
     metadata: MetadataCache
+    leaders: CurrentLeaders
     unreadable: Unreadable | None = None
     """Those of the topics that a consumer may not read; None where everybody may read all."""
 
@@ -294,8 +298,17 @@ class _Answering:
             for _ in steps:
                 pass
 
+    @property
+    def _tells_leaders(self) -> bool:
+        """A follower hears of leaders from the controller."""
+        is_consumer = self.request.replica_id == CONSUMER_REPLICA_ID
+        return is_consumer and self.call.version >= FIRST_WITH_LEADERS
+
     def _sent(self, read: FetchRead) -> Steps:
         answers: Sequence[FetchPartitionResponse] = read.partitions
+        if read.failed and self._tells_leaders:
+            listener = self.call.connection.listener_name
+            answers = yield from self.handler.leaders.in_fetch(answers, listener)
         if self.call.version >= FIRST_WITH_TOPIC_IDS:
             answers = yield from with_ids(self.fetch.request, answers)
         if self.asked_for is not None:
@@ -305,7 +318,7 @@ class _Answering:
     def _respond(self, answers: Sequence[FetchPartitionResponse], read: FetchRead) -> None:
         response = self.fetch.response(answers)
         if self.call.version >= FIRST_WITH_NODES and read.failed:
-            listener = self.call.connection.listener_name
-            nodes = nodes_of(self.handler.metadata, listener, response.partitions)
+            leaders = (answer.current_leader for answer in response.partitions)
+            nodes = self.handler.leaders.nodes(leaders, self.call.connection.listener_name)
             response = response._replace(nodes=nodes)
         self.call.respond(response)

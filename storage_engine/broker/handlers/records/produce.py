@@ -15,6 +15,7 @@ from storage_engine.broker.replicas.append_outcomes import AppendOutcomes
 from storage_engine.broker.replicas.producer_appends import ProducerAppends
 from storage_engine.broker.replicas.purgatory import DelayedAnswer
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.requests.current_leaders import CurrentLeaders
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
@@ -24,6 +25,7 @@ from storage_engine.core.ports import Scheduler
 from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
 from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis.produce import (
+    FIRST_WITH_LEADERS,
     FIRST_WITH_V2_BATCHES,
     ProducePartition,
     ProducePartitionResponse,
@@ -57,6 +59,7 @@ class ProduceHandler:
     producer_appends: ProducerAppends
     transactional_appends: TransactionalAppends
     scheduler: Scheduler
+    leaders: CurrentLeaders
     may_still_write: MayStillWrite | None = None
     """For batches that are appended after a wait; None where everybody may write."""
 
@@ -192,14 +195,22 @@ class ProduceHandler:
         if acks == 0:
             _finish_unacknowledged(call, responses)
         elif not waiting:
-            call.respond(ProduceResponse(responses))
+            self._respond(call, responses)
         else:
             DelayedAnswer(
                 waiting,
                 timeout_ms=max(0, min(request.timeout_ms, LONGEST_WAIT_MS)),
                 scheduler=self.scheduler,
-                respond=lambda: call.respond(ProduceResponse(responses)),
+                respond=lambda: self._respond(call, responses),
             )
+
+    def _respond(
+        self, call: ApiCall[ProduceResponse], responses: list[ProducePartitionResponse]
+    ) -> None:
+        response = ProduceResponse(responses)
+        if call.version >= FIRST_WITH_LEADERS and any(row.error_code for row in responses):
+            response = self.leaders.in_produce(responses, call.connection.listener_name)
+        call.respond(response)
 
     def _appended(
         self,

@@ -1,6 +1,7 @@
 """Which address of a broker is used: by clients that of the listener they came by, between brokers
 that of their own listener, also while it is being changed."""
 
+from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.core.control.cluster_state import BrokerEndpoint, BrokerInfo
@@ -11,6 +12,7 @@ from storage_engine.protocol.apis.update_metadata import (
 )
 
 BOTH = (BrokerEndpoint("INTERNAL", "inside", 1), BrokerEndpoint("CLIENT", "outside", 2))
+from storage_engine.tests.log.support import ManualClock
 
 
 def broker(number: int, *endpoints: BrokerEndpoint) -> UpdateMetadataBroker:
@@ -54,6 +56,7 @@ def test_clients_get_the_brokers_that_have_their_listener() -> None:
         cluster_id="c",
         broker_id=BrokerId(1),
         metadata=known,
+        doubts=LeaderDoubts(known, ManualClock()),
         has_lease=lambda: True,
         scheduler=None,
     )

@@ -8,6 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings, PeerFetcher
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
@@ -277,6 +279,7 @@ class Follower:
             FetcherPorts(
                 transport=self.leader, scheduler=self.loop, clock=self.loop,
                 broker_epoch=lambda: 1, keep_log_starts=lambda _: True, throttle=throttle,
+                doubts=LeaderDoubts(MetadataCache(), self.loop),
             ),
         )  # fmt: skip
         for partition in self.partitions:

@@ -8,6 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
@@ -88,6 +90,7 @@ class Follower:
                 throttle=ReplicationThrottle(
                     2, clock=self.loop, leader_rate=lambda: 1, follower_rate=lambda: 1
                 ),
+                doubts=LeaderDoubts(MetadataCache(), self.loop),
             ),
         )  # fmt: skip
         self._fetchers.add(self.partition, Endpoint(broker_id=1, host="leader", port=9))

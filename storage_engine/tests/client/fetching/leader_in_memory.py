@@ -151,6 +151,12 @@ class MemoryLeader:
     def known_leader(self, tp: TopicPartition) -> Leader:
         return Leader(1, 0)
 
+    def told_leader(self, tp: TopicPartition, leader: Any, nodes: Any) -> bool:
+        return False
+
+    def has_moved(self, partitions: Any, broker_id: int, connection: Any) -> bool:
+        return False
+
     def has(self, tp: TopicPartition) -> bool:
         return True
 

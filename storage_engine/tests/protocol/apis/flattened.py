@@ -6,13 +6,14 @@ repeated.
 
 import dataclasses
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
 from storage_engine.core.ids import topic_id_to_text
 from storage_engine.protocol.apis import (
     api_versions,
+    current_leaders,
     fetch,
     init_producer_id,
     list_offsets,
@@ -108,11 +109,31 @@ def _produce_response(theirs: Any) -> produce.ProduceResponse:
             _timestamp(partition.log_append_time),
             getattr(partition, "log_start_offset", -1),
             getattr(partition, "error_message", None),
+            current_leader=_current_leader(partition),
         )
         for topic in theirs.responses
         for partition in topic.partition_responses
     ]
-    return produce.ProduceResponse(partitions, milliseconds(theirs.throttle_time))
+    return produce.ProduceResponse(
+        partitions, milliseconds(theirs.throttle_time), _leader_nodes(theirs)
+    )
+
+
+def _current_leader(partition: Any) -> current_leaders.CurrentLeader | None:
+    named = getattr(partition, "current_leader", None)
+    if named is None or (named.leader_id, named.leader_epoch) == (-1, -1):
+        return None
+    return named.leader_id, named.leader_epoch
+
+
+def _leader_nodes(theirs: Any) -> Sequence[current_leaders.LeaderNode]:
+    """An empty tuple before there are any, a list since."""
+    nodes = getattr(theirs, "node_endpoints", None)
+    if not nodes:
+        return ()
+    return [
+        current_leaders.LeaderNode(node.node_id, node.host, node.port, node.rack) for node in nodes
+    ]
 
 
 def _fetch_request(theirs: Any) -> fetch.FetchRequest:
@@ -163,19 +184,15 @@ def _fetch_response(theirs: Any) -> fetch.FetchResponse:
         getattr(theirs, "error_code", 0),
         getattr(theirs, "session_id", 0),
         milliseconds(theirs.throttle_time),
-        [
-            fetch.FetchNode(node.node_id, node.host, node.port, node.rack)
-            for node in getattr(theirs, "node_endpoints", ())
-        ],
+        _leader_nodes(theirs),
     )
 
 
 def _fetch_partition(topic: str, theirs: Any) -> fetch.FetchPartitionResponse:
     aborted = theirs.aborted_transactions
-    diverging = leader = None
+    diverging = None
     if hasattr(theirs, "diverging_epoch"):
         diverging = (theirs.diverging_epoch.epoch, theirs.diverging_epoch.end_offset)
-        leader = (theirs.current_leader.leader_id, theirs.current_leader.leader_epoch)
     return fetch.FetchPartitionResponse(
         topic,
         theirs.partition_index,
@@ -187,7 +204,7 @@ def _fetch_partition(topic: str, theirs: Any) -> fetch.FetchPartitionResponse:
         getattr(theirs, "preferred_read_replica", -1),
         theirs.records,
         None if diverging == (-1, -1) else diverging,
-        None if leader == (-1, -1) else leader,
+        _current_leader(theirs),
     )
 
 

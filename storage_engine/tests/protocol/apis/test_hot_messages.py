@@ -11,7 +11,7 @@ from kafka.protocol.producer import ProduceResponse as ForeignProduceResponse
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32, i64
 
-from storage_engine.protocol.apis import fetch, grouping, metadata, produce
+from storage_engine.protocol.apis import current_leaders, fetch, grouping, metadata, produce
 from storage_engine.tests.protocol.apis import kio_messages
 from storage_engine.tests.protocol.apis.buffers import joined
 
@@ -70,6 +70,23 @@ def test_the_short_path_for_one_partition_writes_what_the_long_one_writes(versio
     one = produce.ProducePartitionResponse("flights", 1, 6, 70, 9, 5)
     short = joined(produce.encode_response(version, produce.ProduceResponse([one], 3)))
     assert short == produce._encode_many(version, produce.ProduceResponse([one], 3))
+
+
+@pytest.mark.parametrize("version", [9, 10, 12])
+def test_kafka_python_reads_from_version_10_on_who_leads_a_partition_now(version: int) -> None:
+    moved = produce.ProducePartitionResponse("a", 1, 6, current_leader=(2, 7))
+    nodes = [current_leaders.LeaderNode(2, "two.example", 9092, "r1")]
+    response = produce.ProduceResponse([moved], nodes=nodes)
+    data = joined(produce.encode_response(version, response))
+    theirs = ForeignProduceResponse.decode(data, version=version)
+    (partition,) = theirs.responses[0].partition_responses
+    if version < 10:
+        assert produce.decode_response(version, memoryview(data)).nodes == ()
+        return
+    leader = partition.current_leader
+    assert (leader.leader_id, leader.leader_epoch) == (2, 7)
+    (node,) = theirs.node_endpoints
+    assert (node.node_id, node.host, node.port, node.rack) == (2, "two.example", 9092, "r1")
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12])

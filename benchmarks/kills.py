@@ -1,0 +1,80 @@
+"""Measures how long producers wait when a broker is killed or hangs, and that nothing is lost.
+
+The benchmark starts three brokers over loopback. A steady producer (librdkafka's where
+confluent-kafka is installed; idempotent, acks=all, its defaults otherwise) sends a record every
+5 ms. Its gap is the longest time between two acknowledgements. A broker that hangs keeps its
+connections, so there librdkafka waits for socket.timeout.ms, which is 1 s here. With --kills the
+same producer goes on while one leader after another is killed and started again, and all that it
+was acknowledged is looked for in the topic afterwards.
+
+examples:
+  headrace bench kills
+  headrace bench kills --rows leader,controller --rounds 10 --json
+  headrace bench kills --kills 100
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.errors import UsageError
+from storage_engine.tools.table import print_results, report_line
+
+COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
+
+ROWS = ("leader", "controller", "stopped", "partitions")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench kills`."""
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
+    )
+    parser.add_argument(
+        "--rows",
+        default=",".join(ROWS),
+        metavar="LIST",
+        help=f"which of {', '.join(ROWS)} to measure (default: all)",
+    )
+    for name, default, meaning in (
+        ("--rounds", 3, "rounds of each row"),
+        ("--partitions", 1000, "partitions that fail over together"),
+        ("--session-timeout-ms", 6000, "zookeeper.session.timeout.ms of the brokers"),
+    ):
+        parser.add_argument(
+            name,
+            default=default,
+            type=positive_integer,
+            metavar="N",
+            help=f"{meaning} (default {default})",
+        )
+    parser.add_argument(
+        "--kills", type=positive_integer, metavar="N", help="instead: N kills under one producer"
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench kills`."""
+    if args.dir is not None and not args.dir.is_dir():
+        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
+    rows = tuple(args.rows.split(","))
+    if unknown := [row for row in rows if row not in ROWS]:
+        raise UsageError(f"--rows: there is no row '{unknown[0]}'; there are {', '.join(ROWS)}")
+    from benchmarks.support import kill_rounds
+
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
+        plan = kill_rounds.KillPlan(
+            folder=Path(folder),
+            rounds=args.rounds,
+            partitions=args.partitions,
+            session_timeout_ms=args.session_timeout_ms,
+            progress=report_line,
+        )
+        if args.kills is not None:
+            results = list(kill_rounds.under_one_producer(plan, args.kills))
+        else:
+            results = list(kill_rounds.measure_rows(plan, rows))
+    print_results(COLUMNS, results, as_json=args.json)
+    return 0

@@ -1,0 +1,282 @@
+"""The rounds of the benchmark of kills: a topic and a producer for each, read back afterwards."""
+
+import importlib.util
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmarks.support.failover_clients import Survivors
+from benchmarks.support.rounds import Goal, Result, alone
+from benchmarks.support.steady_producers import (
+    OwnProducer,
+    RdkafkaProducer,
+    SteadyProducer,
+    lost_and_doubled,
+)
+from storage_engine.client.admin.topics import create_topic
+from storage_engine.client.cluster import Cluster
+from storage_engine.net.deadline import Deadline
+from storage_engine.tools.local.cluster_plan import UpRequest
+from storage_engine.tools.local.local_cluster import LocalCluster
+
+LEADER_GOAL = Goal(most=1.0)
+CONTROLLER_GOAL = Goal(most=1.5)
+PARTITIONS_GOAL = Goal(most=1.5)
+STOPPED_SLACK_S = 0.5
+NONE = Goal(most=0.0)
+
+_BROKERS = (1, 2, 3)
+_READY_MS = 180_000
+"""For a broker that was killed to check its logs and get in sync."""
+_STEADY_S = 1.0
+"""A producer runs so long before and after what happens to its leader."""
+_RECOVERY_S = 60.0
+_HAS_RDKAFKA = importlib.util.find_spec("confluent_kafka") is not None
+_HANGS = {"socket.timeout.ms": 1000}
+_BOUNDS_S = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0, 10.0)
+"""Upper bounds of the histogram of gaps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillPlan:
+    """The amount of work of the benchmark."""
+
+    folder: Path
+    rounds: int
+    partitions: int
+    session_timeout_ms: int
+    progress: Callable[[str], None]
+
+
+def measure_rows(plan: KillPlan, rows: Sequence[str]) -> Iterator[Result]:
+    """One result after the other."""
+    with _cluster(plan) as cluster:
+        rounds = _KillRounds(cluster, plan)
+        if "leader" in rows:
+            yield from rounds.of_leader()
+        if "controller" in rows:
+            yield from rounds.of_controller()
+        if "stopped" in rows:
+            yield from rounds.of_stopped_leader()
+        yield from rounds.damage()
+        if "partitions" in rows:
+            yield from rounds.of_partitions()
+
+
+def under_one_producer(plan: KillPlan, kills: int) -> Iterator[Result]:
+    """Kill one leader after the other while one producer goes on."""
+    with _cluster(plan) as cluster:
+        rounds = _KillRounds(cluster, plan)
+        topic = rounds.new_topic(_BROKERS)
+        gaps_s: list[float] = []
+        with rounds.producer(topic) as producer:
+            for number in range(1, kills + 1):
+                time.sleep(_STEADY_S)
+                leader = rounds.until_in_sync(topic, 1)
+                gaps_s.append(rounds.gap_of(producer, partial(cluster.kill_broker, leader)))
+                plan.progress(f"kill {number} of {kills}, broker {leader}: {gaps_s[-1]:.3f} s")
+                cluster.start_broker(leader, timeout_s=_READY_MS / 1000)
+        yield alone(f"{kills} SIGKILLs of a leader: longest gap, s", max(gaps_s), goal=LEADER_GOAL)
+        for bound_s, count in sorted(_histogram(gaps_s).items()):
+            yield alone(f"{kills} SIGKILLs of a leader: gaps up to {bound_s} s", count)
+        acknowledged = producer.numbers()
+        lost, doubled = lost_and_doubled(cluster.bootstrap_servers, topic, acknowledged)
+        what = f"{kills} SIGKILLs, {len(acknowledged)} acknowledged records"
+        yield alone(f"{what}: lost", lost, goal=NONE)
+        yield alone(f"{what}: doubled", doubled, goal=NONE)
+        yield alone(f"{what}: sends that failed", producer.failed, goal=NONE)
+
+
+def _histogram(gaps_s: Sequence[float]) -> Counter[float]:
+    return Counter(next((b for b in _BOUNDS_S if gap <= b), float("inf")) for gap in gaps_s)
+
+
+@contextmanager
+def _cluster(plan: KillPlan) -> Iterator[LocalCluster]:
+    settings = (("zookeeper.session.timeout.ms", str(plan.session_timeout_ms)),)
+    request = UpRequest(brokers=len(_BROKERS), port=0, settings=settings)
+    with LocalCluster.running(plan.folder / "cluster", request) as cluster:
+        yield cluster
+
+
+class _KillRounds:
+    """All rows on one cluster."""
+
+    def __init__(self, cluster: LocalCluster, plan: KillPlan) -> None:
+        self._cluster = cluster
+        self._plan = plan
+        self._topics = 0
+        self._lost = self._doubled = self._failed = self._acknowledged = 0
+
+    # -- the rows ----------------------------------------------------------------------------------
+
+    def of_leader(self) -> Iterator[Result]:
+        """SIGKILL of a leader that is not the controller."""
+        gaps_s = [
+            self._killed(next(b for b in _BROKERS if b != self._controller()), f"leader, {number}")
+            for number in range(1, self._plan.rounds + 1)
+        ]
+        yield alone(
+            f"SIGKILL of a leader: longest gap of {_name()}, s", max(gaps_s), goal=LEADER_GOAL
+        )
+
+    def of_controller(self) -> Iterator[Result]:
+        """SIGKILL of a leader that is the controller."""
+        gaps_s = [
+            self._killed(self._controller(), f"controller, {number}")
+            for number in range(1, self._plan.rounds + 1)
+        ]
+        yield alone(
+            f"SIGKILL of a leader that is the controller: longest gap of {_name()}, s",
+            max(gaps_s),
+            goal=CONTROLLER_GOAL,
+        )
+
+    def of_stopped_leader(self) -> Iterator[Result]:
+        """SIGSTOP of a leader: the session decides."""
+        session_s = self._plan.session_timeout_ms / 1000
+        goal = Goal(most=session_s + STOPPED_SLACK_S)
+        gaps_s: dict[str, list[float]] = {}
+        for number in range(1, self._plan.rounds + 1):
+            for kind in ("librdkafka's producer", "Headrace's producer")[not _HAS_RDKAFKA :]:
+                gap_s = self._stopped(kind)
+                gaps_s.setdefault(kind, []).append(gap_s)
+                self._plan.progress(f"stopped, round {number}, {kind}: {gap_s:.3f} s")
+        for kind, found_s in gaps_s.items():
+            yield alone(
+                f"SIGSTOP of a leader, session {session_s:g} s: longest gap of {kind}, s",
+                max(found_s),
+                goal=goal,
+            )
+
+    def of_partitions(self) -> Iterator[Result]:
+        """Many partitions of one broker: until all accept acks=all."""
+        count = self._plan.partitions
+        written_s = []
+        for number in range(1, self._plan.rounds + 1):
+            written_s.append(self._failed_over(count))
+            self._plan.progress(f"{count} partitions, round {number}: {written_s[-1]:.3f} s")
+        yield alone(
+            f"SIGKILL of the leader of {count} partitions: until all accept acks=all, s",
+            max(written_s),
+            goal=PARTITIONS_GOAL,
+        )
+
+    def damage(self) -> Iterator[Result]:
+        """What the rounds with a producer have cost."""
+        what = f"{self._acknowledged} records acknowledged in these rounds"
+        yield alone(f"{what}: lost", self._lost, goal=NONE)
+        yield alone(f"{what}: doubled", self._doubled, goal=NONE)
+        yield alone(f"{what}: sends that failed", self._failed, goal=NONE)
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _killed(self, leader: int, what: str) -> float:
+        topic = self.new_topic(_led_by(leader))
+        with self.producer(topic) as producer:
+            time.sleep(_STEADY_S)
+            gap_s = self.gap_of(producer, lambda: self._cluster.kill_broker(leader))
+        self._plan.progress(f"{what}: {gap_s:.3f} s")
+        self._read_back(topic, producer)
+        self._cluster.start_broker(leader, timeout_s=_READY_MS / 1000)
+        self.until_in_sync(topic, 1)
+        return gap_s
+
+    def _failed_over(self, count: int) -> float:
+        leader = next(b for b in _BROKERS if b != self._controller())
+        topic = self.new_topic(_led_by(leader), partitions=count)
+        with self._survivors() as everybody:
+            # Metadata tells of leaders before all the logs are there; that takes acks=all.
+            everybody.write_to_all(topic, Deadline.after(_READY_MS))
+        with self._survivors(but=leader) as survivors:
+            started_s = time.monotonic()
+            self._cluster.kill_broker(leader)
+            survivors.write_to_all(topic, Deadline.after(_READY_MS))
+            taken_s = time.monotonic() - started_s
+        self._cluster.start_broker(leader, timeout_s=_READY_MS / 1000)
+        self.until_in_sync(topic, count)
+        return taken_s
+
+    def _stopped(self, kind: str) -> float:
+        leader = next(b for b in _BROKERS if b != self._controller())
+        topic, pid = self.new_topic(_led_by(leader)), self._pid(leader)
+        servers = self._cluster.bootstrap_servers
+        producer: SteadyProducer = OwnProducer(servers, topic)
+        if kind.startswith("librdkafka"):
+            producer = RdkafkaProducer(servers, topic, _HANGS)
+        with producer:
+            time.sleep(_STEADY_S)
+            try:
+                gap_s = self.gap_of(producer, lambda: os.kill(pid, signal.SIGSTOP))
+            finally:
+                os.kill(pid, signal.SIGCONT)
+        self._read_back(topic, producer)
+        self.until_in_sync(topic, 1)
+        return gap_s
+
+    def gap_of(self, producer: SteadyProducer, harm: Callable[[], None]) -> float:
+        """The longest gap from `harm` until the producer is steady again."""
+        began_s = time.time()
+        harm()
+        # What was under way at the kill may still be acknowledged.
+        time.sleep(0.05)
+        producer.until_acknowledged(time.time(), _RECOVERY_S)
+        time.sleep(_STEADY_S)
+        return producer.longest_gap_s(began_s)
+
+    def producer(self, topic: str) -> SteadyProducer:
+        servers = self._cluster.bootstrap_servers
+        return RdkafkaProducer(servers, topic) if _HAS_RDKAFKA else OwnProducer(servers, topic)
+
+    def _read_back(self, topic: str, producer: SteadyProducer) -> None:
+        acknowledged = producer.numbers()
+        lost, doubled = lost_and_doubled(self._cluster.bootstrap_servers, topic, acknowledged)
+        self._lost += lost
+        self._doubled += doubled
+        self._failed += producer.failed
+        self._acknowledged += len(acknowledged)
+
+    def new_topic(self, replicas: Sequence[int], partitions: int = 1) -> str:
+        self._topics += 1
+        topic = f"bench-{self._topics}"
+        with Cluster(self._cluster.bootstrap_servers) as client:
+            create_topic(client, topic, assignment=dict.fromkeys(range(partitions), replicas))
+        self.until_in_sync(topic, partitions)
+        return topic
+
+    def until_in_sync(self, topic: str, partitions: int) -> int:
+        """Wait until every replica is in sync; the leader of partition 0."""
+        deadline = Deadline.after(_READY_MS)
+        with self._survivors() as everybody:
+            everybody.until_led(
+                topic, partitions, deadline, lambda row: len(row.isr) == len(_BROKERS)
+            )
+        with Cluster(self._cluster.bootstrap_servers) as client:
+            return int(client.metadata([topic]).topics[topic].partitions[0].leader)
+
+    def _survivors(self, but: int | None = None) -> Survivors:
+        brokers = self._cluster.state.brokers
+        return Survivors([(each.host, each.port) for each in brokers if each.id != but])
+
+    def _controller(self) -> int:
+        with self._survivors() as everybody:
+            return everybody.controller_id()
+
+    def _pid(self, broker: int) -> int:
+        pid = self._cluster.state.broker(broker).pid
+        assert pid is not None, "it was started"
+        return pid
+
+
+def _led_by(leader: int) -> list[int]:
+    return [leader, *(broker for broker in _BROKERS if broker != leader)]
+
+
+def _name() -> str:
+    return "librdkafka's producer" if _HAS_RDKAFKA else "Headrace's producer"

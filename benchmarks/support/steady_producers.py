@@ -1,0 +1,150 @@
+"""Producers that send a numbered record every few milliseconds, and note when each is acknowledged.
+
+One is librdkafka's, which Headrace does not install; the other is Headrace's own. Both are
+idempotent, with acks=all and their defaults but for what is said.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from itertools import pairwise
+from types import TracebackType
+from typing import Any, Self
+
+from storage_engine.client import Producer
+from storage_engine.client.fetching.bulk_reader import BulkReader
+from storage_engine.tools.errors import CommandError
+
+SEND_INTERVAL_S = 0.005
+START_S = 60.0
+FLUSH_S = 120.0
+
+
+_MARK = b"number "
+
+
+def record_of(number: int) -> bytes:
+    """The value of a record."""
+    return _MARK + str(number).encode()
+
+
+class SteadyProducer:
+    """Sends to partition 0 of a topic from entry to exit."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._servers = servers
+        self._topic = topic
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._acknowledged: list[tuple[float, int]] = []
+        self.failed = 0
+        self._thread = threading.Thread(target=self._run, name="bench-producer", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.until_acknowledged(time.time(), START_S)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def until_acknowledged(self, after_s: float, timeout_s: float) -> None:
+        """Wait for an acknowledgement after that time, in seconds since 1970."""
+        deadline_s = time.monotonic() + timeout_s
+        while self.last_s() <= after_s:
+            if time.monotonic() > deadline_s:
+                raise CommandError(f"nothing was acknowledged to a producer for {timeout_s:.0f} s")
+            time.sleep(0.01)
+
+    def last_s(self) -> float:
+        """When the last acknowledgement came."""
+        with self._lock:
+            return self._acknowledged[-1][0] if self._acknowledged else 0.0
+
+    def longest_gap_s(self, since_s: float) -> float:
+        """Between two acknowledgements, the second after `since_s`."""
+        with self._lock:
+            times = [at_s for at_s, _ in self._acknowledged]
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        after = [gap for gap, later in zip(gaps, times[1:], strict=True) if later > since_s]
+        return max(after, default=0.0)
+
+    def numbers(self) -> list[int]:
+        """What was acknowledged."""
+        with self._lock:
+            return [number for _, number in self._acknowledged]
+
+    def _note(self, number: int, error: object) -> None:
+        with self._lock:
+            if error is None:
+                self._acknowledged.append((time.time(), number))
+            else:
+                self.failed += 1
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+
+class RdkafkaProducer(SteadyProducer):
+    """confluent-kafka's."""
+
+    def __init__(self, servers: str, topic: str, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__(servers, topic)
+        self._settings = dict(settings or {})
+
+    def _run(self) -> None:
+        from confluent_kafka import Producer as Rdkafka
+
+        common = {"acks": "all", "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
+        producer = Rdkafka({"bootstrap.servers": self._servers, **common, **self._settings})
+        number = 0
+        while not self._stop.is_set():
+            producer.produce(
+                self._topic,
+                record_of(number),
+                partition=0,
+                on_delivery=partial(self._delivered, number),
+            )
+            number += 1
+            producer.poll(SEND_INTERVAL_S)
+        producer.flush(FLUSH_S)
+
+    def _delivered(self, number: int, error: object, _message: object) -> None:
+        self._note(number, error)
+
+
+class OwnProducer(SteadyProducer):
+    """`storage_engine.client.Producer`."""
+
+    def _run(self) -> None:
+        with Producer({"bootstrap.servers": self._servers, "linger.ms": 0}) as producer:
+            number = 0
+            while not self._stop.is_set():
+                future = producer.send(self._topic, record_of(number), partition=0)
+                future.add_done_callback(partial(self._done, number))
+                number += 1
+                time.sleep(SEND_INTERVAL_S)
+
+    def _done(self, number: int, future: Any) -> None:
+        self._note(number, future.exception())
+
+
+def lost_and_doubled(servers: str, topic: str, acknowledged: list[int]) -> tuple[int, int]:
+    """Of the acknowledged numbers those that are not in the topic, and of all those that are there
+    more than once."""
+    stored: Counter[bytes] = Counter()
+    with BulkReader({"bootstrap.servers": servers}) as reader:
+        for split in reader.splits([topic]):
+            for batch in reader.read(split):
+                values = batch.column("value").to_pylist()
+                stored.update(value for value in values if value and value.startswith(_MARK))
+    lost = sum(record_of(number) not in stored for number in acknowledged)
+    return lost, sum(count - 1 for count in stored.values())

@@ -1,0 +1,161 @@
+"""Clients are not sent to a leader that has just died, and find its successor soon (R-REP12)."""
+
+from storage_engine.broker.cluster.leader_doubts import DOUBT_MS, LISTED_MS
+from storage_engine.broker.cluster.leader_probes import CHANNEL, PROBE_MS
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.find_coordinator import FindCoordinatorRequest
+from storage_engine.protocol.apis.metadata import API as METADATA
+from storage_engine.protocol.apis.metadata import MetadataRequest
+from storage_engine.protocol.apis.registry import api_of
+
+TP = TopicPartition("t", 0)
+FIND_COORDINATOR = 10
+
+
+def asked(cluster, broker, topics=("t",)):
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    return cluster.ask(broker, METADATA, 12, request)
+
+
+def metadata(cluster, broker, topics=("t",)):
+    return cluster.answer(asked(cluster, broker, topics))
+
+
+def leader_said_by(cluster, broker):
+    """Who leads, as a client hears it, and which brokers are listed."""
+    answer = metadata(cluster, broker)
+    (row,) = answer.topics[0].partitions
+    return row.leader, {each.broker_id for each in answer.brokers}
+
+
+def two(cluster):
+    """The leader, and another broker."""
+    leader = cluster.state(TP).leader
+    return leader, next(broker for broker in (1, 2, 3) if broker != leader)
+
+
+def probes(cluster, broker):
+    return [
+        each
+        for each in cluster.network.connections
+        if (each.sender, each.channel) == (broker, CHANNEL)
+    ]
+
+
+def test_a_leader_whose_connections_broke_is_not_named_until_its_session_ends(topic):
+    leader, other = two(topic)
+    topic[leader].kill()
+    topic.loop.run_for(5)
+    assert leader_said_by(topic, other) == (-1, {1, 2, 3})
+
+
+def test_a_client_that_asks_before_this_broker_has_noticed_does_not_hear_of_the_dead_leader(topic):
+    leader, other = two(topic)
+    assert leader_said_by(topic, other)[0] == leader
+    answers = asked(topic, other)
+    # The connections of a killed process do not all break in the same moment.
+    topic.network.give_up_channel(leader, "fetch")
+    topic[leader].kill()
+    answer = topic.answer(answers)
+    assert answer.topics[0].partitions[0].leader == -1
+
+
+def test_a_false_alarm_ends_when_the_leader_answers_again(topic):
+    leader, other = two(topic)
+    topic.network.reset(leader, other)
+    topic.loop.run_for(5)
+    assert topic[other].parts.cluster.doubts.current() == {leader}
+    topic.loop.run_for(100)
+    assert topic[other].parts.cluster.doubts.current() == frozenset()
+    assert leader_said_by(topic, other)[0] == leader
+
+
+def test_where_only_the_way_between_two_brokers_is_cut_the_controllers_word_counts_again(topic):
+    leader, other = two(topic)
+    topic.network.cut(leader, other)
+    topic.loop.run_for(100)
+    assert topic[other].parts.cluster.doubts.current() == {leader}
+    topic.loop.run_for(DOUBT_MS)
+    assert topic.state(TP).leader == leader
+    assert leader_said_by(topic, other)[0] == leader
+
+
+def test_a_dead_leader_stays_listed_for_some_seconds_and_others_lead(topic):
+    leader, other = two(topic)
+    topic[leader].kill(session_ends_at_once=True)
+    topic.loop.run_until(lambda: topic.state(TP).leader not in (-1, leader))
+    topic.loop.run_for(200)
+    assert leader_said_by(topic, other) == (topic.state(TP).leader, {1, 2, 3})
+    topic.loop.run_for(LISTED_MS)
+    assert leader_said_by(topic, other)[1] == {1, 2, 3} - {leader}
+
+
+def test_a_dead_broker_that_led_nothing_is_listed_no_more(topic):
+    leader, other = two(topic)
+    third = next(broker for broker in (1, 2, 3) if broker not in (leader, other))
+    topic[third].kill(session_ends_at_once=True)
+    topic.loop.run_until(lambda: third not in topic.state(TP).isr)
+    topic.loop.run_for(200)
+    assert leader_said_by(topic, other)[1] == {1, 2, 3} - {third}
+
+
+def test_a_leader_that_hangs_delays_what_clients_hear_and_stays_the_leader(topic):
+    leader, other = two(topic)
+    topic.network.hold_up(leader, other)
+    answers = asked(topic, other)
+    began_ms = topic.loop.now_ms
+    answer = topic.answer(answers)
+    assert PROBE_MS <= topic.loop.now_ms - began_ms < PROBE_MS + 20
+    assert answer.topics[0].partitions[0].leader == leader
+
+
+def test_all_that_wait_for_a_leader_share_a_probe(topic):
+    leader, other = two(topic)
+    topic.network.hold_up(leader, other)
+    many = [asked(topic, other) for _ in range(50)]
+    topic.loop.run_for(5)
+    (connection,) = probes(topic, other)
+    assert len(connection._in_flight) == 1
+    for answers in many:
+        assert topic.answer(answers).topics[0].partitions[0].leader == leader
+    # Nobody is remembered who waits no longer.
+    assert list(topic[other].parts.cluster.probes._under_way.values()) == [{}]
+
+
+def test_who_asks_about_no_topic_waits_for_nobody(topic):
+    leader, other = two(topic)
+    topic.network.hold_up(leader, other)
+    began_ms = topic.loop.now_ms
+    metadata(topic, other, topics=())
+    assert topic.loop.now_ms - began_ms < PROBE_MS
+
+
+def test_a_coordinator_that_has_just_died_is_not_named(topic):
+    spec, _ = api_of(FIND_COORDINATOR)
+    request = FindCoordinatorRequest(key="group", key_type=0)
+
+    def found(broker):
+        return topic.answer(topic.ask(broker, spec, 3, request))
+
+    topic.loop.run_until(lambda: found(1).error_code == 0)
+    coordinator = found(1).node_id
+    other = next(broker for broker in (1, 2, 3) if broker != coordinator)
+    topic.loop.run_until(lambda: found(other).error_code == 0)
+    topic[coordinator].kill()
+    topic.loop.run_for(5)
+    assert ErrorCode.of(found(other).error_code) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_follower_asks_again_at_once_after_a_lost_connection_and_then_less_and_less_often(topic):
+    leader, other = two(topic)
+    topic.network.reset(leader, other)
+    topic.loop.run_for(100)
+    # It follows again, long before replica.fetch.backoff.ms.
+    topic.produced(TP, b"second")
+    topic.wait_in_sync(TP, 1, 2, 3)
+    network = topic.network
+    network.cut(leader, other)
+    before = network.next_correlation_id()
+    topic.loop.run_for(10_000)
+    assert network.next_correlation_id() - before < 200
