@@ -11,11 +11,11 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header, seal
 from storage_engine.protocol.typed import directory as directories
-from storage_engine.protocol.typed.arrays import ipc_message
+from storage_engine.protocol.typed.arrays import ipc_message, seals
 from storage_engine.protocol.typed.arrays.ipc_message import (
     message_kind,
     read_message,
@@ -28,13 +28,15 @@ from storage_engine.protocol.typed.arrays.plain_numbers import (
     number_width,
 )
 from storage_engine.protocol.typed.column_bounds import bounds_of
+from storage_engine.protocol.typed.crc_join import joined_crc
 from storage_engine.protocol.typed.directory import (
     ColumnEntry,
     encode_directory,
     read_directory,
     read_outline,
 )
-from storage_engine.protocol.typed.typed_decoder import plan
+from storage_engine.protocol.typed.frames import frame_bounds
+from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
 from storage_engine.tests.protocol.typed.logs import (
     TOPIC_ID,
     decoded,
@@ -43,8 +45,9 @@ from storage_engine.tests.protocol.typed.logs import (
     log_of,
     rows_from,
     schema_of,
+    table_of,
 )
-from storage_engine.tests.sampling import examples
+from storage_engine.tests.sampling import ALL_FAULTS, examples
 
 NUMBERS = [
     pa.int8(),
@@ -264,3 +267,54 @@ def test_a_decimal_beyond_its_type_is_refused_on_the_short_way():
     for data in (log, frames_of(memoryview(log), plan(schema), schema)):
         with pytest.raises(CorruptRecordError, match="Arrow says: Decimal value"):
             decoded(data, schema, framed=data is not log)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(parts=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**31 - 1)), min_size=1))
+def test_crcs_that_are_shifted_together_are_those_that_are_shifted_one_by_one(parts):
+    crcs, sizes = (np.array(each, np.int64) for each in zip(*parts, strict=True))
+    expected = [joined_crc([(0, size)], crc) for crc, size in parts]
+    assert seals._shifted(crcs, sizes).tolist() == expected
+
+
+def test_no_flipped_byte_of_many_frames_gives_other_values():
+    """Of which the seals are checked together; the frames before the damaged ones are given."""
+    rows = rows_from(SCHEMA, [{"id": n, "s": f"t{n}", "d": n / 7, "a": ["x"]} for n in range(3)])
+    read_plan = plan(SCHEMA, ["s"], ["_offset"])
+    log = log_of(encoded(rows, SCHEMA) * (seals.LEAST + 2))
+    data = frames_of(log, read_plan, SCHEMA)
+    expected = table_of(decoded(data, SCHEMA, read_plan, framed=True), read_plan)
+    assert expected.num_rows == 3 * (seals.LEAST + 2)
+    for position in range(0, len(data), 1 if ALL_FAULTS else 5):
+        changed = bytearray(data)
+        changed[position] ^= 1 << position % 8
+        try:
+            found = table_of(decoded(changed, SCHEMA, read_plan, framed=True), read_plan)
+        except KafkaError:
+            continue
+        assert found.equals(expected), position
+
+
+@pytest.mark.parametrize("damaged", [0, 3, 5])
+def test_a_damaged_column_among_many_frames_is_named(damaged):
+    rows = rows_from(SCHEMA, [{"id": n} for n in range(3)])
+    read_plan = plan(SCHEMA, ["id"])
+    log = log_of(encoded(rows, SCHEMA) * 6)
+    data = bytearray(frames_of(log, read_plan, SCHEMA))
+    ends = [end for _, end in frame_bounds(memoryview(data))]
+    data[ends[damaged] - 1] ^= 1
+    with pytest.raises(CorruptRecordError, match=rf"offset {3 * damaged} .* its column 1 does"):
+        decoded(data, SCHEMA, read_plan, framed=True)
+
+
+def test_frames_before_a_damaged_one_are_given(monkeypatch):
+    monkeypatch.setattr("storage_engine.protocol.typed.typed_decoder.PIECE_BYTES", 1)
+    rows = rows_from(SCHEMA, [{"id": n} for n in range(3)])
+    read_plan = plan(SCHEMA, ["id"])
+    data = bytearray(frames_of(log_of(encoded(rows, SCHEMA) * 6), read_plan, SCHEMA))
+    fifth = [start for start, _ in frame_bounds(memoryview(data))][5]
+    data[fifth + 5] ^= 1
+    pieces = iter_typed_decoded(data, read_plan, framed=True, topic_schema=SCHEMA)
+    assert sum(len(next(pieces)) for _ in range(5)) == 15
+    with pytest.raises(CorruptRecordError, match="its CRC does not match"):
+        next(pieces)
