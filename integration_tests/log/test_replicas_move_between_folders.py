@@ -152,7 +152,9 @@ def test_every_acknowledged_record_is_in_the_other_folder_once(
         Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin,
         Load(cluster, topic, row if is_typed else record) as load,
     ):
-        wait_until(lambda: len(load.acknowledged) > 2000, "the load to begin")
+        # So much that the move is not over before it is looked at.
+        begun = 10_000 if is_typed else 2000
+        wait_until(lambda: len(load.acknowledged) > begun, "the load to begin")
         admin.alter_broker_configs(1, {RATE: "500000"})
         assert main(["reassign", "execute", *servers, *files]) == 0
         wait_until(

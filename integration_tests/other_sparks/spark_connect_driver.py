@@ -60,13 +60,13 @@ def main() -> None:
         while limits_micro_batches() and heard.count(0) < 2 and time.monotonic() < deadline:
             time.sleep(0.1)
     read = spark.read.format("headrace").options(**kafka, subscribe=f"{topic}-copy").load()
-    told = {
-        "rows": copied_rows(spark, kafka, f"{topic}-rows"),
+    told: dict[str, object] = {
         "version": spark.version,
         "session": type(spark).__module__,
         "read": read.count(),
-        "lag": heard,
+        "lag": list(heard),
     }
+    told["rows"] = copied_rows(spark, kafka, f"{topic}-rows")
     print(json.dumps(told))
     spark.stop()
 

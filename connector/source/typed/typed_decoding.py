@@ -22,6 +22,7 @@ from connector.topic_schemas import known_schemas
 from connector.typed_columns import DELETED, HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from storage_engine.client.fetching.fetch import FetchedBatches
 from storage_engine.client.topic_schemas import KnownSchema
+from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.protocol.typed.arrow_types import arrow_type
@@ -221,12 +222,19 @@ def _groups(fetches: Iterable[FetchedBatches]) -> Iterator[list[FetchedBatches]]
     piece that goes to Spark has a cost of its own."""
     group: list[FetchedBatches] = []
     held = 0
-    for fetched in fetches:
-        group.append(fetched)
-        held += len(fetched.records)
-        if held >= GROUP_BYTES or fetched.next_offset - group[0].start_offset >= MAX_BATCH_ROWS:
+    try:
+        for fetched in fetches:
+            group.append(fetched)
+            held += len(fetched.records)
+            offsets = fetched.next_offset - group[0].start_offset
+            if held >= GROUP_BYTES or offsets >= MAX_BATCH_ROWS:
+                yield group
+                group, held = [], 0
+    except HeadraceError:
+        # What came before it counts.
+        if group:
             yield group
-            group, held = [], 0
+        raise
     if group:
         yield group
 

@@ -179,7 +179,8 @@ def _load_dictionary(raw: Any, kind: MessageKind, max_bytes: int) -> Any:
 
 def _check_expansion(values: Any, indices: Any, max_bytes: int) -> None:
     """A few values that are long and stand for many rows must not fill the memory."""
-    if not len(values):
+    if not len(values) or values.nbytes * len(indices) <= max_bytes:
+        # None is longer than all together.
         return
     lengths = kernel("binary_length", values)
     longest = kernel("min_max", lengths)["max"].as_py()

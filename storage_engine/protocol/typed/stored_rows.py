@@ -22,6 +22,7 @@ from storage_engine.protocol.records.record_batch import (
 from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.varints import Ints
 from storage_engine.protocol.typed.arrays.plain_numbers import find_numbers
+from storage_engine.protocol.typed.arrays.seals import Seals
 from storage_engine.protocol.typed.arrow_types import SYSTEM_TYPES, arrow_type
 from storage_engine.protocol.typed.column_codec import ColumnKind, load_column
 from storage_engine.protocol.typed.directory import (
@@ -95,8 +96,9 @@ class StoredRows:
         schema: TopicSchema,
         *,
         max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+        seals: Seals | None = None,
     ) -> "StoredRows":
-        """Open a projected batch, with the same errors."""
+        """Open a projected batch, with the same errors. With `seals` its CRC is checked there."""
         header = frame.header
         assert header is not None and frame.kind == PROJECTED
         if header.magic != MAGIC:
@@ -117,7 +119,10 @@ class StoredRows:
                 at = end
         if at != len(batch):
             raise damaged(header, f"its columns take {at} of the frame's {len(batch)} bytes")
-        check_seal(header, frame.sealed_fields, outline, blocks)
+        if seals is None:
+            check_seal(header, frame.sealed_fields, outline, blocks)
+        else:
+            seals.add(header, frame.sealed_fields, outline, blocks)
         version = schema.version(outline.schema_version)
         return cls(header, outline, version, blocks, check_columns=False, max_bytes=max_bytes)
 

@@ -7,12 +7,13 @@ are never trusted: see `stored_rows.py` and `column_codec.py`.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from storage_engine.core.errors import ConfigError, InvalidRecordError
+from storage_engine.core.errors import ConfigError, HeadraceError, InvalidRecordError
 from storage_engine.core.printable import printable
 from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.comparisons import Comparison
@@ -37,6 +38,7 @@ from storage_engine.protocol.typed.arrays.row_parts import (
     joined_times,
     part_of,
 )
+from storage_engine.protocol.typed.arrays.seals import Seals
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.column_codec import ColumnKind
 from storage_engine.protocol.typed.frames import PROJECTED, TypedFrame, iter_frames
@@ -63,6 +65,9 @@ PIECE_CELLS = 8 << 20
 """A piece has at most about so many rows times columns, since a column of nulls, which takes no
 bytes where it is stored, takes them in a piece."""
 LEAST_PIECE_ROWS = 1_000
+
+SEALED_TOGETHER = 32
+"""The frames whose CRCs are checked together."""
 
 _MICROSECONDS = 1000
 _LARGEST_TIMESTAMP_MS = ((1 << 63) - 1) // _MICROSECONDS
@@ -298,22 +303,37 @@ def _of_batches(
 def _of_frames(
     buffer: Any, schema: TopicSchema, max_bytes: int, wanted: _Wanted, check_crcs: bool
 ) -> _Opened:
-    for frame in iter_frames(buffer):
-        if frame.next_offset <= wanted.start:
-            # It would be skipped because of what its header says.
-            _of_frame(frame, schema, max_bytes, check_crcs)
-        elif wanted.touches(frame.base_offset, frame.next_offset):
-            stored = _of_frame(frame, schema, max_bytes, check_crcs)
-            yield frame.next_offset, frame.leader_epoch, stored
+    frames = iter_frames(buffer)
+    is_left = True
+    while is_left:
+        seals, failure = Seals(), None
+        opened: list[tuple[int, int, StoredRows | None]] = []
+        is_left = False
+        try:
+            for frame in islice(frames, SEALED_TOGETHER):
+                is_left = True
+                is_before = frame.next_offset <= wanted.start
+                if is_before or wanted.touches(frame.base_offset, frame.next_offset):
+                    stored = _of_frame(frame, schema, max_bytes, check_crcs, seals)
+                    # It would be skipped because of what its header says.
+                    if not is_before:
+                        opened.append((frame.next_offset, frame.leader_epoch, stored))
+        except HeadraceError as error:
+            failure = error
+        seals.check()
+        # What comes before an error is given.
+        yield from opened
+        if failure is not None:
+            raise failure
 
 
 def _of_frame(
-    frame: TypedFrame, schema: TopicSchema, max_bytes: int, check_crcs: bool
+    frame: TypedFrame, schema: TopicSchema, max_bytes: int, check_crcs: bool, seals: Seals
 ) -> StoredRows | None:
     if frame.header is None:
         return None
     if frame.kind == PROJECTED:
-        return StoredRows.of_frame(frame, schema, max_bytes=max_bytes)
+        return StoredRows.of_frame(frame, schema, max_bytes=max_bytes, seals=seals)
     return _of_batch(frame.header, frame.batch, schema, max_bytes, check_crcs)
 
 

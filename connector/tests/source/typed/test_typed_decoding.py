@@ -13,6 +13,7 @@ from connector.source.typed.typed_decoding import TypedDecoding
 from connector.source.typed.typed_read import plan_read
 from storage_engine.client.fetching.fetch import FetchedBatches
 from storage_engine.client.topic_schemas import KnownSchema
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
@@ -131,3 +132,67 @@ def test_pieces_of_several_partitions_go_to_spark_in_one():
     ends = {T0: 20, other.tp: 5}
     (batch,) = decoding.together([fetched, other], ends)
     assert batch.column("_partition").to_pylist() == [0] * 20 + [1] * 5
+
+
+def _parts_of_a_log(count):
+    """Fetches of ten rows each, one after the other, of which the brokers sent all."""
+    decoding = _decoding()
+    wanted = OffsetRange(topic_partition=T0, start_offset=3, end_offset=10 * count, topic_id=ID)
+    want = decoding.wanted([wanted])["t"]
+    fetches = [
+        FetchedBatches(
+            T0,
+            memoryview(_encoded(V1, first, _rows(first, 10))),
+            max(first, 3),
+            first + 10,
+            10 * count,
+            10 * count,
+            0,
+            (),
+            0,
+            want,
+        )
+        for first in range(0, 10 * count, 10)
+    ]
+    return decoding, fetches, wanted
+
+
+def test_fetches_that_are_small_go_to_spark_in_one_piece():
+    decoding, fetches, wanted = _parts_of_a_log(4)
+    found = [([*batches], end) for batches, end in decoding.alone(iter(fetches), wanted)]
+    assert [end for _, end in found] == [40, 40]
+    ((batch,), _), (nothing, _) = found
+    assert batch.column("id").to_pylist() == list(range(3, 40))
+    assert nothing == []
+
+
+def test_fetches_are_held_up_to_so_many_bytes(monkeypatch):
+    decoding, fetches, wanted = _parts_of_a_log(5)
+    monkeypatch.setattr(typed_decoding, "GROUP_BYTES", 2 * len(fetches[0].records))
+    asked = []
+
+    def one_by_one():
+        for each in fetches:
+            asked.append(each.next_offset)
+            yield each
+
+    ends, seen = [], []
+    for batches, end in decoding.alone(one_by_one(), wanted):
+        ends += [end] * sum(len(batch) > 0 for batch in batches)
+        seen.append(len(asked))
+    assert ends == [20, 40, 50]
+    assert seen == [2, 2, 4, 4, 5, 5]
+
+
+def test_what_came_before_an_error_is_given():
+    decoding, fetches, wanted = _parts_of_a_log(3)
+
+    def broken():
+        yield from fetches[:2]
+        raise KafkaError("gone", ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    found = []
+    with pytest.raises(KafkaError):
+        for batches, end in decoding.alone(broken(), wanted):
+            found.append((sum(map(len, batches)), end))
+    assert found == [(17, 20), (0, 20)]

@@ -302,7 +302,7 @@ def test_a_message_claims_no_memory_that_is_not_there():
 
 
 def test_the_brokers_half_needs_neither_numpy_nor_pyarrow():
-    modules = ("directory", "typed_batch", "projection", "filter_bytes", "crc_join")
+    modules = ("directory", "typed_batch", "frames", "projection", "filter_bytes", "crc_join")
     names = ", ".join(f"storage_engine.protocol.typed.{name}" for name in modules)
     code = f"import sys, {names}; print([n for n in ('numpy', 'pyarrow') if n in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
