@@ -129,19 +129,23 @@ class FollowerSession(FetchSession):
         """Those that are due. A look at them begins: what comes from now on is told."""
         self.has_missed_news = False
         for key in self.due:
-            self._watched(key)
+            if key not in self._watches:
+                self._watched(key)
         partitions = self.partitions
         return [partitions[key].wanted for key in self.due]
 
     def news(self, answers: Iterable[FetchPartitionResponse]) -> list[FetchPartitionResponse]:
         news = super().news(answers)
+        due = self.due
+        sent: dict[Key, None] = {}
         for answer in news:
             if answer.records:
-                # To the end: a full answer serves the others first next time.
                 key = answer.topic, answer.partition
-                self.due.pop(key, None)
-                self.due[key] = None
+                due.pop(key, None)
+                sent[key] = None
         self.settle()
+        # At the end: a full answer serves the others first next time.
+        due.update(sent)
         return news
 
     def settle(self) -> None:

@@ -13,6 +13,7 @@ from storage_engine.broker.requests.fetch_sessions import (
     FetchSessions,
     SessionFetch,
 )
+from storage_engine.broker.requests.follower_sessions import session_maker
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.protocol.apis.fetch import (
@@ -21,7 +22,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
     FetchResponse,
 )
-from storage_engine.protocol.fetch_session import ClientFetchSession, epoch_after
+from storage_engine.protocol.fetch_session import ClientFetchSession, SessionPart, epoch_after
 from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant
 from storage_engine.simulation.world.clock import SimulatedLoop
 from storage_engine.tests.sampling import examples
@@ -303,6 +304,10 @@ class Pair:
     def __init__(self) -> None:
         self.broker = Broker()
         self.client = ClientFetchSession()
+        self.tells_changes = False
+        """Whether the client says itself what has changed, where it may."""
+        self.asked: dict[int, FetchPartition] = {}
+        self.named_again: set[int] = set()
         self.ends = dict.fromkeys(range(5), 0)
         self.failing: set[int] = set()
         self.wants = {0}
@@ -331,12 +336,13 @@ class Pair:
             # What it knew of one that comes back, it has given up.
             self.known.pop(new, None)
             self.client.name_again("t", new)
+            self.named_again.add(new)
         self.wants = set(partitions)
 
     def fetch(self, fate: str = "") -> bool:
         """Whether it arrived both ways, and was no refusal."""
         positions = [wanted(at, offset=self.known.get(at, 0))[0] for at in sorted(self.wants)]
-        part = self.client.next(positions)
+        part = self._part(positions)
         asked = request(
             part.partitions, part.session_id, part.session_epoch, forgotten=part.forgotten
         )
@@ -355,6 +361,16 @@ class Pair:
                 self.known[each.partition] = each.high_watermark
         return response.error_code == 0
 
+    def _part(self, positions: list[FetchPartition]) -> SessionPart:
+        asked, self.asked = self.asked, {each.partition: each for each in positions}
+        if self.client.is_new or not self.tells_changes:
+            return self.client.next(positions)
+        unwanted = [("t", at) for at in asked if at not in self.asked]
+        changed = [each for each in positions if each != asked.get(each.partition)]
+        again = [each for each in positions if each.partition in self.named_again]
+        self.named_again.clear()
+        return self.client.next_changed([*changed, *again], unwanted)
+
     def _read(self, begun: SessionFetch) -> FetchResponse:
         answers = []
         for each in begun.request.partitions:
@@ -368,12 +384,29 @@ class Pair:
         return begun.response(answers)
 
 
-@given(steps=STEPS)
+def test_a_followers_session_is_its_own_and_another_incarnation_is_told_of_all_partitions():
+    broker = Broker()
+    broker.sessions._make = session_maker(lambda _tp: None)
+    asked = request(wanted(0, 1), replica_id=2)._replace(replica_epoch=7)
+    session_id = broker.fetch(asked).session_id
+    (session,) = broker.sessions
+    session.due.clear()
+    later = request([], session_id, 1, replica_id=2)
+    stranger = broker.sessions.begin(later._replace(replica_id=3, replica_epoch=7))
+    assert stranger.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    same = broker.sessions.begin(later._replace(replica_epoch=7))
+    assert same.request.partitions == []
+    other = broker.sessions.begin(later._replace(session_epoch=2, replica_epoch=8))
+    assert [each.partition for each in other.request.partitions] == [0, 1]
+
+
+@given(steps=STEPS, tells_changes=st.booleans())
 @settings(max_examples=examples(200), deadline=None)
-def test_a_client_with_a_session_learns_all_that_one_without_would(steps):
+def test_a_client_with_a_session_learns_all_that_one_without_would(steps, tells_changes):
     """Whatever is appended, fails, is wanted, lost or forgotten: after two fetches that arrive, the
     client knows the end of each partition that it wants and that has no error."""
     pair = Pair()
+    pair.tells_changes = tells_changes
     for kind, argument in steps:
         if kind == "want":
             pair.want(argument)
