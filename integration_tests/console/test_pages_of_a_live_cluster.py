@@ -273,8 +273,9 @@ def test_the_overview_says_in_words_that_a_broker_is_gone_and_what_to_do(page, b
 
 def test_the_timeline_shows_who_led_before_and_after(page, scene, broker_gone):
     page.open(f"timeline?topic={scene.orders}", wait_for="new leader")
-    assert f"roker {KILLED}" in page.text("main")
-    assert len(page.driver.find_elements(By.CSS_SELECTOR, "svg.lanes rect")) > 3
+    page.wait_for_text(f"roker {KILLED}", css="main")
+    spans = "return document.querySelectorAll('svg.lanes rect').length"
+    until(lambda: page.run(spans) > 3, "a lane changes its leader")
 
 
 def test_a_topic_is_made_written_changed_and_deleted_without_the_broker(page, scene, broker_gone):
