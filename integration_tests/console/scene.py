@@ -107,6 +107,8 @@ class Scene:
         self.sink = f"{prefix}delays-sink"
         self.query = str(uuid.uuid4())
         self.run = str(uuid.uuid4())
+        self.member = 0
+        """The producer id of the task that writes: more than a double can hold."""
         self.told = self._told_until_ms = 0
         """Micro-batches, and until when."""
         self._client: Cluster | None = None
@@ -224,6 +226,7 @@ class Scene:
         for batch in range(self._commits + 1):
             member = batches.join(batch)
             assert isinstance(member, MicroBatchMember)
+            self.member = member.producer_id
             member.enlist([Partition(self.delays, batch % 3)])
             if batch < self._commits:
                 batches.commit(batch, [member.id], rows=8_000)

@@ -188,6 +188,7 @@ def test_a_query_shows_its_micro_batches_its_sink_and_who_writes(page, scene, co
     sink = page.text("main")
     assert scene.sink in sink
     assert f"{scene.delays}-2" in sink
+    assert f"producer {scene.member}" in sink
     assert "committed" in sink
 
 
