@@ -55,6 +55,7 @@ MEASURED_S = {
     "storage_engine/tests/simulation/test_simulation.py": 60,
     "examples/flights/tests/test_demo.py": 60,
     "integration_tests/command_line/test_command_line_leaves_nothing_behind.py": 60,
+    "integration_tests/console/test_pages_of_a_live_cluster.py": 60,
     "integration_tests/exactly_once/test_spark_exactly_once.py": 57,
     "integration_tests/security/test_our_clients.py": 55,
     "integration_tests/command_line/test_command_line_moves_records.py": 50,

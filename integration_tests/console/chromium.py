@@ -235,8 +235,11 @@ class Chromium:
         return found
 
     def picture(self, path: Path) -> None:
-        """Of the whole page, up to 1,800 pixels high."""
-        width, height = self.run("return [innerWidth, document.documentElement.scrollHeight]")
+        """Of the whole page, up to 1,800 pixels high, and no higher than what it shows."""
+        width, height = self.run(
+            "const main = document.querySelector('main').getBoundingClientRect();"
+            "return [innerWidth, Math.ceil(main.bottom + scrollY) - 24]"
+        )
         size = self._size
         self.show((width, min(1800, height)), dark=self._dark, mobile=size == PHONE)
         time.sleep(0.5)  # charts are drawn anew

@@ -104,9 +104,12 @@ class Scene:
         self.delays = f"{prefix}delays"
         self.dead = f"{prefix}orders-dead"
         self.group = f"{prefix}audit"
+        self.turned_group = f"{prefix}{TURNED}{MARKUP}"
         self.sink = f"{prefix}delays-sink"
         self.query = str(uuid.uuid4())
         self.run = str(uuid.uuid4())
+        self.member = 0
+        """The producer id of the task that writes: more than a double can hold."""
         self.told = self._told_until_ms = 0
         """Micro-batches, and until when."""
         self._client: Cluster | None = None
@@ -208,13 +211,16 @@ class Scene:
         self._send(self.flights, ({"value": json.dumps(row).encode()} for row in rows))
 
     def _read_some(self) -> None:
-        """The group has read a third of the orders."""
+        """A group has read a third of the orders; the name of another one is not what it seems."""
         consumer = Consumer({**settings_for(self.servers), "group.id": self.group})
         consumer.commit(
             offsets=[TopicPartition(self.orders, number, 33) for number in range(3)],
             asynchronous=False,
         )
         consumer.close()
+        turned = Consumer({**settings_for(self.servers), "group.id": self.turned_group})
+        turned.commit(offsets=[TopicPartition(self.hostile, 0, 1)], asynchronous=False)
+        turned.close()
 
     def _leave_open(self) -> None:
         """Commits of a sink, one more micro-batch that a task has begun, and a transaction of some
@@ -224,6 +230,7 @@ class Scene:
         for batch in range(self._commits + 1):
             member = batches.join(batch)
             assert isinstance(member, MicroBatchMember)
+            self.member = member.producer_id
             member.enlist([Partition(self.delays, batch % 3)])
             if batch < self._commits:
                 batches.commit(batch, [member.id], rows=8_000)

@@ -12,6 +12,7 @@ from storage_engine.client.settings import read_settings_file
 from storage_engine.console.console_settings import ConsoleSettings
 from storage_engine.core.security.secret import Secret
 from storage_engine.tests.console.console_support import Browser, running_console, within
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.client_settings import security_in
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
@@ -128,6 +129,7 @@ def test_a_query_is_shown_only_to_who_may_see_its_topics(admin, app) -> None:
     assert app.ask(f"/queries/{event['query']['id']}").status_code == 404
 
 
+@in_full
 def test_another_address_needs_tls_and_a_log_in(tmp_path: Path, cluster) -> None:
     open_cluster: list[Any] = ["console", "--bootstrap-servers", "127.0.0.1:1", "--port", "0"]
     refused = fail(*open_cluster, "--address", "0.0.0.0")
@@ -144,6 +146,7 @@ def test_another_address_needs_tls_and_a_log_in(tmp_path: Path, cluster) -> None
     assert "go together" in fail(*open_cluster, "--certificate", certificate)
 
 
+@in_full
 def test_the_command_serves_the_cluster_of_a_folder_until_it_is_told_to_stop(cluster) -> None:
     console = start("console", "--cluster", cluster.directory, "--port", "0")
     try:

@@ -1,4 +1,4 @@
-"""Looks at the cluster every two seconds, as long as somebody watches, and keeps what it saw.
+"""Looks at the cluster every two seconds while somebody watches, and keeps what it saw.
 
 One thread; all brokers are asked at the same time, so a broker that hangs delays a look by its
 limit and hides nothing of the others. Where a look is dear, since there are many partitions, looks
@@ -29,13 +29,17 @@ from storage_engine.net.deadline import monotonic_ms
 LOOK_EVERY_S = 2.0
 MOST_BETWEEN_S = 4.0
 """A problem is shown within 5 s, whatever a look costs."""
-_SHARE = 10
-"""A look may take a tenth of the time."""
+_SHARE = 40
+"""A look may take so small a part of the time; brokers work as long for it as the console."""
+UNWATCHED_AFTER_S = 30.0
+UNWATCHED_EVERY_S = 10.0
+"""Nobody looks at a page: only the timeline goes on."""
 ASK_TIMEOUT_MS = 1_000
 """A broker that takes longer is shown as silent."""
 IDLE_AFTER_S = 60.0
 """Nobody has asked for so long: the thread ends, and the next question starts it again."""
 FIRST_LOOK_S = 8.0
+STALE_MS = 4_500
 PAGE_WAIT_S = 1.5
 """For what a page can do without."""
 STARTS_EVERY = 5
@@ -67,9 +71,15 @@ class ClusterWatcher:
         """What was seen last; the first time it waits for a look. Raises why there is none."""
         deadline_s = time.monotonic() + wait_s
         with self._lock:
+            was_unwatched = time.monotonic() - self._asked_at_s >= UNWATCHED_AFTER_S
             self._asked_at_s = time.monotonic()
             self._start()
             looks_before = self._looks
+            if was_unwatched and self._snapshot is not None:
+                # What is known may be ten seconds old.
+                newer_than_ms = max(newer_than_ms, int(time.time() * 1000) - STALE_MS)
+                self._wanted = True
+                self._lock.notify_all()
             while not self._closed:
                 found = self._snapshot
                 if found is not None and found.at_ms >= newer_than_ms:
@@ -131,8 +141,7 @@ class ClusterWatcher:
                 began_s, cost_s = time.monotonic(), time.process_time()
                 self._look(eye)
                 cost_s = time.process_time() - cost_s
-                pause_s = min(MOST_BETWEEN_S, max(LOOK_EVERY_S, _SHARE * cost_s))
-                self._wait_until(began_s + pause_s)
+                self._wait(began_s, min(MOST_BETWEEN_S, max(LOOK_EVERY_S, _SHARE * cost_s)))
         finally:
             eye.close()
             with self._lock:
@@ -147,10 +156,13 @@ class ClusterWatcher:
                 return False
             return True
 
-    def _wait_until(self, at_s: float) -> None:
+    def _wait(self, began_s: float, pause_s: float) -> None:
+        """For so long since then; longer while nobody asks, and no longer once somebody does."""
         with self._lock:
             while not self._closed and not self._wanted:
-                left_s = at_s - time.monotonic()
+                is_watched = time.monotonic() - self._asked_at_s < UNWATCHED_AFTER_S
+                pause = pause_s if is_watched else UNWATCHED_EVERY_S
+                left_s = began_s + pause - time.monotonic()
                 if left_s <= 0:
                     break
                 self._lock.wait(left_s)

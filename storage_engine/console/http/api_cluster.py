@@ -4,7 +4,6 @@ import time
 from typing import Any
 
 from storage_engine.client.admin.topics import describe_broker_configs
-from storage_engine.console.cluster.changes import TimelineEvent
 from storage_engine.console.cluster.snapshot import Snapshot
 from storage_engine.console.http.routes import Call, RouteTable
 from storage_engine.console.problem import ConsoleError
@@ -13,7 +12,6 @@ from storage_engine.console.screens.overview import overview
 from storage_engine.console.screens.problems import find_problems
 from storage_engine.console.screens.timeline import (
     TimelineFilter,
-    logged_event,
     timeline,
 )
 from storage_engine.console.screens.topics import setting_list
@@ -80,11 +78,8 @@ def get_timeline(call: Call) -> dict[str, Any]:
     )
     changes = call.watcher.changes
     snapshot = call.watcher.snapshot()
-    logged = call.state.logged_changes()
-    events: list[TimelineEvent] | None = None
-    if logged is not None:
-        events = [logged_event(change) for change in logged]
-    return timeline(changes.events(), events, snapshot, wanted, changes.since_ms)
+    logged = call.state.logged_events()
+    return timeline(changes.events(), logged, snapshot, wanted, changes.since_ms)
 
 
 def _secured(call: Call) -> None:

@@ -1,7 +1,7 @@
 """What all requests share: settings, sessions, the open cluster's principal, posted queries."""
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from storage_engine import __version__
 from storage_engine.client.security.client_security import ClientSasl
+from storage_engine.console.cluster.changes import TimelineEvent
 from storage_engine.console.cluster.upstream import Upstream
 from storage_engine.console.cluster.watcher import ClusterWatcher
 from storage_engine.console.console_settings import ConsoleSettings
@@ -16,7 +17,11 @@ from storage_engine.console.http.sessions import ConsoleUser, LogInLimit, Sessio
 from storage_engine.console.problem import ConsoleError
 from storage_engine.console.queries.query_store import QueryStore
 from storage_engine.console.screens.replay_runs import ReplayRuns
-from storage_engine.console.screens.timeline import LoggedChange, StateChangeSource
+from storage_engine.console.screens.timeline import (
+    LoggedChange,
+    StateChangeSource,
+    logged_event,
+)
 from storage_engine.core.errors import AuthenticationError
 from storage_engine.core.security.secret import Secret
 
@@ -39,6 +44,7 @@ class ServerState:
         self.log_ins = LogInLimit()
         self.queries = QueryStore()
         self.replays = ReplayRuns()
+        self._logged: tuple[Sequence[LoggedChange], list[TimelineEvent]] = (), []
         self._open: ConsoleUser | None = None
         if settings.mechanism is None:
             upstream = Upstream(settings.bootstrap_servers, settings.security, user=None)
@@ -102,9 +108,16 @@ class ServerState:
             raise
         return ConsoleUser(upstream, ClusterWatcher(upstream, for_ever=False), user)
 
-    def logged_changes(self) -> list[LoggedChange] | None:
+    def logged_events(self) -> list[TimelineEvent] | None:
         """What brokers have logged; None where no log can be read. Blocks."""
-        return None if self.state_changes is None else list(self.state_changes())
+        if self.state_changes is None:
+            return None
+        changes = self.state_changes()
+        known, events = self._logged
+        if changes is not known:
+            events = [logged_event(change) for change in changes]
+            self._logged = changes, events
+        return events
 
     def cluster_document(self, session: Session | None) -> dict[str, Any]:
         """The part of /session that needs the cluster. It blocks, but does not wait for it long."""

@@ -3,7 +3,7 @@ else from what it saw itself. Source: R-CON7.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,8 +18,9 @@ _BROKERS_WORDS = (
     "joined and left is what the console saw, exact to two seconds."
 )
 _OBSERVED_WORDS = (
-    "What the console saw, by looking every two seconds since it began: two changes between two "
-    "looks are one. For more, read the brokers' logs with headrace merge-state-log."
+    "What the console saw since it began, by looking every two seconds while somebody watches, and "
+    "every ten otherwise: two changes between two looks are one. For more, read the brokers' logs "
+    "with headrace merge-state-log."
 )
 
 
@@ -35,8 +36,9 @@ class LoggedChange(NamedTuple):
     text: str
 
 
-StateChangeSource = Callable[[], Iterable[LoggedChange]]
-"""Returns the newest changes, oldest first; it may read files."""
+StateChangeSource = Callable[[], Sequence[LoggedChange]]
+"""Returns the newest changes, oldest first, the same object where nothing is new; it may read
+files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

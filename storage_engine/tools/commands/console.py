@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from storage_engine.console.console_settings import ConsoleSettings
     from storage_engine.console.screens.timeline import LoggedChange, StateChangeSource
 
-_MOST_LOG_BYTES = 1 << 20
+_MOST_LOG_BYTES = 512 << 10
 """Of each broker's newest state-change log, from its end: a page waits for it."""
-_MOST_CHANGES = 20_000
+_MOST_CHANGES = 5_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -219,16 +219,22 @@ def _without_password(security: ClientSecurity | None) -> ClientSecurity | None:
 
 
 def _logged_changes(folders: Iterable[Path]) -> "StateChangeSource":
-    """Reads the brokers' state-change logs each time: they are on this machine."""
+    """Reads the brokers' state-change logs, which are on this machine, whenever they have grown."""
     from storage_engine.console.screens.timeline import LoggedChange
 
-    known = list(folders)
+    files = [folder / FILE_NAME for folder in folders]
+    before: tuple[list[tuple[int, int]], list[LoggedChange]] = [], []
 
     def newest() -> "list[LoggedChange]":
+        nonlocal before
+        stamps = [_stamp(file) for file in files]
+        if stamps != before[0]:
+            before = stamps, read()
+        return before[1]
+
+    def read() -> "list[LoggedChange]":
         changes = [
-            change
-            for folder in known
-            for change in newest_state_changes(folder / FILE_NAME, _MOST_LOG_BYTES)
+            change for file in files for change in newest_state_changes(file, _MOST_LOG_BYTES)
         ]
         changes.sort(key=lambda change: change.time)
         return [
@@ -237,3 +243,12 @@ def _logged_changes(folders: Iterable[Path]) -> "StateChangeSource":
         ]
 
     return newest
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """What differs when it has grown."""
+    try:
+        status = file.stat()
+    except OSError:
+        return (0, 0)
+    return (status.st_size, status.st_mtime_ns)

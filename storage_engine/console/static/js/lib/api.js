@@ -64,12 +64,20 @@ async function request(method, url, body, signal) {
       cache: "no-store",
       redirect: "error",
     });
-    const document = response.status === 204 ? null : await response.json();
+    const document = response.status === 204 ? null : exactJson(await response.text());
     if (response.ok) return document;
     throw failureOf(response, document);
   } catch (error) {
     throw asRequestFailed(error, limit);
   }
+}
+
+/** Whole numbers that a number of JavaScript's can't hold stay texts, where the browser tells how they were
+ * written: an id or an offset must not be shown as another one. */
+function exactJson(text) {
+  return JSON.parse(text, (_, value, context) =>
+    typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source ? context.source : value,
+  );
 }
 
 function failureOf(response, document) {

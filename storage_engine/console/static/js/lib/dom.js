@@ -1,5 +1,8 @@
 // Elements are made here and nowhere else. Data only ever becomes text nodes and attributes, so that
-// nothing that a message, a header or a name holds can become markup.
+// nothing that a message, a header or a name holds can become markup; and what is not seen, or turns
+// the order of text, is made visible.
+
+import { visible } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -38,7 +41,7 @@ function append(element, children) {
   for (const child of children) {
     if (child === null || child === undefined || child === false) continue;
     if (Array.isArray(child)) append(element, child);
-    else element.append(child instanceof Node ? child : String(child));
+    else element.append(child instanceof Node ? child : visible(child));
   }
 }
 
@@ -51,7 +54,7 @@ export function fill(element, ...children) {
 
 /** Sets the text only where it differs: what a reader has selected stays selected. */
 export function setText(element, text) {
-  const wanted = String(text);
+  const wanted = visible(text);
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 

@@ -3,7 +3,7 @@
 // each with its title; the roles are written down because a browser forgets them then.
 
 import { h, fill, classes } from "./dom.js";
-import { count } from "./format.js";
+import { count, visible } from "./format.js";
 
 const SHOWN_ROWS = 100;
 const natural = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
@@ -93,7 +93,7 @@ export function table({ columns, key, label, empty, order = null, onSort = null,
     columns.forEach((column, index) => {
       const content = column.cell(row);
       const isNode = content instanceof Node;
-      const told = isNode ? content.outerHTML : String(content ?? "–");
+      const told = isNode ? content.outerHTML : visible(content ?? "–");
       if (entry.told[index] === told) return;
       entry.told[index] = told;
       entry.cells[index].replaceChildren(isNode ? content : told);

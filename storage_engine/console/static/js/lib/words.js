@@ -11,6 +11,12 @@ export function sentence(text) {
     .map((part, index) => (index % 2 === 1 ? h("code", {}, part) : part));
 }
 
+/** With a capital and a full stop. */
+export function asSentence(text) {
+  if (!text) return "";
+  return `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+}
+
 /** A state as a word with a mark. `tone`: good, warn, bad or still. */
 export function state(tone, word) {
   return h("span", { class: `state ${tone}` }, word);

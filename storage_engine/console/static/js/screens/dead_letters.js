@@ -3,7 +3,7 @@
 import { get, messageOf, path, send } from "../lib/api.js";
 import { field, formDialog, input } from "../lib/dialogs.js";
 import { fill, h } from "../lib/dom.js";
-import { count, duration, many, visible } from "../lib/format.js";
+import { count, duration, many } from "../lib/format.js";
 import { keepAsking } from "../lib/live.js";
 import { pagedList } from "../lib/paged.js";
 import { addressOf } from "../lib/router.js";
@@ -139,7 +139,7 @@ function surveyed(topic, preview, replayed) {
     empty: "None matches.",
     key: (row) => `${row.topic} ${row.reason}`,
     columns: [
-      { id: "reason", title: "Reason", grow: true, sort: (row) => row.reason, cell: (row) => h("span", { class: "data name" }, visible(row.reason ?? "none given")) },
+      { id: "reason", title: "Reason", grow: true, sort: (row) => row.reason, cell: (row) => h("span", { class: "data name" }, row.reason ?? "none given") },
       { id: "topic", title: "Came from", sort: (row) => row.topic, cell: (row) => (row.topic ? link(addressOf(["topics", row.topic]), h("span", { class: "data name" }, row.topic)) : "–") },
       { id: "count", title: "Records", kind: "number", sort: (row) => row.count, cell: (row) => count(row.count) },
     ],

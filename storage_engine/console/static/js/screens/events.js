@@ -5,7 +5,7 @@ import { h } from "../lib/dom.js";
 import { count, duration } from "../lib/format.js";
 import { addressOf } from "../lib/router.js";
 import { table } from "../lib/table.js";
-import { exactly, link, sentence, state } from "../lib/words.js";
+import { asSentence, exactly, link, sentence, state } from "../lib/words.js";
 
 const TOGETHER_MS = 2000;
 const MOST_OPENED = 200;
@@ -58,18 +58,27 @@ function together(events) {
 }
 
 function words(row) {
-  if (row.others.length === 0) return h("span", { class: "words" }, sentence(row.words));
+  if (row.others.length === 0) return h("span", { class: "words" }, inWords(row));
   return h(
     "div",
     { class: "words" },
-    sentence(row.words),
+    inWords(row),
     h(
       "details",
       {},
       h("summary", {}, `and ${count(row.others.length)} more like it within 2 s`),
-      h("ul", { class: "plain" }, row.others.slice(0, MOST_OPENED).map((each) => h("li", {}, sentence(each.words)))),
+      h("ul", { class: "plain" }, row.others.slice(0, MOST_OPENED).map((each) => h("li", {}, inWords(each)))),
     ),
   );
+}
+
+/** What a broker's log says in its own terms, as a sentence; other lines of it as they are. */
+function inWords(row) {
+  const name = `${row.topic}-${row.partition}`;
+  if (!/^broker \d+$/.test(row.source ?? "")) return sentence(asSentence(row.words));
+  if (row.kind === "leader") return `Broker ${row.after} leads ${name} now, in leader epoch ${row.epoch}.`;
+  if (row.kind === "isr") return `Brokers ${String(row.after).replace(/[[\]]/g, "")} are in sync of ${name} now.`;
+  return h("code", {}, row.words);
 }
 
 function where(row) {

@@ -4,7 +4,7 @@
 import { get, messageOf, path, urlOf } from "../lib/api.js";
 import { openDialog, select } from "../lib/dialogs.js";
 import { fill, h } from "../lib/dom.js";
-import { bytes, count, moment, visible } from "../lib/format.js";
+import { bytes, count, moment } from "../lib/format.js";
 import { indented, members } from "../lib/json_text.js";
 import { addressOf } from "../lib/router.js";
 import { facts, link } from "../lib/words.js";
@@ -45,7 +45,7 @@ function deadLetter(letter) {
     "section",
     { class: "dead-letter" },
     h("h3", {}, "A dead letter"),
-    h("p", {}, "Rejected: ", h("span", { class: "data name" }, visible(letter.reason ?? "no reason was given"))),
+    h("p", {}, "Rejected: ", h("span", { class: "data name" }, letter.reason ?? "no reason was given")),
     letter.topic === null || letter.topic === undefined
       ? h("p", {}, "Its headers name no origin, so that it can't be sent back.")
       : h("p", {}, "It came from ", link(addressOf(["topics", letter.topic], { from: `offset:${letter.offset}`, partitions: letter.partition, limit: 20 }), `${letter.topic}-${letter.partition}, offset ${letter.offset}`), letter.timestamp_ms ? `, written ${moment(letter.timestamp_ms)}` : "", "."),
@@ -102,11 +102,11 @@ function formsOf(value) {
 }
 
 function textBlock(text) {
-  return h("pre", { class: "text-block", tabindex: 0, role: "region", "aria-label": "Text" }, visible(text));
+  return h("pre", { class: "text-block", tabindex: 0, role: "region", "aria-label": "Text" }, text);
 }
 
 function fieldTable(fields) {
-  return h("div", { class: "table-scroll", tabindex: 0, role: "region", "aria-label": "Fields" }, h("table", {}, h("tbody", {}, [...fields].map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, visible(name)), h("td", { class: "data name" }, visible(text)))))));
+  return h("div", { class: "table-scroll", tabindex: 0, role: "region", "aria-label": "Fields" }, h("table", {}, h("tbody", {}, [...fields].map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "data name" }, text))))));
 }
 
 function headerTable(message) {
@@ -118,7 +118,7 @@ function headerTable(message) {
     h(
       "div",
       { class: "table-scroll", tabindex: 0, role: "region", "aria-label": "Headers" },
-      h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Name"), h("th", { scope: "col" }, "Value"))), h("tbody", {}, message.headers.map((each) => h("tr", {}, h("th", { scope: "row", class: "data" }, visible(each.key)), h("td", { class: "data name" }, each.value === null ? h("span", { class: "note" }, "null") : visible(each.value.text)))))),
+      h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Name"), h("th", { scope: "col" }, "Value"))), h("tbody", {}, message.headers.map((each) => h("tr", {}, h("th", { scope: "row", class: "data" }, each.key), h("td", { class: "data name" }, each.value === null ? h("span", { class: "note" }, "null") : each.value.text))))),
     ),
     message.headers_cut ? h("p", { class: "note" }, `${count(message.headers_cut)} more are not shown.`) : null,
   );

@@ -2,7 +2,7 @@
 
 import { select } from "../lib/dialogs.js";
 import { fill, h } from "../lib/dom.js";
-import { bytes, clock, count, iso, moment, visible } from "../lib/format.js";
+import { bytes, clock, count, iso, moment } from "../lib/format.js";
 import { members } from "../lib/json_text.js";
 import { table } from "../lib/table.js";
 import { showMessage } from "./message.js";
@@ -86,7 +86,7 @@ function isNumber(type) {
 export function cellOf(value, isCut = false) {
   if (value === null || value === undefined) return h("span", { class: "note" }, "null");
   const text = typeof value === "object" ? JSON.stringify(value) : String(value);
-  return h("span", { class: "data name" }, visible(text), isCut ? h("span", { class: "note" }, " cut") : null);
+  return h("span", { class: "data name" }, text, isCut ? h("span", { class: "note" }, " cut") : null);
 }
 
 /** A key or value in a line: what it is, its size where that is more than is shown, and its text. */
@@ -98,7 +98,7 @@ export function valueLine(value, none) {
     { class: "value-line" },
     value.kind === "binary" ? h("span", { class: "badge" }, value.invalid_utf8 ? "no UTF-8" : "bytes") : null,
     value.cut || text !== value.text ? h("span", { class: "badge" }, bytes(value.bytes)) : null,
-    h("span", { class: `data name ${value.kind}` }, value.bytes === 0 ? h("span", { class: "note" }, "empty") : visible(text)),
+    h("span", { class: `data name ${value.kind}` }, value.bytes === 0 ? h("span", { class: "note" }, "empty") : text),
   );
 }
 
@@ -110,7 +110,7 @@ function headerLine(row) {
   return h(
     "span",
     { class: "headers" },
-    row.headers.slice(0, 3).map((each) => h("span", { class: "header" }, h("span", { class: "header-name" }, visible(each.key)), h("span", { class: "data" }, each.value === null ? "null" : beginning(visible(each.value.text), 60)))),
+    row.headers.slice(0, 3).map((each) => h("span", { class: "header" }, h("span", { class: "header-name" }, each.key), h("span", { class: "data" }, each.value === null ? "null" : beginning(each.value.text, 60)))),
     more > 0 ? h("span", { class: "note" }, `and ${count(more)} more`) : null,
   );
 }
@@ -137,5 +137,5 @@ function fieldCell(row, name) {
   if (fields === null) return name === undefined ? "–" : h("span", { class: "note" }, row.value === null ? "tombstone" : "no object");
   if (!fields.has(name)) return "–";
   const text = fields.get(name);
-  return h("span", { class: "data name" }, visible(beginning(text, SHOWN_TEXT)));
+  return h("span", { class: "data name" }, beginning(text, SHOWN_TEXT));
 }

@@ -5,7 +5,7 @@ import { BadInput, get, messageOf, path, urlOf } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { bytes, count, many } from "../lib/format.js";
 import { keepInAddress } from "../lib/router.js";
-import { button, sentence } from "../lib/words.js";
+import { asSentence, button, sentence } from "../lib/words.js";
 import { searchForm } from "./message_form.js";
 import { messageRows } from "./message_rows.js";
 import { waitingTable } from "./waiting.js";
@@ -174,10 +174,6 @@ export function messageSearch(topic, context) {
     // A tail shows it by itself.
     produced: () => under === null && search(),
   };
-}
-
-function asSentence(text) {
-  return `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 }
 
 function scannedWords(scanned, found) {

@@ -79,7 +79,7 @@ function problemItem(problem) {
       "p",
       { class: "problem-foot" },
       problem.since_ms === null ? null : h("span", {}, "since ", h("time", { datetime: iso(problem.since_ms), title: moment(problem.since_ms) }, clock(problem.since_ms))),
-      problem.link ? link(problem.link, "Look at it") : null,
+      problem.link?.startsWith("#/") ? link(problem.link, "Look at it") : null,
       problem.subjects?.length > 1
         ? h("span", { class: "data subjects" }, problem.subjects.join(", "), more > 0 ? ` and ${count(more)} more` : "")
         : null,

@@ -4,7 +4,7 @@ import { phaseChart } from "../charts/bars.js";
 import { lineChart } from "../charts/lines.js";
 import { get, path } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { bytes, count, duration, short, visible } from "../lib/format.js";
+import { bytes, count, duration, short } from "../lib/format.js";
 import { keepAsking } from "../lib/live.js";
 import { pagedList } from "../lib/paged.js";
 import { addressOf } from "../lib/router.js";
@@ -133,7 +133,7 @@ function troubleOf(query) {
     "div",
     { class: `problem ${query.state === "failed" ? "critical" : "warning"}` },
     query.problem ? h("p", { class: "problem-what" }, sentence(query.problem)) : null,
-    query.exception ? h("pre", { class: "text-block", tabindex: 0, role: "region", "aria-label": "What it failed with" }, visible(query.exception)) : null,
+    query.exception ? h("pre", { class: "text-block", tabindex: 0, role: "region", "aria-label": "What it failed with" }, query.exception) : null,
   );
 }
 
@@ -156,10 +156,10 @@ function queryFacts(query) {
 function sourceColumns() {
   return [
     { id: "topic", title: "Topic", cell: (row) => (row.topic ? link(addressOf(["topics", row.topic]), h("span", { class: "data name" }, row.topic)) : "–") },
-    { id: "description", title: "Source", cell: (row) => h("span", { class: "data name" }, visible(row.description ?? "–")) },
+    { id: "description", title: "Source", cell: (row) => h("span", { class: "data name" }, row.description ?? "–") },
     { id: "rows", title: "Rows of the last micro-batch", kind: "number", cell: (row) => count(row.input_rows) },
     { id: "lag", title: "Lag", kind: "number", cell: (row) => count(row.lag) },
-    { id: "end", title: "Read to", wide: true, grow: true, cell: (row) => h("span", { class: "data name" }, visible(row.end_offset ?? "–")) },
+    { id: "end", title: "Read to", wide: true, grow: true, cell: (row) => h("span", { class: "data name" }, row.end_offset ?? "–") },
   ];
 }
 
