@@ -36,7 +36,7 @@ from storage_engine.protocol.typed.directory import (
     read_outline,
 )
 from storage_engine.protocol.typed.frames import frame_bounds
-from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
+from storage_engine.protocol.typed.typed_decoder import TypedRows, iter_typed_decoded, plan
 from storage_engine.tests.protocol.typed.logs import (
     TOPIC_ID,
     decoded,
@@ -338,7 +338,7 @@ def test_no_flipped_byte_on_the_brokers_disk_reaches_a_reader_of_many_frames(
             continue
         changed = bytearray(log)
         changed[position] ^= 1 << position % 8
-        given = []
+        given: list[TypedRows] = []
         with pytest.raises(KafkaError):  # either may
             data = bytearray(frames_of(memoryview(changed), read_plan, SCHEMA))
             if not data:
