@@ -36,7 +36,7 @@ from storage_engine.protocol.typed.directory import (
     read_outline,
 )
 from storage_engine.protocol.typed.frames import frame_bounds
-from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
+from storage_engine.protocol.typed.typed_decoder import TypedRows, iter_typed_decoded, plan
 from storage_engine.tests.protocol.typed.logs import (
     TOPIC_ID,
     decoded,
@@ -318,3 +318,40 @@ def test_frames_before_a_damaged_one_are_given(monkeypatch):
     assert sum(len(next(pieces)) for _ in range(5)) == 15
     with pytest.raises(CorruptRecordError, match="its CRC does not match"):
         next(pieces)
+
+
+OUTSIDE_CRC = {*range(8), *range(12, 16)}
+"""Base offset and leader epoch, which the leader sets; and the CRC covers not itself."""
+
+
+@pytest.mark.parametrize("is_last_damaged", [False, True])
+def test_no_flipped_byte_on_the_brokers_disk_reaches_a_reader_of_many_frames(
+    monkeypatch, is_last_damaged
+):
+    """A frame has a CRC of its own, which is right then: only the batch's tells."""
+    monkeypatch.setattr("storage_engine.protocol.typed.typed_decoder.PIECE_BYTES", 1)
+    rows = rows_from(SCHEMA, [{"id": n, "s": f"t{n}", "d": n / 7} for n in range(3)])
+    read_plan = plan(SCHEMA, ["s"], ["_offset", "_timestamp"])
+    log = log_of(encoded(rows, SCHEMA) * (seals.LEAST + 1))
+    for position in range(8, HEADER_BYTES):
+        if position in OUTSIDE_CRC:
+            continue
+        changed = bytearray(log)
+        changed[position] ^= 1 << position % 8
+        given: list[TypedRows] = []
+        with pytest.raises(KafkaError):  # either may
+            data = bytearray(frames_of(memoryview(changed), read_plan, SCHEMA))
+            if not data:
+                raise CorruptRecordError("a length that grew: the batch is cut off")
+            if is_last_damaged:
+                data[[start for start, _ in frame_bounds(memoryview(data))][-1] + 5] ^= 1
+            given.extend(iter_typed_decoded(data, read_plan, framed=True, topic_schema=SCHEMA))
+        assert given == [], position
+
+
+def test_good_frames_are_not_checked_one_by_one(monkeypatch):
+    rows = rows_from(SCHEMA, [{"id": n, "s": f"t{n}", "d": n / 7} for n in range(3)])
+    read_plan = plan(SCHEMA, ["s"])
+    data = frames_of(log_of(encoded(rows, SCHEMA) * seals.LEAST), read_plan, SCHEMA)
+    monkeypatch.setattr(seals, "check_seal", None)
+    assert sum(map(len, decoded(data, SCHEMA, read_plan, framed=True))) == 3 * seals.LEAST
