@@ -27,7 +27,7 @@ from storage_engine.zookeeper.session_credentials import SessionZNode
 SESSION_S = 60
 LONG_SESSIONS = (("zookeeper.session.timeout.ms", str(SESSION_S * 1000)),)
 BEFORE_IT_EXPIRES_S = SESSION_S * 0.75
-RECORDS = 200
+RECORDS = 100
 ROUNDS = 5 if ALL_FAULTS else 1
 
 

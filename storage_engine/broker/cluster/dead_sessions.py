@@ -261,9 +261,25 @@ class DeadSessions:
             delay_ms,
         )
         if delay_ms:
-            self._scheduler.call_later(delay_ms, partial(self._close_session, peer))
+            self._scheduler.call_later(delay_ms, partial(self._close_if_still_dead, peer))
         else:
             self._close_session(peer)
+
+    def _close_if_still_dead(self, peer: _Peer) -> None:
+        """A process that has ended stays so; a port may answer by now."""
+        ports, broker_id = self._refused_ports, peer.broker_id
+        if self._flows.closed or self._peers.get(peer.name) is not peer:
+            return
+        if peer.has_ended or ports is None or broker_id is None:
+            self._close_session(peer)
+            return
+
+        def confirmed(is_refused: bool) -> None:
+            peer.is_dead = is_refused
+            if is_refused:
+                self._close_session(peer)
+
+        ports.confirm(broker_id, confirmed)
 
     def _close_session(self, peer: _Peer) -> None:
         """Unless its end is known already."""

@@ -78,6 +78,11 @@ class RefusedPorts:
         if endpoint := self._asked.get(broker_id):
             self._connection_closed(endpoint)
 
+    def confirm(self, broker_id: BrokerId, on_done: Callable[[bool], None]) -> None:
+        """Ask the port once more, whether it still refuses."""
+        endpoint = self._asked[broker_id]
+        self._ports.probe(endpoint, lambda answer: on_done(answer is PortAnswer.REFUSED))
+
     def close(self) -> None:
         self._closed = True
         self._series.clear()

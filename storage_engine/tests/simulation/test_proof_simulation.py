@@ -14,7 +14,7 @@ from storage_engine.tests.simulation.proof_mutations import MUTATIONS, failure_o
 from storage_engine.tests.simulation.test_simulation import outcome
 from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
-FIRST, SEEDS = (0, 200) if ALL_FAULTS else (107, 5)
+FIRST, SEEDS = (0, 200) if ALL_FAULTS else (115, 2)
 """By default some with much of it: proofs by processes and by ports, some of them false."""
 
 CAUGHT: dict[str, int] = {
@@ -29,8 +29,8 @@ def test_a_fixed_set_of_seeds_with_proofs_of_death_keeps_every_promise():
     plain = ("--no-transactions", "--no-typed")
     result = outcome(*plain, "--start", str(FIRST), "--seeds", str(SEEDS))
     assert result["closed_sessions"] >= SEEDS
-    assert result["deposed"] > SEEDS // 5
-    assert result["faults"][FaultKind.REFUSED_PORT.value] > SEEDS // 2
+    assert result["deposed"] >= SEEDS // 2
+    assert result["faults"][FaultKind.REFUSED_PORT.value] >= SEEDS
 
 
 def test_both_proofs_are_among_the_seeds():

@@ -6,8 +6,10 @@ import pytest
 
 from storage_engine.core.control.death_proof import PROBE_INTERVAL_MS, PROBES
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import Endpoint
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.network import BASE_PORT
 from storage_engine.simulation.world.processes import SimulatedMachine
 from storage_engine.zookeeper.session_credentials import SessionZNode
 from storage_engine.zookeeper.znodes import BrokerIdZNode, ControllerZNode
@@ -276,6 +278,22 @@ def test_a_port_that_answers_in_between_is_no_proof(apart):
     apart.network.heal()
     apart.loop.run_for(SOON_MS)
     assert apart[leader].broker_epoch == epoch
+
+
+def test_a_port_that_answers_while_others_have_their_turn_is_no_proof(apart):
+    controller = apart.controller
+    suspect = 3
+    assert controller.id not in (2, suspect), "so the second one has to wait"
+    epoch = apart[suspect].broker_epoch
+    second = apart[2].parts.cluster.dead_sessions
+    for name, peer in second._peers.items():
+        if peer.broker_id == suspect:
+            second._refused_ports._asked[suspect] = Endpoint(
+                broker_id=suspect, host="simulated", port=BASE_PORT + suspect
+            )
+            second._ports_refuse([name])
+    apart.loop.run_for(SOON_MS)
+    assert apart[suspect].broker_epoch == epoch
 
 
 def test_a_proof_by_port_is_made_again_before_another_attempt(apart):
