@@ -25,13 +25,16 @@ from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.local import cluster_file
 from storage_engine.tools.local.signals import signals_interrupt
 from storage_engine.tools.table import print_json
-from storage_engine.tools.top.frames import Frame, frame_of
+from storage_engine.tools.top.frames import BrokerLine, Frame, frame_of
 from storage_engine.tools.top.readings import BrokerReading, read_all
 
 if TYPE_CHECKING:
     from rich.console import Group
 
 DEFAULT_INTERVAL_S = 2.0
+WIDE = 100
+"""Columns of a terminal that shows all that there is of a broker."""
+
 FIRST_PAUSE_S = 1.1
 """Between the two readings of `--once` and `--json`: a broker's text serves others for a second."""
 
@@ -68,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print_json(asdict(frame))
         else:
-            _console().print(drawn(frame))
+            console = _console()
+            console.print(drawn(frame, console.width))
         return 0
     with signals_interrupt():
         return _show(args)
@@ -102,7 +106,7 @@ def _show(args: argparse.Namespace) -> int:
             while True:
                 begun_s = time.monotonic()
                 now = read_all(_urls(args))
-                live.update(drawn(frame_of(before, now)), refresh=True)
+                live.update(drawn(frame_of(before, now), console.width), refresh=True)
                 before = now
                 time.sleep(max(0.2, args.interval - (time.monotonic() - begun_s)))
     except KeyboardInterrupt:
@@ -120,35 +124,26 @@ def _console() -> Any:
     return Console(highlight=False, soft_wrap=False)
 
 
-def drawn(frame: Frame) -> "Group":
-    """The tables of a frame."""
+def drawn(frame: Frame, width: int = WIDE) -> "Group":
+    """The tables of a frame, with the columns that a terminal of that width has room for."""
     from rich.console import Group
     from rich.text import Text
 
     problems = [Text(f"! {printable(problem)}", style="bold red") for problem in frame.problems]
     return Group(
         *(problems or [Text("nothing is wrong", style="green")]),
-        _table(
-            "brokers",
-            ("broker", "in/s", "out/s", "records/s", "requests/s", "leaders", "replicas", "busy",
-             "longest turn", "memory", "free"),
-            [
-                (
-                    f"{line.broker} *" if line.is_controller else line.broker,
-                    _size(line.in_bytes_s), _size(line.out_bytes_s), _count(line.records_s),
-                    _count(line.requests_s), line.leaders, line.replicas, f"{line.busy:.0%}",
-                    f"{line.longest_turn_ms:.0f} ms", _size(line.memory_bytes),
-                    _size(line.free_bytes),
-                )
-                for line in frame.brokers if line.problem is None
-            ],
-        ),
+        _brokers(frame.brokers, is_wide=width >= WIDE),
         _table(
             "topics",
             ("topic", "in/s", "out/s", "records/s", "size"),
             [
-                (line.topic, _size(line.in_bytes_s), _size(line.out_bytes_s),
-                 _count(line.records_s), _size(line.size_bytes))
+                (
+                    line.topic,
+                    _size(line.in_bytes_s),
+                    _size(line.out_bytes_s),
+                    _count(line.records_s),
+                    _size(line.size_bytes),
+                )
                 for line in frame.topics
             ],
         ),
@@ -156,21 +151,57 @@ def drawn(frame: Frame) -> "Group":
             "groups",
             ("group", "topic", "lag", "behind"),
             [
-                (line.group, line.topic, _count(line.lag),
-                 "-" if line.lag_s is None else f"{line.lag_s:.0f} s")
+                (
+                    line.group,
+                    line.topic,
+                    _count(line.lag),
+                    "-" if line.lag_s is None else f"{line.lag_s:.0f} s",
+                )
                 for line in frame.groups
             ],
         ),
         _table(
             "sinks of Spark",
-            ("sink", "open members", "micro-batches under way", "last committed"),
+            ("sink", "open members", "under way", "last committed"),
             [
-                (line.sink, line.open_members, line.waiting,
-                 "-" if line.last_batch is None else line.last_batch)
+                (
+                    line.sink,
+                    line.open_members,
+                    line.waiting,
+                    "-" if line.last_batch is None else line.last_batch,
+                )
                 for line in frame.sinks
             ],
         ),
-    )  # fmt: skip
+    )
+
+
+def _brokers(lines: Sequence[BrokerLine], *, is_wide: bool) -> Any:
+    columns = ["broker", "in/s", "out/s", "records/s", "leaders", "busy", "free"]
+    if is_wide:
+        columns += ["requests/s", "replicas", "longest turn", "memory"]
+    rows = []
+    for line in lines:
+        if line.problem is not None:
+            continue
+        row: list[object] = [
+            f"{line.broker} *" if line.is_controller else line.broker,
+            _size(line.in_bytes_s),
+            _size(line.out_bytes_s),
+            _count(line.records_s),
+            line.leaders,
+            f"{line.busy:.0%}",
+            _size(line.free_bytes),
+        ]
+        if is_wide:
+            row += [
+                _count(line.requests_s),
+                line.replicas,
+                f"{line.longest_turn_ms:.0f} ms",
+                _size(line.memory_bytes),
+            ]
+        rows.append(row)
+    return _table("brokers (* controller)", columns, rows)
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:
@@ -182,7 +213,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]])
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for number, column in enumerate(columns):
         justify: Any = "left" if number == 0 or column == "topic" else "right"
-        table.add_column(column, justify=justify, no_wrap=number != 0)
+        table.add_column(column, justify=justify, no_wrap=True, min_width=6)
     for row in rows:
         # Names come from clients: as Text they are no markup.
         table.add_row(*(Text(printable(str(cell))) for cell in row))

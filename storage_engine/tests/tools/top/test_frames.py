@@ -124,3 +124,14 @@ def test_names_of_clients_are_shown_and_never_obeyed():
     Console(file=out, force_terminal=True, width=120, color_system=None).print(drawn(frame))
     assert "[bold]x[/bold]" in out.getvalue()
     assert "\x1b[31m" not in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_narrow_terminal_has_the_columns_that_it_has_room_for(width):
+    out = io.StringIO()
+    frame = frame_of([_reading("1", 10)], [_reading("1", 12, bytes_in=90_000_000)])
+    Console(file=out, width=width, color_system=None).print(drawn(frame, width))
+    assert "1 *" in out.getvalue()
+    assert "45.0 MB" in out.getvalue()
+    assert "…" not in out.getvalue()
+    assert ("longest turn" in out.getvalue()) == (width == 120)
