@@ -151,7 +151,7 @@ class ProduceRuns:
         if outcome is None:
             return False
         if figures is not None:
-            figures.begun(pattern.version, len(columns))
+            figures.counts[pattern.version] += len(columns)
         if isinstance(outcome, KafkaError):
             for correlation_id in run.correlation_ids:
                 self._answer_one(connection, pattern, correlation_id, outcome, begun_ns)

@@ -54,6 +54,11 @@ COMMANDS = (
         summary="show the brokers, the controller and the topics of a local cluster",
     ),
     Command(
+        name="top",
+        module="top",
+        summary="show in the terminal what a cluster does, and what is wrong",
+    ),
+    Command(
         name="stop-broker",
         module="local_cluster.stop_broker",
         summary="shut one broker of a local cluster down cleanly",

@@ -40,22 +40,26 @@ class RequestCounts:
     def _counted(self, spec: AnyApi, handler: AnyHandler) -> AnyHandler:
         if spec is FETCH:
             return self._counted_fetch(handler)
-        figures = self.of(spec.name)
+        figures, now_ns = self.of(spec.name), self._now_ns
+        counts = figures.counts
 
         def counted(call: ApiCall[object], request: object) -> Steps | None:
-            call.begun_ns = figures.begun(call.version)
+            counts[call.version] += 1
             call.figures = figures
+            call.begun_ns = now_ns()
             return handler(call, request)
 
         return counted
 
     def _counted_fetch(self, handler: AnyHandler) -> AnyHandler:
         of_consumers, of_followers = self.of("FetchConsumer"), self.of("FetchFollower")
+        now_ns = self._now_ns
 
         def counted(call: ApiCall[object], request: FetchRequest) -> Steps | None:
             figures = of_followers if request.replica_id >= 0 else of_consumers
-            call.begun_ns = figures.begun(call.version)
+            figures.counts[call.version] += 1
             call.figures = figures
+            call.begun_ns = now_ns()
             return handler(call, request)
 
         return counted
@@ -78,11 +82,11 @@ class ServerFigures:
 
     def read(self, samples: Samples) -> Iterator[None]:
         for name, figures in self._counts.by_name.items():
-            if figures.counts:
+            if figures.count:
                 add_requests(samples, name, figures)
                 yield
         fetches = [self._counts.by_name[each] for each in ("FetchConsumer", "FetchFollower")]
-        if any(each.counts for each in fetches):
+        if any(each.count for each in fetches):
             add_requests(samples, FETCH.name, _together(fetches))
         server = self._server
         samples.add("kafka_network_requestchannel_requestqueuesize", server.pending)
@@ -101,8 +105,9 @@ class ServerFigures:
 
 def add_requests(samples: Samples, name: str, figures: RequestFigures) -> None:
     """Adds the counts and times of one kind of request."""
-    for version, count in figures.counts.items():
-        samples.add(f"{_REQUESTS}requests_total", count, name, version)
+    for version, count in enumerate(figures.counts):
+        if count:
+            samples.add(f"{_REQUESTS}requests_total", count, name, version)
     samples.add_histogram(f"{_REQUESTS}totaltimems", figures.times, NS_PER_MS, name)
 
 
@@ -110,7 +115,6 @@ def _together(several: list[RequestFigures]) -> RequestFigures:
     """One that counts for all."""
     result = RequestFigures(several[0].now_ns)
     for figures in several:
-        for version, count in figures.counts.items():
-            result.counts[version] = result.counts.get(version, 0) + count
+        result.counts = [a + b for a, b in zip(result.counts, figures.counts, strict=True)]
         result.times.add(figures.times)
     return result

@@ -1,5 +1,4 @@
-"""What the replicas of one broker share: clocks, the lease, and what a step of one is carried out
-by."""
+"""What all partitions of a broker share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPorts:
-    """The ports that all partitions of a broker share."""
+    """Clock, lease, and who carries out what a partition can't."""
 
     broker_id: BrokerId
     lag: LagLimits

@@ -4,6 +4,7 @@ Each figure only grows, from the start of the process on. Counting takes an addi
 the work is done, whether anybody reads them or not.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 from storage_engine.core.metrics.histogram import LATENCY_NS, Histogram
@@ -56,6 +57,10 @@ class TopicFigures:
         self.produces += appends
 
 
+VERSIONS_MAX = 64
+"""More than any API has."""
+
+
 class RequestFigures:
     """One kind of request on one broker."""
 
@@ -64,19 +69,22 @@ class RequestFigures:
     def __init__(self, now_ns: Callable[[], int]) -> None:
         """`now_ns`: a clock that never runs backwards, in nanoseconds."""
         self.now_ns = now_ns
-        self.counts: dict[int, int] = {}
+        self.counts = [0] * VERSIONS_MAX
         """The number of requests by version."""
         self.times = Histogram(LATENCY_NS)
         """From when a request was taken up to when its answer was handed over, in nanoseconds."""
 
-    def begun(self, version: int, count: int = 1) -> int:
-        """Count requests of a version; return the time."""
-        self.counts[version] = self.counts.get(version, 0) + count
-        return self.now_ns()
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
 
     def answered(self, begun_ns: int, count: int = 1) -> None:
         """Requests that were taken up at that time are answered."""
-        self.times.observe(self.now_ns() - begun_ns, count)
+        took_ns = self.now_ns() - begun_ns
+        # As `Histogram.observe`, without a call for each request.
+        times = self.times
+        times.counts[bisect_left(LATENCY_NS, took_ns)] += count
+        times.total += took_ns * count
 
 
 class ThrottleFigures:

@@ -1,0 +1,1 @@
+"""What `headrace top` shows."""

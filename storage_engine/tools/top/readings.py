@@ -1,0 +1,125 @@
+"""Reads the metrics of all brokers at one time, as far as they answer."""
+
+import http.client
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+TIMEOUT_S = 3.0
+ANSWER_MAX_BYTES = 64 << 20
+
+LabelSet = tuple[tuple[str, str], ...]
+Samples = Mapping[str, Mapping[LabelSet, float]]
+"""Values by name and labels."""
+
+_TOPICS = "kafka_server_brokertopicmetrics_"
+_REPLICAS = "kafka_server_replicamanager_"
+_CONTROLLER = "kafka_controller_kafkacontroller_"
+NAMES = (
+    f"{_TOPICS}bytesin_total",
+    f"{_TOPICS}bytesout_total",
+    f"{_TOPICS}messagesin_total",
+    f"{_REPLICAS}partitioncount",
+    f"{_REPLICAS}leadercount",
+    f"{_REPLICAS}underreplicatedpartitions",
+    f"{_REPLICAS}underminisrpartitioncount",
+    f"{_CONTROLLER}activecontrollercount",
+    f"{_CONTROLLER}offlinepartitionscount",
+    "kafka_network_requestmetrics_requests_total",
+    "kafka_log_log_size",
+    "kafka_log_logmanager_offlinelogdirectorycount",
+    "kafka_consumergroup_lag",
+    "kafka_consumergroup_lag_seconds",
+    "kafka_cluster_partition_laststableoffsetlag",
+    "headrace_partition_open_transaction_seconds",
+    "headrace_loop_busy_ratio",
+    "headrace_loop_longest_turn_seconds",
+    "headrace_log_dir_free_bytes",
+    "headrace_log_dir_full",
+    "headrace_sink_open_members",
+    "headrace_sink_batches_waiting",
+    "headrace_sink_last_batch",
+    "process_resident_memory_bytes",
+)
+"""What is shown; other lines are not looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerReading:
+    """What one broker told, or why it did not."""
+
+    name: str
+    at_s: float
+    """Monotonic."""
+    samples: Samples
+    problem: str | None = None
+
+    def total(self, metric: str, **labels: str) -> float:
+        """The sum of its samples with these labels."""
+        wanted = labels.items()
+        return sum(
+            value
+            for found, value in self.samples.get(metric, {}).items()
+            if wanted <= dict(found).items()
+        )
+
+    def by(self, metric: str, *names: str) -> dict[tuple[str, ...], float]:
+        """The sums by the values of some labels."""
+        sums: dict[tuple[str, ...], float] = {}
+        for found, value in self.samples.get(metric, {}).items():
+            labels = dict(found)
+            key = tuple(labels[name] for name in names)
+            sums[key] = sums.get(key, 0) + value
+        return sums
+
+
+def read_all(urls: Mapping[str, str]) -> list[BrokerReading]:
+    """By the names of brokers the addresses of their metrics."""
+    if not urls:
+        return []
+    with ThreadPoolExecutor(len(urls)) as pool:
+        return list(pool.map(read_one, urls.keys(), urls.values()))
+
+
+def read_one(name: str, url: str) -> BrokerReading:
+    """Asks one broker. It never fails: a problem is what there is to show."""
+    at_s = time.monotonic()
+    try:
+        return BrokerReading(name=name, at_s=at_s, samples=parse(_fetch(url)))
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        problem = str(error) or type(error).__name__
+        return BrokerReading(name=name, at_s=at_s, samples={}, problem=problem)
+
+
+def _fetch(url: str) -> str:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", parts.path or "/metrics", headers={"Accept": "text/plain"})
+        answer = connection.getresponse()
+        text = answer.read(ANSWER_MAX_BYTES).decode("utf-8", "replace")
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise ValueError(f"answered {answer.status}: {text.strip()[:200]}")
+    return text
+
+
+def parse(text: str, names: Sequence[str] = NAMES) -> Samples:
+    """The samples of these names."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    wanted = set(names)
+    lines = [line for line in text.split("\n") if _name_of(line) in wanted]
+    found: dict[str, dict[LabelSet, float]] = {}
+    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+        for sample in family.samples:
+            labels = tuple(sample.labels.items())
+            found.setdefault(sample.name, {})[labels] = sample.value
+    return found
+
+
+def _name_of(line: str) -> str:
+    return line.partition("{")[0].partition(" ")[0]
