@@ -36,6 +36,7 @@ sys.path.insert(0, str(ROOT))
 
 from storage_engine.broker.handlers.records.fetch import FetchHandler  # noqa: E402
 from storage_engine.broker.replicas.fetcher import PeerFetcher  # noqa: E402
+from storage_engine.broker.replicas.follower_watches import FollowerWatches  # noqa: E402
 from storage_engine.broker.replicas.hosted_partition import HostedPartition  # noqa: E402
 from storage_engine.broker.requests.delayed_fetch import DelayedFetch  # noqa: E402
 from storage_engine.broker.settings.dynamic_config import DynamicConfig  # noqa: E402
@@ -68,6 +69,8 @@ COUNTS_WITHIN: dict[CodeType, bool] = {
     FetchHandler.handle.__code__: False,
     DelayedFetch.try_complete.__code__: False,
     DelayedFetch.check.__code__: False,
+    FollowerWatches.note.__code__: False,
+    FollowerWatches.wake.__code__: False,
     HostedPartition.follower_fetched.__code__: True,
     DynamicConfig.get.__code__: False,
     DynamicConfig.flag.__code__: False,

@@ -13,7 +13,7 @@ from storage_engine.broker.requests.fetch_sessions import (
     FetchSessions,
     SessionFetch,
 )
-from storage_engine.broker.requests.follower_sessions import session_maker
+from storage_engine.broker.requests.follower_sessions import FollowerSession, session_maker
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.protocol.apis.fetch import (
@@ -390,6 +390,7 @@ def test_a_followers_session_is_its_own_and_another_incarnation_is_told_of_all_p
     asked = request(wanted(0, 1), replica_id=2)._replace(replica_epoch=7)
     session_id = broker.fetch(asked).session_id
     (session,) = broker.sessions
+    assert isinstance(session, FollowerSession)
     session.due.clear()
     later = request([], session_id, 1, replica_id=2)
     stranger = broker.sessions.begin(later._replace(replica_id=3, replica_epoch=7))
