@@ -10,9 +10,9 @@ from storage_engine.protocol.apis.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataRequest,
 )
+from storage_engine.tests.log.support import ManualClock
 
 BOTH = (BrokerEndpoint("INTERNAL", "inside", 1), BrokerEndpoint("CLIENT", "outside", 2))
-from storage_engine.tests.log.support import ManualClock
 
 
 def broker(number: int, *endpoints: BrokerEndpoint) -> UpdateMetadataBroker:
