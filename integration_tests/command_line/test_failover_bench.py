@@ -46,12 +46,36 @@ def test_every_figure_of_replication_stands_beside_its_limit(tmp_path, capsys):
     assert not list(tmp_path.iterdir()), "it cleans up after itself"
 
 
+@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+def test_kills_lose_nothing_and_every_gap_is_told(tmp_path, capsys):
+    options = ["--rounds", "1", "--partitions", "6", "--rows", "leader,controller,partitions"]
+    assert main(["bench", "kills", *options, "--dir", str(tmp_path), "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [result["goal"] for result in results] == [
+        "<= 1.0", "<= 1.5", "<= 0.0", "<= 0.0", "<= 0.0", "<= 1.5",
+    ]  # fmt: skip
+    assert [result["measured"] for result in results[2:5]] == [0, 0, 0]
+    assert not list(tmp_path.iterdir()), "it cleans up after itself"
+
+
+@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+def test_busy_brokers_without_descriptors_are_not_deposed(tmp_path, capsys):
+    options = ["--minutes", "1", "--load", "4", "--dir", str(tmp_path), "--json"]
+    assert main(["bench", "alarms", *options]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [result["measured"] for result in results[:2]] == [0, 0]
+    assert not list(tmp_path.iterdir()), "it cleans up after itself"
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["replication", "--bytes", "1000"], "--bytes and --cold-bytes must be"),
         (["replication", "--dir", "/does/not/exist"], "is not a directory; create it first"),
         (["failover", "--dir", "/does/not/exist"], "is not a directory; create it first"),
+        (["kills", "--dir", "/does/not/exist"], "is not a directory; create it first"),
+        (["kills", "--rows", "leader,cat"], "there is no row 'cat'"),
+        (["alarms", "--dir", "/does/not/exist"], "is not a directory; create it first"),
     ],
 )
 def test_arguments_that_can_not_be_right_are_refused(arguments, complaint, capsys):
