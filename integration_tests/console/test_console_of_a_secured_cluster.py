@@ -128,7 +128,7 @@ def test_a_search_ends_with_the_session_that_began_it(admin, url, cluster) -> No
 def test_a_query_is_shown_only_to_who_may_see_its_topics(admin, app) -> None:
     name = f"flights-{uuid.uuid4().hex[:8]}"
     admin.post("/topics", {"name": name, "partitions": 1})
-    event = {
+    event: dict[str, Any] = {
         "kind": "started",
         "at_ms": 1,
         "query": {"id": str(uuid.uuid4()), "run_id": str(uuid.uuid4()), "name": "delays"},

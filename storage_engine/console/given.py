@@ -162,10 +162,12 @@ class Body:
             raise bad(f"'confirm' must be the name that is changed, '{name}', typed again")
 
 
-def json_object(data: bytes) -> dict[str, Any]:
-    """ConsoleError for what is no JSON object."""
+def json_object(data: bytes, *, nan_is_null: bool = False) -> dict[str, Any]:
+    """ConsoleError for what is no JSON object. `nan_is_null`: NaN and Infinity, which are no JSON
+    but which programs write, are null."""
+    constant = (lambda name: None) if nan_is_null else _no_constant
     try:
-        document = json.loads(data, parse_constant=_no_constant)
+        document = json.loads(data, parse_constant=constant)
     except (ValueError, RecursionError):
         raise bad("the body must be a JSON object in UTF-8") from None
     if not isinstance(document, dict):

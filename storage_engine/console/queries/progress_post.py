@@ -63,7 +63,7 @@ class ProgressEvent:
 
 def parse_post(data: bytes) -> list[ProgressEvent]:
     """ConsoleError bad_request that names the first field that is wrong."""
-    body = Body(json_object(data))
+    body = Body(json_object(data, nan_is_null=True))
     if body.raw("format") != 1:
         raise bad("'format' must be 1; this console knows no other")
     events = body.parts("events", most=MOST_EVENTS)

@@ -68,7 +68,7 @@ class RecordSearch:
     @property
     def is_everything(self) -> bool:
         """Whether each record is found, but for its time."""
-        return self.key is self.value is self.header is self.path is None
+        return self.key is None and self.value is None and self.header is None and self.path is None
 
     def mask(self, records: DecodedRecords, is_over: Callable[[], bool]) -> Mask:
         """Which records are found; those after `is_over` are not."""

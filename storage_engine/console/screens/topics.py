@@ -20,8 +20,9 @@ from storage_engine.console.screens.overview import unanswered
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.core.internal_topics import INTERNAL_TOPICS
 from storage_engine.core.settings.config_source import ConfigSource
+from storage_engine.core.typed.column_types import ColumnSpec
 from storage_engine.core.typed.ddl import render_ddl
-from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, TopicSchema
+from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, SchemaColumn, TopicSchema
 
 _SOURCES = {
     ConfigSource.UNKNOWN: "unknown",
@@ -174,10 +175,14 @@ def _schema(schema: TopicSchema) -> dict[str, Any]:
     latest = schema.latest
     return {
         "version": latest.version,
-        "ddl": render_ddl(latest.visible),
+        "ddl": render_ddl(_spec(column) for column in latest.visible),
         "key": [column.name for column in schema.key_columns(latest)],
         "columns": schema_columns(schema),
     }
+
+
+def _spec(column: SchemaColumn) -> ColumnSpec:
+    return ColumnSpec(name=column.name, type=column.type, nullable=column.nullable)
 
 
 def setting_rows(entries: Mapping[str, ConfigEntry]) -> list[dict[str, Any]]:

@@ -64,6 +64,13 @@ def test_a_post_of_sparks_progress_is_kept_as_the_chart_needs_it() -> None:
     assert query.commits[0]["tasks"] == 2
 
 
+def test_a_rate_that_is_no_number_does_not_cost_the_post() -> None:
+    post = event()
+    post["progress"] |= {"inputRowsPerSecond": float("nan"), "processedRowsPerSecond": float("inf")}
+    (kept,) = parsed(post)
+    assert kept.progress.input_rows_per_s is kept.progress.processed_rows_per_s is None
+
+
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
