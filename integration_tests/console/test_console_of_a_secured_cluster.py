@@ -109,6 +109,22 @@ def test_a_session_is_no_key_to_another(url, admin, app) -> None:
     assert admin.ask("/topics").status_code == 200
 
 
+def test_a_search_ends_with_the_session_that_began_it(admin, url, cluster) -> None:
+    name = f"followed-{uuid.uuid4().hex[:8]}"
+    admin.post("/topics", {"name": name, "partitions": 1})
+    browser = Browser(url, **credentials(cluster, "admin"))
+    events = browser.events(f"/topics/{name}/messages/stream", tail=1)
+    assert next(events)[0] == "progress"
+    other = Browser(url)
+    other.client.cookies.update(browser.client.cookies)
+    other.session = browser.session
+    assert other.change("POST", "/logout", {}).status_code == 200
+    last = [document for kind, document in events if kind == "failed"]
+    assert last[0]["error"]["code"] == "log_in"
+    browser.close()
+    other.close()
+
+
 def test_a_query_is_shown_only_to_who_may_see_its_topics(admin, app) -> None:
     name = f"flights-{uuid.uuid4().hex[:8]}"
     admin.post("/topics", {"name": name, "partitions": 1})

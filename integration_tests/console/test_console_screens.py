@@ -210,9 +210,10 @@ def test_offsets_are_set_as_they_were_shown_or_not_at_all(browser, topic, produc
     for number in range(30):
         producer.send(topic, b"x", partition=number % 3)
     producer.flush()
-    group = f"{topic}-readers"
+    group = f"{topic}/readers"
     config = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group}
-    path = f"/groups/{group}/reset"
+    # A name may have slashes, and a path may not.
+    path, named = "/groups/~/reset", {"group": group}
     with Consumer({**config, "auto.offset.reset": "earliest"}) as consumer:
         consumer.subscribe([topic])
         read = 0
@@ -221,19 +222,23 @@ def test_offsets_are_set_as_they_were_shown_or_not_at_all(browser, topic, produc
         consumer.commit()
         (row,) = browser.get("/groups", filter=group)["rows"]
         assert (row["members"], row["lag"]) == (1, 0)
-        busy = browser.change("POST", f"{path}/preview", {"to": "earliest"})
+        busy = browser.change("POST", f"{path}/preview?group={group}", {"to": "earliest"})
         assert busy.status_code == 409 and "has 1 members" in busy.text
-    shown = browser.post(f"{path}/preview", {"to": {"shift_by": -4}})
+    shown = browser.post(f"{path}/preview?group={group}", {"to": {"shift_by": -4}})
     assert [row["change"] for row in shown["rows"]] == [-4] * 3
     with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         admin.alter_group_offsets(group, {TopicPartition(topic, 0): 1})
     apply = {"preview_id": shown["preview_id"], "confirm": group}
-    late = browser.change("POST", f"{path}/apply", apply)
+    late = browser.change("POST", f"{path}/apply?group={group}", apply)
     assert late.status_code == 409 and "not those of the preview" in late.text
-    assert browser.change("POST", f"{path}/apply", apply).status_code == 409, "used once"
-    again = browser.post(f"{path}/preview", {"to": "earliest"})
-    browser.post(f"{path}/apply", {"preview_id": again["preview_id"], "confirm": group})
-    described = browser.get(f"/groups/{group}")
+    assert browser.change("POST", f"{path}/apply?group={group}", apply).status_code == 409, (
+        "used once"
+    )
+    again = browser.post(f"{path}/preview?group={group}", {"to": "earliest"})
+    browser.post(
+        f"{path}/apply?group={group}", {"preview_id": again["preview_id"], "confirm": group}
+    )
+    described = browser.get("/groups/~", **named)
     assert (described["state"], described["lag"]) == ("Empty", 30)
     assert all(row["lag_ms"] is not None for row in described["partitions"])
 

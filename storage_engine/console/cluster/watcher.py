@@ -22,7 +22,7 @@ from storage_engine.console.cluster.snapshot import Ends, Snapshot
 from storage_engine.console.cluster.traffic import Traffic
 from storage_engine.console.cluster.transaction_looks import TransactionLooks
 from storage_engine.console.cluster.upstream import Upstream
-from storage_engine.core.errors import DeadlineExceededError, HeadraceError
+from storage_engine.core.errors import AuthenticationError, DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import monotonic_ms
 
@@ -144,9 +144,6 @@ class ClusterWatcher:
                 self._wait(began_s, min(MOST_BETWEEN_S, max(LOOK_EVERY_S, _SHARE * cost_s)))
         finally:
             eye.close()
-            with self._lock:
-                self._running = False
-                self._lock.notify_all()
 
     def _goes_on(self) -> bool:
         with self._lock:
@@ -180,6 +177,11 @@ class ClusterWatcher:
             error = HeadraceError(f"a look at the cluster has failed: {failure}")
         with self._lock:
             self._looks += 1
+            if isinstance(error, AuthenticationError):
+                # To try again would look like an attack. Whoever asks is told to log in again.
+                self._closed = True
+                self._snapshot = None
+                seen = None
             self._kind = eye.kind or self._kind
             self._error = error
             if seen is not None:
@@ -240,6 +242,9 @@ class _Eye:
             for broker, each in answers.items()
             if isinstance(each, HeadraceError)
         }
+        for each in answers.values():
+            if isinstance(each, AuthenticationError):
+                raise each
         self._well = [broker for broker in answers if broker not in silent]
         for broker in self._well:
             self._seen_ms[broker] = at_ms

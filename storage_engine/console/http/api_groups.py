@@ -29,12 +29,12 @@ def get_groups(call: Call) -> dict[str, Any]:
 
 @ROUTES.add("GET", "/groups/{group}")
 def get_group(call: Call) -> dict[str, Any]:
-    return call.upstream.call(lambda cluster: groups.group_document(cluster, call.path["group"]))
+    return call.upstream.call(lambda cluster: groups.group_document(cluster, call.name("group")))
 
 
 @ROUTES.add("DELETE", "/groups/{group}")
 def delete_group(call: Call) -> dict[str, Any]:
-    group = call.path["group"]
+    group = call.name("group")
     call.upstream.call(lambda cluster: groups.delete(cluster, group, call.body))
     return {"deleted": group}
 
@@ -42,7 +42,7 @@ def delete_group(call: Call) -> dict[str, Any]:
 @ROUTES.add("POST", "/groups/{group}/reset/preview")
 def post_preview(call: Call) -> dict[str, Any]:
     shown = call.upstream.call(
-        lambda cluster: groups.preview_reset(cluster, call.path["group"], call.body)
+        lambda cluster: groups.preview_reset(cluster, call.name("group"), call.body)
     )
     return {
         "preview_id": remember(call.own_session(), "reset", shown),
@@ -53,7 +53,7 @@ def post_preview(call: Call) -> dict[str, Any]:
 
 @ROUTES.add("POST", "/groups/{group}/reset/apply")
 def post_apply(call: Call) -> dict[str, Any]:
-    group = call.path["group"]
+    group = call.name("group")
     call.body.confirm(group)
     shown = _remembered(call, call.body.text("preview_id"))
     if not isinstance(shown, ResetPreview) or shown.group != group:

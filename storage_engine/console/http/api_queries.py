@@ -3,6 +3,7 @@
 import hmac
 from typing import Any
 
+from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -82,7 +83,8 @@ async def post_progress(state: ServerState, request: Request) -> Response:
     _check_token(state, request.headers.get("authorization"))
     if not state.queries.has_room():
         raise ConsoleError("too_many", "too many posts in this second", retry_after_s=1)
-    state.queries.add(parse_post(await read_body(request.stream(), most_bytes=MOST_BYTES)))
+    data = await read_body(request.stream(), most_bytes=MOST_BYTES)
+    state.queries.add(await to_thread.run_sync(parse_post, data))
     return Response(status_code=204)
 
 

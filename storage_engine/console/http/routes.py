@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from storage_engine.console.cluster.upstream import ANSWER_TIMEOUT_S, Upstream
 from storage_engine.console.cluster.watcher import ClusterWatcher
-from storage_engine.console.given import DEFAULT_LIMIT, MOST_LIMIT, Body, Params
+from storage_engine.console.given import DEFAULT_LIMIT, MOST_LIMIT, Body, Params, bad
 from storage_engine.console.http.guard import MOST_BODY_BYTES, read_body
 from storage_engine.console.http.sessions import ConsoleUser, Session
 from storage_engine.console.paging import Page
@@ -53,6 +53,17 @@ class Call:
     body: Body
     left: threading.Event = field(default_factory=threading.Event)
     """Set when whoever asked does not wait any more."""
+
+    def name(self, part: str) -> str:
+        """A name in the path; `~` there stands for the parameter of that name, which may have
+        slashes."""
+        text = self.path[part]
+        if text != "~":
+            return text
+        given = self.params.text(part)
+        if given is None:
+            raise bad(f"parameter '{part}' is missing; it stands for '~' in the path")
+        return given
 
     def is_left(self) -> bool:
         return self.left.is_set()
@@ -166,7 +177,8 @@ async def call_of(state: "ServerState", request: Request) -> Call:
         check_json(request)
         if state.settings.read_only:
             raise ConsoleError("read_only", "this console is read-only: it changes nothing")
-        body = Body.parse(await read_body(request.stream(), most_bytes=MOST_BODY_BYTES))
+        data = await read_body(request.stream(), most_bytes=MOST_BODY_BYTES)
+        body = await to_thread.run_sync(Body.parse, data)
     return Call(
         state=state,
         session=session,

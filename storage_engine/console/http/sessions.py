@@ -21,6 +21,9 @@ LONGEST_S = 12 * 60 * 60
 MOST_SESSIONS = 200
 """Then the one that was silent longest ends: nobody fills the memory by asking without a cookie."""
 
+MOST_SESSIONS_EACH = 10
+"""Of one user of a secured cluster: each has connections and threads of its own."""
+
 FAILURES_PER_USER = 5
 FAILURES_PER_ADDRESS = 20
 FAILURE_WINDOW_S = 60.0
@@ -77,6 +80,10 @@ def remember(session: Session, kind: str, thing: object) -> str:
     return name
 
 
+def _is_of(session: Session, user: str) -> bool:
+    return session.principal is not None and session.principal.user == user
+
+
 class Sessions:
     """All of them. Used on the server's loop only."""
 
@@ -106,7 +113,15 @@ class Sessions:
         self._sessions[session.id] = session
         while len(self._sessions) > MOST_SESSIONS:
             self.end(next(iter(self._sessions.values())))
+        if principal is not None and principal.user is not None:
+            mine = [each for each in self._sessions.values() if _is_of(each, principal.user)]
+            for older in mine[:-MOST_SESSIONS_EACH]:
+                self.end(older)
         return session
+
+    def is_alive(self, session: Session | None) -> bool:
+        """Whether it has not ended; asking does not keep it alive."""
+        return session is None or self._sessions.get(session.id) is session
 
     def end(self, session: Session) -> None:
         self._sessions.pop(session.id, None)

@@ -88,6 +88,10 @@ class Streams:
                     return
                 if event is None:
                     return
+                if not call.state.sessions.is_alive(call.session):
+                    over = ConsoleError("log_in", "log in again: the session is over")
+                    yield _event("failed", over.document)
+                    return
                 document = event.document
                 if event.kind == "wait":
                     yield _QUIET

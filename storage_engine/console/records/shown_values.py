@@ -6,6 +6,7 @@ page can walk over. Source: R-CON8.
 """
 
 import json
+import math
 from typing import Any
 
 LIST_CHARS = 2_048
@@ -115,7 +116,7 @@ def shown_cell(value: Any, depth: int = 0) -> tuple[Any, bool]:
     if isinstance(value, int):
         return (value if abs(value) <= SAFE_INTEGER else str(value)), False
     if isinstance(value, float):
-        return value, False
+        return (value if math.isfinite(value) else str(value)), False
     if isinstance(value, str):
         return value[:MOST_CELL_CHARS], len(value) > MOST_CELL_CHARS
     if depth >= 3:

@@ -10,6 +10,8 @@ from storage_engine.console.http.sessions import (
     IDLE_S,
     LONGEST_S,
     MOST_SESSIONS,
+    MOST_SESSIONS_EACH,
+    ConsoleUser,
     LogInLimit,
     Sessions,
 )
@@ -120,6 +122,18 @@ def test_sessions_end_when_they_are_idle_or_old_or_too_many() -> None:
         sessions.begin(None)
     assert sessions.get(first.id) is None
     assert sessions.get(None) is None and sessions.get("x" * 1_000) is None
+
+
+def test_one_user_has_few_sessions_at_a_time() -> None:
+    sessions = Sessions()
+
+    class Closed(ConsoleUser):
+        def close(self) -> None: ...
+
+    begun = [sessions.begin(Closed(None, None, "alice")) for _ in range(MOST_SESSIONS_EACH + 1)]
+    other = sessions.begin(Closed(None, None, "bob"))
+    assert not sessions.is_alive(begun[0])
+    assert all(sessions.is_alive(each) for each in (*begun[1:], other))
 
 
 def test_failed_log_ins_are_limited_by_user_and_by_address() -> None:
