@@ -1,6 +1,7 @@
 """What those who may not do everything get to see, and when a change of the rules counts."""
 
 import logging
+from uuid import UUID
 
 import pytest
 
@@ -10,8 +11,10 @@ from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.core.ports import TransportError
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.core.settings.config_source import ConfigSource
+from storage_engine.protocol.apis.describe_sinks import DescribeSinksRequest
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.protocol.apis.join_batch import JoinBatchRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.produce import (
     ProducePartition,
@@ -203,6 +206,45 @@ def test_listings_show_what_one_may_describe(cluster) -> None:
     allow_only(cluster, [(DESCRIBE, ResourceType.GROUP, "g"), (DESCRIBE, TOPIC, "secret")])
     (found,) = _ask(cluster, 9, 5, offsets(group_id="g", topics=None)).topics
     assert found.name == "secret"
+
+
+def test_of_sinks_those_are_shown_that_one_may_describe_with_topics_one_may_see(cluster) -> None:
+    come_as(cluster, ADMIN)
+    sink, transaction = "of-spark", ResourceType.TRANSACTIONAL_ID
+    # The first to ask makes the coordinators' topic.
+    _ask(cluster, 10, 3, api_of(10)[1](key=sink, key_type=1))
+    join = JoinBatchRequest(sink=sink, query="q", batch=4, timeout_ms=60_000, nonce=UUID(int=1))
+    for _ in range(100):
+        joined = _ask(cluster, 20_000, 0, join)
+        if not joined.error_code:
+            break
+        cluster.loop.run_for(100)
+    enlist = api_of(24)[1]
+    wanted = enlist.fields["transactions"].data_class
+    topics = wanted.fields["topics"].data_class
+    asked = enlist(
+        v3_and_below_transactional_id=f"__headrace_sink/{sink}",
+        v3_and_below_producer_id=joined.producer_id,
+        v3_and_below_producer_epoch=joined.producer_epoch,
+        v3_and_below_topics=[topics(name="secret", partitions=[0])],
+    )
+    for _ in range(100):
+        answer = _ask(cluster, 24, 3, asked)
+        rows = answer.results_by_topic_v3_and_below[0].results_by_partition
+        if not rows[0].partition_error_code:
+            break
+        cluster.loop.run_for(100)
+    assert not joined.error_code and not rows[0].partition_error_code
+    come_as(cluster, BOB)
+
+    def shown() -> list:
+        return list(_ask(cluster, 20_005, 0, DescribeSinksRequest()).queries)
+
+    assert shown() == []
+    allow_only(cluster, [(DESCRIBE, transaction, sink)])
+    assert [each.members[0].partitions for each in shown()] == [[]]
+    allow_only(cluster, [(DESCRIBE, transaction, sink), (DESCRIBE, TOPIC, "secret")])
+    assert [each.members[0].partitions for each in shown()] == [[SECRET]]
 
 
 def _create(cluster, name: str, version: int):

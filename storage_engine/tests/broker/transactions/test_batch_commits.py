@@ -18,6 +18,7 @@ from storage_engine.protocol.apis import (
     abort_members,
     batch_heartbeat,
     commit_batch,
+    describe_sinks,
     init_producer_id,
     join_batch,
 )
@@ -256,3 +257,29 @@ def test_members_are_no_transactional_producers_and_names_are_needed(cluster):
     assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_REQUEST
     assert code_of(lambda: joined(cluster, -1)) is ErrorCode.INVALID_REQUEST
     assert code_of(lambda: joined(cluster, 0, query="")) is ErrorCode.INVALID_REQUEST
+
+
+def test_a_sink_is_described_by_its_commits_and_open_attempts_and_nothing_is_changed(cluster):
+    first, open_one = joined(cluster, 0).wrote(A, B), joined(cluster, 1).wrote(A)
+    other = joined(cluster, 7, query="other")
+    assert commit(cluster, 0, first) is ErrorCode.NONE
+
+    def described(**wanted) -> describe_sinks.DescribeSinksResponse:
+        request = describe_sinks.DescribeSinksRequest(**wanted)
+        return ask(cluster, describe_sinks.API, request)
+
+    of_other, of_query = sorted(described().queries, key=lambda each: each.query)
+    assert (of_other.last, of_other.members_total) == (describe_sinks.NEVER, 1)
+    assert (of_query.sink, of_query.query, of_query.last) == (SINK, QUERY, 0)
+    cluster.loop.run_for(1_000)
+    (again,) = described(producers=[open_one.producer_id]).queries
+    members = {each.producer_id: each for each in again.members}
+    assert members[open_one.producer_id].partitions == [A]
+    assert members[open_one.producer_id].batch == 1
+    assert members[open_one.producer_id].idle_ms >= 1_000
+    assert described(sinks=["nobody"]).queries == []
+    limited = described(most=1)
+    assert limited.more and len(limited.queries) == 1
+    with pytest.raises(KafkaError):
+        described(sinks=["s"] * (describe_sinks.MOST_NAMES + 1))
+    assert commit(cluster, 7, other, query="other") is ErrorCode.NONE
