@@ -30,8 +30,7 @@ from storage_engine.tools.local.local_cluster import LocalCluster
 START_S = 60.0
 EVERY_MS = 2000
 """From one micro-batch to the next."""
-IMAGE = "<img src=x onerror='window.harmed = 2'>"
-MARKUP = f"<script>window.harmed = 1</script>{IMAGE}"
+MARKUP = "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 2'>"
 """A page that took it for markup would run one of both."""
 NO_UTF8 = b"\xff\xfe\x00 not text"
 DEEP = "[" * 10_000 + "]" * 10_000
@@ -105,7 +104,7 @@ class Scene:
         self.delays = f"{prefix}delays"
         self.dead = f"{prefix}orders-dead"
         self.group = f"{prefix}audit"
-        self.turned_group = f"{prefix}{TURNED}{IMAGE}"
+        self.turned_group = f"{prefix}{TURNED}{MARKUP}"
         self.sink = f"{prefix}delays-sink"
         self.query = str(uuid.uuid4())
         self.run = str(uuid.uuid4())

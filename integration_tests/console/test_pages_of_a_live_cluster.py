@@ -17,7 +17,6 @@ from selenium.webdriver.common.keys import Keys
 from integration_tests.console.chromium import PHONE, WIDE, Chromium, open_chromium, programs, until
 from integration_tests.console.scene import (
     DEEP,
-    IMAGE,
     LARGE_NUMBER,
     MARKUP,
     ConsoleInFront,
@@ -146,7 +145,7 @@ def test_messages_that_want_to_harm_are_shown_and_do_nothing(page, scene):
     page.press("0", within=f"{ROWS} tbody tr:nth-child(1)")
     page.wait_for_text(MARKUP, css="dialog")
     assert page.find("dialog script, dialog img, main script, main img") is None
-    page.open("groups", wait_for=f"invoice⟨202E⟩fdp.exe{IMAGE}")
+    page.open("groups", wait_for=f"invoice⟨202E⟩fdp.exe{MARKUP}")
     page.element("tbody a[href*=invoice]").click()
     page.wait_for_text(f"{scene.hostile}-0")
     assert "⟨202E⟩" in page.text("h1")
