@@ -47,17 +47,14 @@ RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice")
 """Of axe-core."""
 
 
-def programs() -> tuple[str, str]:
-    """Chromium and its driver; skips, and says what to install, where one is not there."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    driver = shutil.which("chromedriver")
-    if browser is None or driver is None:
-        missing = "chromium" if browser is None else "chromedriver"
-        pytest.skip(
-            f"THE CONSOLE'S PAGES ARE NOT TESTED: the program {missing} is not there; install"
-            " Debian's packages chromium and chromium-driver, as .ci/set-up does for root"
-        )
-    return browser, driver
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+
+needs_browser = pytest.mark.skipif(
+    BROWSER is None or DRIVER is None,
+    reason=f"THE CONSOLE'S PAGES ARE NOT TESTED: chromium is {BROWSER}, chromedriver is {DRIVER}; "
+    "install Debian's packages chromium and chromium-driver, as .ci/set-up does for root",
+)
 
 
 def until(condition: Callable[[], Value], what: str, *, timeout_s: float = PATIENCE_S) -> Value:
@@ -275,13 +272,13 @@ def _quoted(text: str) -> str:
 @contextlib.contextmanager
 def open_chromium(folder: Path, address: str) -> Iterator[Chromium]:
     """A browser of its own, whose profile is in `folder`; it has ended after the block."""
-    browser, driver = programs()
+    assert BROWSER is not None and DRIVER is not None, "mark the test: needs_browser"
     options = Options()
-    options.binary_location = browser
+    options.binary_location = BROWSER
     for switch in (*SWITCHES, f"--user-data-dir={folder / 'profile'}"):
         options.add_argument(switch)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    window = Chrome(options=options, service=Service(driver))
+    window = Chrome(options=options, service=Service(DRIVER))
     try:
         yield Chromium(window, address)
     finally:

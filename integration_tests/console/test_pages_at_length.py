@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from integration_tests.console.chromium import PHONE, WIDE, Chromium, open_chromium, programs
+from integration_tests.console.chromium import PHONE, WIDE, Chromium, needs_browser, open_chromium
 from integration_tests.console.scene import ConsoleInFront, Scene, console_in_front
 from integration_tests.support.client_files import settings_for
 from integration_tests.support.cluster_support import (
@@ -26,7 +26,7 @@ from integration_tests.support.cluster_support import (
 from integration_tests.support.command_line import ROOT, succeed_here
 from storage_engine.tests.sampling import in_full
 
-pytestmark = in_full
+pytestmark = [in_full, needs_browser]
 
 TALL = (1440, 1000)
 LARGEST_BYTES = 150_000
@@ -36,7 +36,6 @@ LARGEST_BYTES = 150_000
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """A cluster of its own: its names stand in the pictures."""
-    programs()
     folder = tmp_path_factory.mktemp("pictured") / "river"
     with (
         running_cluster(folder, settings=SHARED_SETTINGS) as cluster,

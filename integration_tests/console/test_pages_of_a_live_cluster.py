@@ -14,7 +14,14 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from integration_tests.console.chromium import PHONE, WIDE, Chromium, open_chromium, programs, until
+from integration_tests.console.chromium import (
+    PHONE,
+    WIDE,
+    Chromium,
+    needs_browser,
+    open_chromium,
+    until,
+)
 from integration_tests.console.scene import (
     DEEP,
     LARGE_NUMBER,
@@ -27,6 +34,8 @@ from integration_tests.support.cluster_support import admin, wait_for_isr
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.local_cluster import LocalCluster
 
+pytestmark = needs_browser
+
 PREFIX = "console-"
 KILLED = 2
 ROWS = ".message-rows"
@@ -38,7 +47,6 @@ return places.filter((each) => each.scrollWidth > each.clientWidth).map((each) =
 
 @pytest.fixture(scope="module")
 def scene(cluster: LocalCluster) -> Iterator[Scene]:
-    programs()
     with Scene(cluster, PREFIX).played() as made:
         yield made
 

@@ -27,19 +27,19 @@ def get_groups(call: Call) -> dict[str, Any]:
     return call.upstream.ask_brokers(lambda lines: groups.group_list(lines, snapshot, call.page()))
 
 
-@ROUTES.add("GET", "/groups/{group}")
+@ROUTES.add("GET", "/groups/{group:path}")
 def get_group(call: Call) -> dict[str, Any]:
     return call.upstream.call(lambda cluster: groups.group_document(cluster, call.name("group")))
 
 
-@ROUTES.add("DELETE", "/groups/{group}")
+@ROUTES.add("DELETE", "/groups/{group:path}")
 def delete_group(call: Call) -> dict[str, Any]:
     group = call.name("group")
     call.upstream.call(lambda cluster: groups.delete(cluster, group, call.body))
     return {"deleted": group}
 
 
-@ROUTES.add("POST", "/groups/{group}/reset/preview")
+@ROUTES.add("POST", "/groups/{group:path}/reset/preview")
 def post_preview(call: Call) -> dict[str, Any]:
     shown = call.upstream.call(
         lambda cluster: groups.preview_reset(cluster, call.name("group"), call.body)
@@ -51,7 +51,7 @@ def post_preview(call: Call) -> dict[str, Any]:
     }
 
 
-@ROUTES.add("POST", "/groups/{group}/reset/apply")
+@ROUTES.add("POST", "/groups/{group:path}/reset/apply")
 def post_apply(call: Call) -> dict[str, Any]:
     group = call.name("group")
     call.body.confirm(group)

@@ -114,7 +114,7 @@ function brokerTable() {
     columns: [
       { id: "id", title: "Broker", sort: (row) => row.id, cell: (row) => link(addressOf(["brokers", row.id]), `broker ${row.id}`) },
       { id: "state", title: "State", sort: (row) => row.state, cell: brokerState },
-      { id: "address", title: "Address", cell: (row) => h("span", { class: "data" }, row.host === null || row.host === undefined ? "–" : `${row.host}:${row.port}`), sort: (row) => `${row.host}:${row.port}` },
+      { id: "address", title: "Address", cell: (row) => (row.host === null || row.host === undefined ? "–" : h("span", { class: "data" }, `${row.host}:${row.port}`)), sort: (row) => `${row.host}:${row.port}` },
       { id: "rack", title: "Rack", wide: true, sort: (row) => row.rack, cell: (row) => row.rack ?? "–" },
       { id: "leaders", title: "Leads", kind: "number", sort: (row) => row.leaders, cell: (row) => count(row.leaders) },
       { id: "replicas", title: "Replicas", kind: "number", sort: (row) => row.replicas, cell: (row) => count(row.replicas) },
