@@ -116,6 +116,9 @@ class FollowerSession(FetchSession):
         watch = self._watches.pop(key, None)
         if watch is not None:
             watch.partition.follower_watches.discard(self.replica, watch)
+            leader = watch.partition.leader
+            if leader is not None:
+                leader.leave_session(self.replica, self.clock)
 
     def close(self) -> None:
         """Nobody tells it of changes any more."""

@@ -332,6 +332,11 @@ class LeaderPartition:
         progress = self._followers.get(replica)
         return progress is not None and progress.session is session
 
+    def leave_session(self, replica: BrokerId, session: SessionClock) -> None:
+        """Its fetches from now on are none of this partition: the follower has left it out."""
+        if self.has_in_session(replica, session):
+            self._followers[replica].settle()
+
     def follower_end_offset(self, replica: BrokerId) -> int:
         """Return a follower's end offset; UNKNOWN_OFFSET while it has not fetched."""
         progress = self._followers.get(replica)

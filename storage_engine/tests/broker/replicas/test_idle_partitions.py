@@ -189,3 +189,13 @@ def test_a_session_that_its_follower_has_left_is_told_nothing_more(cluster):
     watches = hosted.follower_watches._by_replica
     assert len(watches) == 2
     assert all(watch.session is not before for watch in watches.values())
+
+
+def test_fetches_say_nothing_of_a_partition_that_their_session_has_left_out(cluster):
+    leader, (other, _) = cluster.state(TP).leader, others(cluster)
+    hosted = lead(cluster)
+    (session,) = [each for each in sessions(cluster, leader) if each.replica == other]
+    cluster.loop.run_for(3000)
+    assert hosted.leader.has_in_session(other, session.clock)
+    session.update((), [(TP.topic, [TP.partition])])
+    assert not hosted.leader.has_in_session(other, session.clock)
