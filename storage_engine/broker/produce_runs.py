@@ -78,6 +78,8 @@ class ProduceRuns:
         self._producer_appends = produce.producer_appends
         self.figures: RequestFigures | None = None
         """Set where requests are counted."""
+        self._untimed = 0
+        """Requests that are answered one by one and not timed, before the next one that is."""
 
     def __call__(self, connection: Connection, view: memoryview, position: int, end: int) -> int:
         """The position after the requests that were handled; `position` itself when it is not the
@@ -182,7 +184,12 @@ class ProduceRuns:
         begun_ns: int,
     ) -> None:
         call = ApiCall(API, pattern.version, correlation_id, connection, connection.begin())
-        call.figures, call.begun_ns = self.figures, begun_ns
+        figures = self.figures
+        if self._untimed:
+            self._untimed -= 1
+        elif figures is not None:
+            self._untimed = figures.weight - 1
+            call.figures, call.begun_ns = figures, begun_ns
         tp = pattern.partition
         item = ProducePartition(tp.topic, tp.partition, None)
         request = ProduceRequest(None, pattern.acks, pattern.timeout_ms, [item])

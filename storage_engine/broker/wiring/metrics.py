@@ -17,6 +17,7 @@ from storage_engine.broker.metrics.transaction_figures import TransactionFigures
 from storage_engine.broker.settings.metrics_config import MetricsConfig
 from storage_engine.broker.wiring.build import BrokerParts
 from storage_engine.broker.wiring.listeners import TlsByListener
+from storage_engine.core.ports import Scheduler
 from storage_engine.net.http_listener import HttpListener
 from storage_engine.net.server import Server
 from storage_engine.zookeeper.session import ZooKeeperSession
@@ -29,6 +30,8 @@ class MetricsParts:
     """The listener, and what looks by itself."""
 
     listener: HttpListener
+    scheduler: Scheduler
+    counts: RequestCounts
     loop_figures: LoopFigures
     disk_figures: DiskFigures
 
@@ -37,6 +40,7 @@ class MetricsParts:
         # A tenth of a second, in which the loop serves on.
         await self.listener.loop.run_in_executor(None, prepare)
         await self.listener.start()
+        self.counts.start(self.scheduler)
         self.loop_figures.start()
         self.disk_figures.start()
 
@@ -94,4 +98,10 @@ def build_metrics(
         make_text=scrapes.text,
         names=(*config.names, *advertised),
     )
-    return MetricsParts(listener=listener, loop_figures=loop_figures, disk_figures=disk_figures)
+    return MetricsParts(
+        listener=listener,
+        scheduler=ports.scheduler,
+        counts=counts,
+        loop_figures=loop_figures,
+        disk_figures=disk_figures,
+    )

@@ -13,9 +13,11 @@ from storage_engine.broker.metrics.end_offsets import ASK_MS, EndOffsets
 from storage_engine.broker.metrics.exposition import Samples
 from storage_engine.broker.metrics.group_figures import GroupFigures
 from storage_engine.broker.metrics.replica_figures import ReplicaFigures
+from storage_engine.broker.metrics.request_figures import BUSY_PER_S, RequestCounts
 from storage_engine.broker.metrics.scrapes import FigureSource, Scrapes
 from storage_engine.broker.metrics.transaction_figures import TransactionFigures
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.simulation.world.cluster import SimulatedCluster
 
 PARTITIONS = 200
@@ -146,3 +148,36 @@ def test_ends_of_partitions_without_a_replica_here_are_asked_of_their_leaders(tm
         assert ends.of(TP) is None, "what was heard long ago is told no more"
     finally:
         cluster.close()
+
+
+def test_of_many_requests_one_in_eight_is_timed_and_counts_for_all():
+    clock = iter(range(0, 10**9, 1_000))
+    counts = RequestCounts(lambda: next(clock))
+    figures = counts.of("Produce")
+
+    class Call:
+        version = 9
+        figures = None
+        begun_ns = 0
+
+    def answer(call, request):
+        if call.figures is not None:
+            call.figures.answered(call.begun_ns)
+
+    counted = counts._counted(PRODUCE, answer)
+
+    def requests(count: int) -> None:
+        for _ in range(count):
+            counted(Call(), None)
+
+    requests(10)
+    assert figures.times.count == 10
+    requests(2 * BUSY_PER_S)
+    counts.weigh()
+    requests(8 * 500)
+    assert figures.count == 10 + 2 * BUSY_PER_S + 4_000
+    assert figures.times.count == figures.count
+    counts.weigh()
+    counts.weigh()
+    requests(8)
+    assert figures.weight == 1
