@@ -15,7 +15,7 @@ from typing import Any
 from storage_engine.client.addresses import Address
 from storage_engine.client.metadata import ClusterMetadata, view_of
 from storage_engine.console.cluster import looks
-from storage_engine.console.cluster.broker_lines import BrokerLines, why_not
+from storage_engine.console.cluster.broker_lines import Answers, BrokerLines, why_not
 from storage_engine.console.cluster.certificates import CertificateLooks
 from storage_engine.console.cluster.changes import Changes
 from storage_engine.console.cluster.snapshot import Ends, Snapshot
@@ -242,9 +242,7 @@ class _Eye:
             for broker, each in answers.items()
             if isinstance(each, HeadraceError)
         }
-        for each in answers.values():
-            if isinstance(each, AuthenticationError):
-                raise each
+        _check_accepted(answers)
         self._well = [broker for broker in answers if broker not in silent]
         for broker in self._well:
             self._seen_ms[broker] = at_ms
@@ -321,3 +319,10 @@ class _Eye:
         cost_ms = (time.thread_time() - before_s) * 1000
         # They are dear where there are many replicas: kafka-python's messages are slow.
         self._dirs_every_ms = min(4_000, int(20 * cost_ms))
+
+
+def _check_accepted(answers: Answers) -> None:
+    """Raises the error of a broker that did not accept the log-in."""
+    for each in answers.values():
+        if isinstance(each, AuthenticationError):
+            raise each
