@@ -220,9 +220,7 @@ class _Eye:
     def look(self, traffic: Traffic) -> Snapshot:
         metadata = self._metadata()
         at_ms = int(time.time() * 1000)
-        self._addresses = {
-            each.broker_id: (each.host, each.port) for each in metadata.brokers.values()
-        }
+        self._addresses = looks.addresses(metadata)
         led = looks.led_by(metadata)
         with_dirs = monotonic_ms() - self._dirs_at_ms >= self._dirs_every_ms
         known = sum(len(rows) for rows in led.values()) <= len(self._starts)
