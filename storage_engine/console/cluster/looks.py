@@ -40,6 +40,11 @@ Led = Sequence[tuple[TopicPartition, int]]
 """Partitions with their leader epochs."""
 
 
+def addresses(metadata: ClusterMetadata) -> dict[int, tuple[str, int]]:
+    """Of the brokers that are there."""
+    return {broker: (each.host, each.port) for broker, each in metadata.brokers.items()}
+
+
 def led_by(metadata: ClusterMetadata) -> dict[int, list[tuple[TopicPartition, int]]]:
     """The partitions of each leader."""
     found: dict[int, list[tuple[TopicPartition, int]]] = {}

@@ -15,7 +15,7 @@ from typing import Any
 from storage_engine.client.addresses import Address
 from storage_engine.client.metadata import ClusterMetadata, view_of
 from storage_engine.console.cluster import looks
-from storage_engine.console.cluster.broker_lines import BrokerLines, Question, why_not
+from storage_engine.console.cluster.broker_lines import Answers, BrokerLines, why_not
 from storage_engine.console.cluster.certificates import CertificateLooks
 from storage_engine.console.cluster.changes import Changes
 from storage_engine.console.cluster.snapshot import Ends, Snapshot
@@ -220,23 +220,31 @@ class _Eye:
     def look(self, traffic: Traffic) -> Snapshot:
         metadata = self._metadata()
         at_ms = int(time.time() * 1000)
-        self._addresses = {
-            each.broker_id: (each.host, each.port) for each in metadata.brokers.values()
-        }
+        self._addresses = looks.addresses(metadata)
         led = looks.led_by(metadata)
         with_dirs = monotonic_ms() - self._dirs_at_ms >= self._dirs_every_ms
         known = sum(len(rows) for rows in led.values()) <= len(self._starts)
         with_starts = not known or self._count % STARTS_EVERY == 0
         self._count += 1
         began_ms = monotonic_ms()
-        given, silent = self._ask(
+        answers = self._lines.ask(
             {
                 broker: looks.questions(led.get(broker, ()), starts=with_starts, dirs=with_dirs)
                 for broker in metadata.brokers
-            }
+            },
+            self._addresses,
+            timeout_ms=ASK_TIMEOUT_MS,
         )
+        silent = {
+            broker: why_not(broker, each)
+            for broker, each in answers.items()
+            if isinstance(each, HeadraceError)
+        }
+        _check_accepted(answers)
+        self._well = [broker for broker in answers if broker not in silent]
         for broker in self._well:
             self._seen_ms[broker] = at_ms
+        given = {broker: each for broker, each in answers.items() if isinstance(each, list)}
         if self.kind is None and given:
             self.kind = self._ask_kind(next(iter(given)))
         ends = self._ends(given, with_starts)
@@ -268,22 +276,6 @@ class _Eye:
                 (broker, "how its partitions are", why) for broker, why in silent.items()
             ),
         )
-
-    def _ask(
-        self, questions: dict[int, list[Question]]
-    ) -> tuple[dict[int, list[Any]], dict[int, str]]:
-        """Ask all brokers at once; return their answers, and of the others why there is none."""
-        answers = self._lines.ask(questions, self._addresses, timeout_ms=ASK_TIMEOUT_MS)
-        silent = {
-            broker: why_not(broker, each)
-            for broker, each in answers.items()
-            if isinstance(each, HeadraceError)
-        }
-        for each in answers.values():
-            if isinstance(each, AuthenticationError):
-                raise each
-        self._well = [broker for broker in answers if broker not in silent]
-        return {at: each for at, each in answers.items() if isinstance(each, list)}, silent
 
     def _ask_kind(self, broker: int) -> str | None:
         answers = self._lines.ask(
@@ -325,3 +317,10 @@ class _Eye:
         cost_ms = (time.thread_time() - before_s) * 1000
         # They are dear where there are many replicas: kafka-python's messages are slow.
         self._dirs_every_ms = min(4_000, int(20 * cost_ms))
+
+
+def _check_accepted(answers: Answers) -> None:
+    """Raises the error of a broker that did not accept the log-in."""
+    for each in answers.values():
+        if isinstance(each, AuthenticationError):
+            raise each
