@@ -84,17 +84,17 @@ COMMANDS = (
     ),
     Command(
         name="users",
-        module="users",
+        module="access.users",
         summary="list, add and remove users that log in by SCRAM",
     ),
     Command(
         name="acls",
-        module="acls",
+        module="access.acls",
         summary="list, add and remove access rules: who may do what",
     ),
     Command(
         name="quotas",
-        module="quotas",
+        module="access.quotas",
         summary="list, set and remove the quotas of users, client ids and addresses",
     ),
     Command(

@@ -129,7 +129,7 @@ REQUEST_ROWS = (
     _gauge("kafka_network_requestchannel_requestqueuesize", "Requests without an answer."),
     _gauge(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
-        "Waits for partitions: Produce for followers, Fetch for data, DeleteRecords.",
+        "Waits for partitions: Produce for followers, Fetch of clients for data, DeleteRecords.",
         "delayedOperation",
     ),
     _gauge(
