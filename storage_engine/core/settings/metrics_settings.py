@@ -16,13 +16,11 @@ METRICS_SETTINGS: tuple[Setting, ...] = (
         name=METRICS_REMOTE,
         type=SettingType.BOOLEAN,
         default=False,
-        doc="Metrics may have an address that other machines reach. Nobody logs in to read them: "
-        "they name topics, groups and sinks.",
+        doc="Other machines may reach metrics.listener, and read metrics without a log-in.",
     ),
     Setting(
         name=METRICS_HOSTS,
         type=SettingType.LIST,
-        doc="Further names by which scrapers call the broker, beside addresses, localhost and "
-        "those in advertised.listeners.",
+        doc="Names by which scrapers call the broker, beside addresses and advertised names.",
     ),
 )
