@@ -64,8 +64,6 @@ class MetadataCache:
         self._preferred_counts: Counter[BrokerId] | None = None
         """Cached until the next update."""
         self._waiting: dict[Callable[[], None], None] = {}
-        self.on_leaders_gone: Callable[[list[BrokerInfo]], None] = lambda _: None
-        """Hears of brokers that are no longer alive, and were leaders when they were last."""
 
     def on_first_update(self, act: Callable[[], None]) -> None:
         """Run `act` after the first update, which names the whole cluster."""
@@ -83,7 +81,6 @@ class MetadataCache:
     def update(self, request: UpdateMetadataRequest) -> None:
         """Applies an UpdateMetadata request. Raises KafkaError for a part whose predecessors are
         missing."""
-        leaders_gone = self._leaders_gone(request)
         known = self._known
         if request.full:
             if not self._full_order.expects(request):
@@ -104,22 +101,12 @@ class MetadataCache:
         self._preferred_counts = None
         self.controller_id = request.controller_id
         self.brokers = {b.broker_id: self._broker(b) for b in request.brokers}
-        if leaders_gone:
-            self.on_leaders_gone(leaders_gone)
         waiting, self._waiting = self._waiting, {}
         for act in waiting:
             try:
                 act()
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are answered
                 unexpected.report("request that waited for metadata", error)
-
-    def _leaders_gone(self, request: UpdateMetadataRequest) -> list[BrokerInfo]:
-        """The brokers that are alive no longer and lead something, as far as was known."""
-        gone = self.brokers.keys() - {broker.broker_id for broker in request.brokers}
-        if not gone:
-            return []
-        every = (item for each in self._known.partitions.values() for item in each.values())
-        return [self.brokers[leader] for leader in sorted({x.leader for x in every} & gone)]
 
     def _broker(self, sent: UpdateMetadataBroker) -> BrokerInfo:
         broker = BrokerInfo(

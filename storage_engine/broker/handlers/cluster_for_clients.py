@@ -45,11 +45,6 @@ class ClusterForClients:
         others = [broker for broker in every if broker.broker_id != self.broker_id]
         return others or every
 
-    def just_dead_at(self, listener: str) -> list[BrokerInfo]:
-        """Brokers that led and have just died, with their addresses of that listener."""
-        at_listener = (broker.at(listener) for broker in self.doubts.still_listed())
-        return [broker for broker in at_listener if broker is not None]
-
     def leaders_among(self, brokers: Iterable[BrokerInfo]) -> frozenset[BrokerId]:
         """Those of the brokers that clients may be sent to as leaders."""
         return frozenset(broker.broker_id for broker in brokers) - self.doubts.current()

@@ -95,7 +95,7 @@ class MetadataHandler:
             MetadataResponse(
                 brokers=[
                     MetadataBroker(broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack)
-                    for b in [*brokers, *self.cluster.just_dead_at(call.connection.listener_name)]
+                    for b in brokers
                 ],
                 topics=topics,
                 controller_id=metadata.controller_id,
