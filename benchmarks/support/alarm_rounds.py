@@ -22,8 +22,7 @@ from storage_engine.net.limits import LISTEN_BACKLOG
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
-from storage_engine.zookeeper.broker_znode import BrokerIdZNode
-from storage_engine.zookeeper.znodes import PartitionStateZNode
+from storage_engine.zookeeper.znodes import BrokerIdZNode, PartitionStateZNode
 
 NONE = Goal(most=0.0)
 

@@ -27,10 +27,9 @@ from storage_engine.broker.cluster.registration import UNREGISTERED
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from storage_engine.core.ports import MetadataStore, ZkReply
-from storage_engine.zookeeper.broker_znode import BrokerIdZNode
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import ControllerEpochZNode, ControllerZNode
+from storage_engine.zookeeper.znodes import BrokerIdZNode, ControllerEpochZNode, ControllerZNode
 
 log = logging.getLogger(__name__)
 

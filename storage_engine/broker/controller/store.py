@@ -25,10 +25,14 @@ from storage_engine.core.ids import (
     topic_name_problem,
 )
 from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
-from storage_engine.zookeeper.broker_znode import BrokerIdZNode
 from storage_engine.zookeeper.flow import Flow, Flows, Watch, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import PartitionStateZNode, PartitionsZNode, TopicZNode
+from storage_engine.zookeeper.znodes import (
+    BrokerIdZNode,
+    PartitionStateZNode,
+    PartitionsZNode,
+    TopicZNode,
+)
 
 log = logging.getLogger(__name__)
 

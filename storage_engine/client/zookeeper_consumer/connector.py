@@ -30,9 +30,9 @@ from storage_engine.core.errors import ConfigError, DeadlineExceededError, Headr
 from storage_engine.core.ids import TopicPartition, topic_name_problem
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.zookeeper.access import ANYBODY, Written
-from storage_engine.zookeeper.broker_znode import BrokerIdZNode
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths, new_consumer_id
 from storage_engine.zookeeper.session import ZooKeeperSession
+from storage_engine.zookeeper.znodes import BrokerIdZNode
 
 OnPartitions = Callable[[list[TopicPartition]], None]
 """Called with partitions that are assigned or revoked, in the thread of the group."""

@@ -35,13 +35,13 @@ from storage_engine.core.ports import (
     ZkReply,
     ZkStatus,
 )
-from storage_engine.zookeeper.broker_znode import PLAIN_PROTOCOL
 from storage_engine.zookeeper.consumer_znodes import (
     ConsumerGroupPaths,
     ConsumerIdZNode,
     OffsetZNode,
 )
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes import PLAIN_PROTOCOL
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,12 @@ from storage_engine.simulation.checks.trace import Trace
 from storage_engine.simulation.world.broker import SimulatedBroker
 from storage_engine.simulation.world.clock import ProcessLoop
 from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.zookeeper.broker_znode import BrokerIdZNode
-from storage_engine.zookeeper.znodes import ControllerEpochZNode, PartitionStateZNode, TopicZNode
+from storage_engine.zookeeper.znodes import (
+    BrokerIdZNode,
+    ControllerEpochZNode,
+    PartitionStateZNode,
+    TopicZNode,
+)
 
 DELETIONS_PATH = "/admin/delete_topics"
 

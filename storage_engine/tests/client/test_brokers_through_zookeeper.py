@@ -15,9 +15,9 @@ from storage_engine.client.producer.producer_errors import TriesExhaustedError
 from storage_engine.core.errors import ConfigError, DeadlineExceededError, ErrorCode, HeadraceError
 from storage_engine.net.deadline import Deadline
 from storage_engine.tests.client.fake_cluster import FakeCluster
-from storage_engine.zookeeper.broker_znode import BrokerIdZNode
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
+from storage_engine.zookeeper.znodes import BrokerIdZNode
 
 GARBAGE = {
     "no number": b"{}",

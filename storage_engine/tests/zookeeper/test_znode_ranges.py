@@ -14,12 +14,12 @@ from storage_engine.zookeeper.admin_znodes import (
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
 )
-from storage_engine.zookeeper.broker_znode import BrokerIdZNode
 from storage_engine.zookeeper.consumer_znodes import ConsumerIdZNode, OffsetZNode
 from storage_engine.zookeeper.replies import from_get
 from storage_engine.zookeeper.session_credentials import SessionZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
+    BrokerIdZNode,
     ClusterIdZNode,
     ConfigZNode,
     ControllerEpochZNode,

@@ -23,9 +23,9 @@ from storage_engine.zookeeper.admin_znodes import (
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
 )
-from storage_engine.zookeeper.broker_znode import BrokerIdZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes import (
+    BrokerIdZNode,
     ClusterIdZNode,
     ConfigZNode,
     ControllerEpochZNode,

@@ -25,8 +25,8 @@ from storage_engine.zookeeper.admin_znodes import (
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
 )
-from storage_engine.zookeeper.broker_znode import BrokerIdZNode
 from storage_engine.zookeeper.znodes import (
+    BrokerIdZNode,
     ConfigZNode,
     ControllerEpochZNode,
     ControllerZNode,

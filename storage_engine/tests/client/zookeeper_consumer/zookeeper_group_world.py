@@ -23,9 +23,8 @@ from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch, Topi
 from storage_engine.simulation.world.clock import ProcessLoop, SimulatedLoop
 from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
 from storage_engine.simulation.world.zookeeper_session import SimulatedSession
-from storage_engine.zookeeper.broker_znode import BrokerIdZNode
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths
-from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
+from storage_engine.zookeeper.znodes import BrokerIdZNode, PartitionStateZNode, TopicZNode
 
 GROUP = "g"
 SESSION_MS = 600
