@@ -24,6 +24,7 @@ LONG_MS = 900_000
 """Longer than the scan takes: no member and no transaction ends by itself."""
 
 _TRANSACTIONS = ("commits", "enlists", "adds", f"{MARKER}-transaction")
+_SINKS = ("s", f"{MARKER}-sink")
 _GROUPS = ("g", "gone", "live", "offsets", f"{MARKER}-group")
 _GROUP_KEYS, _TRANSACTION_KEYS = 0, 1
 
@@ -98,7 +99,7 @@ def plant(admin: Probe, zookeeper: KazooClient) -> Planted:
     for name in ("t", "stopped"):
         batch = make_batch(payload=f"{MARKER}-payload".encode())
         _ask(admin, 0, 8, produce_request(name, 0, batch, acks=1))
-    for kind, names in ((_GROUP_KEYS, _GROUPS), (_TRANSACTION_KEYS, (*_TRANSACTIONS, "s"))):
+    for kind, names in ((_GROUP_KEYS, _GROUPS), (_TRANSACTION_KEYS, (*_TRANSACTIONS, *_SINKS))):
         for name in names:
             _wait_for_coordinator(admin, kind, name)
     for name in ("g", "gone", "offsets", f"{MARKER}-group"):
@@ -110,7 +111,8 @@ def plant(admin: Probe, zookeeper: KazooClient) -> Planted:
         _ask(admin, 25, 3, built(25, **producer, producer_epoch=0, group_id="g"))
     _plant_cluster_settings(admin)
     sink = {"query": "q", "batch": 0, "timeout_ms": LONG_MS, "nonce": UUID(int=1)}
-    _ask(admin, 20_000, 1, JoinBatchRequest(sink="s", **sink))
+    for name in _SINKS:
+        _ask(admin, 20_000, 1, JoinBatchRequest(sink=name, **sink))
     (described,) = _ask(admin, 3, 12, MetadataRequest(topics=["gone-by-id"])).topics
     epoch, _ = zookeeper.get("/controller_epoch")
     broker = zookeeper.exists("/brokers/ids/1")
