@@ -25,7 +25,7 @@ from examples.flights.driver_kill import DriverKill
 from examples.flights.failover import Failover
 from examples.flights.loader import DAY_MS, Loader
 from examples.flights.schemas import FLIGHTS, TOPICS, WEATHER
-from examples.flights.stream import Stream, StreamError
+from examples.flights.stream import ConsoleAddress, Stream, StreamError
 from examples.flights.topics import Topics
 from storage_engine.client import HeadraceError, Producer
 from storage_engine.client.settings import read_settings_file
@@ -76,7 +76,7 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
         servers, config = cluster.bootstrap_servers, cluster.admin_config(cluster.state)
         how = ", with TLS, log-ins and access rules" if arguments.secure else ""
         display.event(f"three brokers serve on {servers}{how}")
-        _open_console(cluster, display)
+        console = _open_console(cluster, display)
         connecting = {"bootstrap.servers": servers}
         if config is not None:
             connecting |= read_settings_file(config)
@@ -85,7 +85,7 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
         display.event(
             "topics flights, weather and delays made, typed, three replicas each; Spark starts"
         )
-        stream = Stream(servers, checkpoint, output / "spark.log", config)
+        stream = Stream(servers, checkpoint, output / "spark.log", config, console)
         stack.callback(stream.stop)
         flights, weather = _first_days(arguments.days, dataset.flights(), dataset.weather())
         inputs = {
@@ -116,15 +116,22 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
     return 0
 
 
-def _open_console(cluster: LocalCluster, display: Display) -> None:
+def _open_console(cluster: LocalCluster, display: Display) -> ConsoleAddress | None:
     """A page on which to watch the broker die and the stream go on; the demo does without it."""
     if not console_is_installed():
         display.event(f"no page to watch it on: {HOW_TO_GET_IT}")
-        return
+        return None
     try:
-        display.event(f"watch it in a browser: {cluster.open_console()}")
+        url = cluster.open_console()
     except HeadraceError as error:
         display.event(str(error))
+        return None
+    display.event(f"watch it in a browser: {url}")
+    entry = cluster.state.console
+    token = None
+    if entry is not None and entry.progress_token_file is not None:
+        token = (cluster.directory / entry.progress_token_file).read_text().strip()
+    return ConsoleAddress(url, token)
 
 
 def _watch(

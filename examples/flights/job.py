@@ -22,6 +22,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
+from connector import QueryMetrics
+
 FLIGHT_COLUMNS = "origin,scheduled,hour,flight,dep_delay"
 WEATHER_COLUMNS = "origin,observed,hour,temp,wind_speed,precip,visib"
 """What is of interest: the brokers send no other columns."""
@@ -119,6 +121,11 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--client-config", metavar="FILE", help="settings of a client, for a secured cluster"
     )
+    parser.add_argument(
+        "--console",
+        metavar="URL",
+        help="of a `headrace console`, to show the query (its token: HEADRACE_CONSOLE_TOKEN)",
+    )
     parser.add_argument("--max-offsets-per-trigger", type=int, default=100_000, metavar="N")
     parser.add_argument(
         "--available-now", action="store_true", help="stop at the end of the topics"
@@ -137,6 +144,8 @@ def main(arguments: argparse.Namespace) -> None:
         .getOrCreate()
     )
     spark.streams.addListener(ProgressLines())
+    if arguments.console is not None:
+        spark.streams.addListener(QueryMetrics(arguments.console))
     query = start(spark, arguments)
     stopped = False
 

@@ -86,13 +86,27 @@ class StreamProgress:
         return bool(self.batches) and self.batches[-1].watermark_ms >= end_ms
 
 
+@dataclass(frozen=True, slots=True)
+class ConsoleAddress:
+    """Where queries post their progress."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+
+
 class Stream:
     """The running job."""
 
     def __init__(
-        self, bootstrap_servers: str, checkpoint: Path, log_file: Path, config: Path | None = None
+        self,
+        bootstrap_servers: str,
+        checkpoint: Path,
+        log_file: Path,
+        config: Path | None = None,
+        console: ConsoleAddress | None = None,
     ) -> None:
-        """`config`: the settings of a client, for a cluster that is secured."""
+        """`config`: the settings of a client, for a cluster that is secured. `console`: where the
+        query shows what it does."""
         self.progress = StreamProgress()
         self._checkpoint = checkpoint
         self._log_file = log_file
@@ -102,7 +116,10 @@ class Stream:
             f"--bootstrap-servers={bootstrap_servers}",
             f"--checkpoint={checkpoint}",
             *([] if config is None else [f"--client-config={config}"]),
+            *([] if console is None else [f"--console={console.url}"]),
         ]
+        # Not as an argument: those are shown to everybody on the machine.
+        self._token = console.token if console is not None else None
         self._starts_again_left = _MOST_STARTS_AGAIN
         log_file.unlink(missing_ok=True)
         self._start()
@@ -120,6 +137,7 @@ class Stream:
                     "PYSPARK_SUBMIT_ARGS": " ".join(_SPARK_ARGUMENTS),
                     # Else Spark's workers would be the first python3 on the path.
                     "PYSPARK_PYTHON": sys.executable,
+                    **({} if self._token is None else {"HEADRACE_CONSOLE_TOKEN": self._token}),
                 },
                 # A group of its own: Ctrl-C reaches the demo, which stops the job in order.
                 start_new_session=True,
