@@ -27,6 +27,8 @@ from storage_engine.protocol.records.record_batch import iter_headers
 
 TOPIC = "kept"
 RECORDS = 200
+SETTINGS = (("broker.death.proof", "none"),)
+"""As between machines: the brokers of one see each other die, and write another ISR at once."""
 
 
 def lose_power(data: Path) -> None:
@@ -56,7 +58,7 @@ def wait_until_sessions_have_expired(zookeeper: str) -> None:
 
 
 def test_a_partition_waits_for_the_member_of_its_last_isr_that_kept_its_tail(tmp_path):
-    with running_cluster(tmp_path) as cluster:
+    with running_cluster(tmp_path, settings=SETTINGS) as cluster:
         create_topic(cluster, TOPIC, config={"min.insync.replicas": "2"})
         client = admin(cluster)
         wait_for_isr(client, TOPIC, 3)

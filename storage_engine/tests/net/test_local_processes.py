@@ -1,5 +1,6 @@
 """The end of a process of this machine, as the kernel tells it: R-CTL12."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -23,8 +24,13 @@ libc.syscall(60, 0)
 """Ends its first thread alone, by exit(2) of x86-64; the other waits for its input."""
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+def open_processes() -> int:
+    """Descriptors of processes alone: others of this process come and go."""
+    found = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += "[pidfd]" in str(each.readlink())
+    return found
 
 
 @pytest.fixture
@@ -84,13 +90,14 @@ def test_a_stopped_process_lives(loop_thread, processes, sleeper):
 def test_who_closes_hears_nothing_more_and_gives_the_descriptor_back(
     loop_thread, processes, sleeper
 ):
-    before = open_files()
+    before = open_processes()
     process, ends = watched(loop_thread, processes, sleeper.pid)
+    assert open_processes() == before + 1
     loop_thread.call(process.close)
     loop_thread.call(process.close)
     sleeper.kill()
     assert stays(lambda: ends == [])
-    assert open_files() == before
+    assert open_processes() == before
 
 
 def test_a_process_is_known_by_its_start_as_it_tells_itself(loop_thread, processes):
