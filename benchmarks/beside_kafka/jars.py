@@ -1,4 +1,4 @@
-"""Apache Kafka and Spark's Kafka connector, as Maven Central has them.
+"""Apache Kafka, its tools and Spark's Kafka connector, as Maven Central has them.
 
 Rule: what is run is what was measured before: each jar has the checksum that is pinned here. They
 are resolved and downloaded by the Apache Ivy that PySpark ships, the one behind `spark-submit
@@ -37,6 +37,8 @@ class JarSet:
     """(organisation, name, version) of each; what they need comes with them."""
     excluded: tuple[str, ...] = ()
     """Organisations whose jars PySpark has itself."""
+    is_complete: bool = False
+    """What they need is in another set: nothing comes with them."""
 
 
 KAFKA = JarSet(
@@ -48,6 +50,14 @@ KAFKA = JarSet(
         ("org.slf4j", "slf4j-reload4j", "1.7.36"),
     ),
 )
+KAFKA_TOOLS = JarSet(
+    name=f"the tools of Apache Kafka {KAFKA_VERSION}",
+    folder=f"kafka-tools-{KAFKA_VERSION}",
+    pinned=_HERE / "kafka_tools_jars.sha256",
+    dependencies=(("org.apache.kafka", "kafka-tools", KAFKA_VERSION),),
+    is_complete=True,
+)
+"""To be run with the jars of KAFKA: what else they need serves Kafka Connect."""
 CONNECTOR = JarSet(
     name=f"Spark's Kafka connector {SPARK_VERSION}",
     folder=f"spark-kafka-{SPARK_VERSION}",
@@ -114,8 +124,9 @@ def _download(cache: Path, jars: JarSet, folder: Path) -> None:
 
 def ivy_file(jars: JarSet) -> str:
     """What Ivy shall resolve, in its own language."""
+    alone = 'transitive="false" ' if jars.is_complete else ""
     wanted = "".join(
-        f'<dependency org="{organisation}" name="{name}" rev="{version}" '
+        f'<dependency org="{organisation}" name="{name}" rev="{version}" {alone}'
         'conf="default->default(*)"/>'
         for organisation, name, version in jars.dependencies
     )

@@ -5,6 +5,7 @@ The benchmarks are in the directory benchmarks/ of the repository, and not insta
 benchmarks:
   alarms        whether brokers that are busy or out of descriptors are taken for dead
   beside-kafka  Spark's Kafka connector on Apache Kafka beside ours (downloads 600 MB)
+  clients       librdkafka and Kafka's client for Java, on ours and on Apache Kafka
   codec         rows to record batches and back, without a broker
   consume       records a second, beside other clients for Python
   failover      how long partitions are without a leader when brokers die or stop
@@ -37,6 +38,7 @@ from storage_engine.tools.local.signals import signals_interrupt
 NAMES = (
     "alarms",
     "beside-kafka",
+    "clients",
     "codec",
     "consume",
     "failover",

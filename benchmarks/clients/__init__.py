@@ -1,0 +1,88 @@
+"""Clients that we did not write, on Headrace beside Apache Kafka: librdkafka, and Kafka's for Java.
+
+Downloads Apache Kafka 3.9 with its tools from Maven Central (50 MB, once, into --folder). Both
+clusters have three brokers, ZooKeeper, six partitions, three replicas and acks=all; all else is as
+each ships it. The sides take turns, each first in every other round, after one round to warm up.
+
+  requests    librdkafka sends 100, 500 and 1,000 records a second, each at once in a request of its
+              own: until it is acknowledged, and until a consumer has read it
+  librdkafka  sends values of 100 B and 1 kB as fast as it can, with its defaults and with large
+              batches (linger.ms=20, batch.size=1000000), and reads them all
+  java        the same by Kafka's own measuring tools (linger.ms=5, batch.size=131072)
+
+Printed are medians over the rounds, their range, and the ratio of ours to theirs. CLIENT ALONE is
+the rate of the same client with a peer that acknowledges what it is sent and keeps nothing: no
+broker can give more. Processor time is that of the brokers. Needs Linux, Java 17, confluent-kafka,
+6 GB of memory and of disk; a run takes about ten minutes.
+
+examples:
+  headrace bench clients
+  headrace bench clients --only requests --seconds 20
+  headrace bench clients --rows 1000000 --rounds 5 --json
+"""
+
+import argparse
+from pathlib import Path
+
+from benchmarks.beside_kafka import default_folder
+from benchmarks.clients.loads import GROUPS
+from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.errors import UsageError
+
+LEAST_ROWS = 1_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench clients`."""
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=GROUPS,
+        metavar="GROUP",
+        help=f"measure this group alone; may be given several times: {', '.join(GROUPS)}",
+    )
+    for name, default, meaning in (
+        ("--rounds", 3, "of each group, after one to warm up"),
+        ("--rows", 500_000, "records of 100 B that a client sends; of 1 kB a tenth"),
+        ("--seconds", 5, "for which records are sent at each steady rate"),
+    ):
+        parser.add_argument(
+            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
+        )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        metavar="FOLDER",
+        default=default_folder(),
+        help="where the downloads are kept (default: ~/.cache/headrace/beside-kafka)",
+    )
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="where the data go (default: the temporary folder)"
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench clients`; 0 also when a goal is missed, as this only measures."""
+    if args.rows < LEAST_ROWS:
+        raise UsageError(f"--rows is {args.rows}; give {LEAST_ROWS} or more")
+    if args.dir is not None and not args.dir.is_dir():
+        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
+    from benchmarks.clients.comparison import ClientPlan, compare
+    from benchmarks.clients.results import COLUMNS, cells
+    from storage_engine.tools.table import print_results, print_table
+
+    plan = ClientPlan(
+        groups=[group for group in GROUPS if not args.only or group in args.only],
+        rounds=args.rounds,
+        rows=args.rows,
+        seconds=args.seconds,
+        cache=args.folder,
+        directory=args.dir,
+    )
+    results = compare(plan)
+    if args.json:
+        print_results(COLUMNS, results, as_json=True)
+    else:
+        print_table(COLUMNS, [cells(result) for result in results])
+    return 0

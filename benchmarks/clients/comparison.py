@@ -1,0 +1,184 @@
+"""Brings both clusters and the acknowledger up, lets them take turns, and stops all of it.
+
+Rule: all are up all the time, so that each runs beside the same idle other ones.
+"""
+
+import contextlib
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmarks.beside_kafka import topics
+from benchmarks.beside_kafka.clusters import our_brokers, their_brokers
+from benchmarks.beside_kafka.environment import ROOT
+from benchmarks.beside_kafka.jars import KAFKA, KAFKA_TOOLS, fetch_jars
+from benchmarks.beside_kafka.processor_time import check_proc, seconds_of
+from benchmarks.beside_kafka.rows import OURS, THEIRS
+from benchmarks.beside_kafka.sides import Brokers
+from benchmarks.beside_kafka.tethered import check_runs, tethered
+from benchmarks.clients import librdkafka
+from benchmarks.clients.java import JavaTools
+from benchmarks.clients.loads import (
+    GIGABYTE,
+    LIBRDKAFKA,
+    PARTITIONS,
+    RATES,
+    REQUESTS,
+    ROWS,
+    ProducerLoad,
+    loads_of,
+)
+from benchmarks.clients.results import CEILING, ClientResult, Turn, result_of
+from storage_engine.tools.table import report_line
+from storage_engine.zookeeper.java import find_java
+
+_TOPIC = "records"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientPlan:
+    """What is measured, and where."""
+
+    groups: Sequence[str]
+    rounds: int
+    rows: int
+    seconds: int
+    cache: Path
+    directory: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """All that runs."""
+
+    ours: Brokers
+    theirs: Brokers
+    acknowledger: str
+    java: JavaTools
+
+    def in_turn(self, turn: int) -> list[tuple[str, Brokers]]:
+        """Each first in every other round."""
+        sides = [(OURS, self.ours), (THEIRS, self.theirs)]
+        return sides if turn % 2 else sides[::-1]
+
+    def produce(self, client: str) -> Callable[[str, str, ProducerLoad], float]:
+        return librdkafka.produce if client == LIBRDKAFKA else self.java.produce
+
+    def consume(self, client: str) -> Callable[[str, str, int], float]:
+        return librdkafka.consume if client == LIBRDKAFKA else self.java.consume
+
+
+def compare(plan: ClientPlan) -> list[ClientResult]:
+    """A result for each row of the groups that are asked for."""
+    check_proc()
+    find_java()
+    librdkafka.check_installed()
+    turns: dict[str, list[Turn]] = {}
+    with _all_up(plan) as peers:
+        for group in plan.groups:
+            turns[group] = []
+            # The first warms up, and its figures are forgotten.
+            for number in range(plan.rounds + 1):
+                turn = _turn_of(group, peers, plan, number)
+                if number:
+                    turns[group].append(turn)
+    return [result_of(row, turns[row.group]) for row in ROWS if row.group in turns]
+
+
+def _turn_of(group: str, peers: Peers, plan: ClientPlan, number: int) -> Turn:
+    turn: Turn = {}
+    if group == REQUESTS:
+        for rate in RATES:
+            for name, figures in _request_turn(peers, plan, rate, number).items():
+                turn[name] = {**turn.get(name, {}), **figures}
+    else:
+        turn = _client_turn(group, peers, plan, number)
+    when = f"round {number}" if number else "to warm up"
+    report_line(f"{group}, {when}: {_line(group, turn)}")
+    return turn
+
+
+def _line(group: str, turn: Turn) -> str:
+    """The first figure of a group tells that it goes on."""
+    row = next(row for row in ROWS if row.group == group)
+    figures = ", ".join(f"{name} {figures[row.name]:,.1f}" for name, figures in turn.items())
+    return f"{row.what}: {figures}"
+
+
+def _request_turn(peers: Peers, plan: ClientPlan, rate: int, number: int) -> Turn:
+    turn: Turn = {}
+    for name, brokers in peers.in_turn(number):
+        topic = f"requests-{rate}-{number}"
+        with topics.target(brokers.bootstrap_servers, topic, PARTITIONS):
+            turn[name] = librdkafka.request_latencies(brokers, topic, rate, plan.seconds)
+    return turn
+
+
+def _client_turn(client: str, peers: Peers, plan: ClientPlan, number: int) -> Turn:
+    """All loads, then all of it read; what the brokers took is that of both."""
+    figures: dict[str, dict[str, float]] = defaultdict(dict)
+    took_s: dict[str, float] = defaultdict(float)
+    loads = loads_of(client, plan.rows)
+    records, volume = sum(load.records for load in loads), sum(load.bytes for load in loads)
+    topic = f"{client}-{number}"
+
+    def timed(name: str, brokers: Brokers, row: str, work: Callable[[], float]) -> None:
+        before = seconds_of(brokers.pids)
+        figures[name][row] = work()
+        took_s[name] += seconds_of(brokers.pids) - before
+
+    with contextlib.ExitStack() as stack:
+        sides = peers.in_turn(number)
+        for _, brokers in sides:
+            stack.enter_context(topics.target(brokers.bootstrap_servers, topic, PARTITIONS))
+        produce, consume = peers.produce(client), peers.consume(client)
+        for load in loads:
+            for name, brokers in sides:
+                servers = brokers.bootstrap_servers
+                timed(name, brokers, load.name, partial(produce, servers, topic, load))
+            figures[CEILING][load.name] = produce(peers.acknowledger, topic, load)
+        for name, brokers in sides:
+            servers = brokers.bootstrap_servers
+            topics.check_rows(servers, topic, PARTITIONS, records)
+            timed(name, brokers, f"{client}-consume", partial(consume, servers, topic, records))
+            figures[name][f"{client}-cpu"] = took_s[name] / (volume / GIGABYTE)
+    return dict(figures)
+
+
+@contextlib.contextmanager
+def _all_up(plan: ClientPlan) -> Iterator[Peers]:
+    plan.cache.mkdir(parents=True, exist_ok=True)
+    kafka = fetch_jars(plan.cache, KAFKA)
+    tools = fetch_jars(plan.cache, KAFKA_TOOLS)
+    with contextlib.ExitStack() as stack:
+        name = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=plan.directory)
+        )
+        folder = Path(name)
+        report_line("starting both clusters")
+        yield Peers(
+            ours=stack.enter_context(our_brokers(folder)),
+            theirs=stack.enter_context(their_brokers(folder, kafka)),
+            acknowledger=stack.enter_context(running_acknowledger(folder)),
+            java=JavaTools([*kafka, *tools], folder),
+        )
+
+
+@contextlib.contextmanager
+def running_acknowledger(folder: Path) -> Iterator[str]:
+    """Where it listens."""
+    command = [sys.executable, "-P", "-m", "benchmarks.clients.acknowledger"]
+    command += ["--partitions", str(PARTITIONS)]
+    log = folder / "acknowledger.log"
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    with tethered(command, log=log, folder=folder, environment=environment, talks=True) as process:
+        assert process.stdout is not None
+        servers = process.stdout.readline().strip()
+        if not servers:
+            process.wait()
+            check_runs(process, "the acknowledger", log)
+        yield servers

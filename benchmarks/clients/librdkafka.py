@@ -1,0 +1,210 @@
+"""What librdkafka does, through confluent-kafka: rates, and latencies at a steady rate.
+
+Rule: a producer loops over `produce`, one call a record, as programs do that have one record at a
+time; what this costs in Python is in the client's own ceiling.
+"""
+
+import importlib.util
+import random
+import threading
+import time
+from typing import Any
+
+from benchmarks.beside_kafka.processor_time import seconds_of
+from benchmarks.beside_kafka.sides import Brokers
+from benchmarks.clients.loads import PARTITIONS, Figures, ProducerLoad, latency_name
+from storage_engine.tools.errors import CommandError
+
+_FLUSH_S = 60.0
+_SILENCE_S = 30.0
+_POLL_EVERY = 1_000
+_VALUE_BYTES = 100
+_QUIET = {"log_level": "2"}
+"""A peer that goes is no news here."""
+
+
+def check_installed() -> None:
+    """CommandError where it isn't."""
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise CommandError("confluent-kafka is not installed: pip install confluent-kafka")
+
+
+def produce(servers: str, topic: str, load: ProducerLoad) -> float:
+    """Records a second, until all are acknowledged."""
+    from confluent_kafka import Producer
+
+    producer = Producer({**_QUIET, "bootstrap.servers": servers, "acks": "all", **load.settings})
+    value = random.Random(0).randbytes(load.value_bytes)
+    errors: list[Any] = []
+    acknowledged = 0
+
+    def delivered(error: Any, _: Any) -> None:
+        nonlocal acknowledged
+        if error is None:
+            acknowledged += 1
+        else:
+            errors.append(error)
+
+    started = time.perf_counter()
+    for number in range(load.records):
+        while True:
+            try:
+                producer.produce(topic, value, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        if number % _POLL_EVERY == 0:
+            producer.poll(0)
+    producer.flush(_FLUSH_S)
+    took = time.perf_counter() - started
+    _check(f"librdkafka on {servers}", load.records, acknowledged, errors)
+    return load.records / took
+
+
+def consume(servers: str, topic: str, records: int) -> float:
+    """Records a second, from the beginning of all partitions."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(_reader(servers))
+    try:
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        read = 0
+        started = last = time.perf_counter()
+        while read < records:
+            found = [each for each in consumer.consume(10_000, 0.5) if each.error() is None]
+            now = time.perf_counter()
+            if found:
+                read, last = read + len(found), now
+            elif now - last > _SILENCE_S:
+                raise CommandError(f"{servers} gave {read:,} of {records:,} records to librdkafka")
+        return read / (time.perf_counter() - started)
+    finally:
+        consumer.close()
+
+
+def request_latencies(brokers: Brokers, topic: str, rate: int, seconds: int) -> Figures:
+    """Records at a steady rate, each sent at once: milliseconds until each is acknowledged, and
+    until a consumer of the same topic has it; the processor time of the brokers meanwhile."""
+    with _Arrivals(brokers.bootstrap_servers, topic) as arrivals:
+        producer = _SteadyProducer(brokers.bootstrap_servers, topic)
+        # Who leads what is known, and the consumer waits for records, before anything counts.
+        producer.send(rate, 1)
+        arrivals.wait_for(producer.sent)
+        warm = producer.sent
+        before = seconds_of(brokers.pids)
+        producer.send(rate, seconds)
+        arrivals.wait_for(producer.sent)
+        took = seconds_of(brokers.pids) - before
+        acknowledged, read = producer.latencies_ms[warm:], arrivals.latencies_ms[warm:]
+    figures = {
+        "ack-p50": _quantile(acknowledged, 0.5),
+        "ack-p99": _quantile(acknowledged, 0.99),
+        "read-p50": _quantile(read, 0.5),
+        "read-p99": _quantile(read, 0.99),
+        "cpu": took / len(acknowledged) * 1e6,
+    }
+    return {latency_name(rate, name): figure for name, figure in figures.items()}
+
+
+class _SteadyProducer:
+    """Sends at a rate; a record's value says when it was given to the producer."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        from confluent_kafka import Producer
+
+        self._servers = servers
+        self._topic = topic
+        settings = {"bootstrap.servers": servers, "acks": "all", "linger.ms": "0"}
+        self._producer = Producer({**_QUIET, **settings})
+        self.sent = 0
+        self.latencies_ms: list[float] = []
+
+    def send(self, rate: int, seconds: int) -> None:
+        """Returns when all are acknowledged; CommandError when one isn't."""
+        errors: list[Any] = []
+        began, done = time.perf_counter(), 0
+        while done < rate * seconds:
+            wait_s = began + done / rate - time.perf_counter()
+            # Acknowledgements come meanwhile.
+            self._producer.poll(max(wait_s, 0))
+            if time.perf_counter() >= began + done / rate:
+                self._give(errors)
+                done += 1
+        self._producer.flush(_FLUSH_S)
+        _check(f"librdkafka on {self._servers}", self.sent, len(self.latencies_ms), errors)
+
+    def _give(self, errors: list[Any]) -> None:
+        at = time.perf_counter()
+
+        def delivered(error: Any, _: Any) -> None:
+            if error is None:
+                self.latencies_ms.append((time.perf_counter() - at) * 1000)
+            else:
+                errors.append(error)
+
+        value = repr(at).encode().ljust(_VALUE_BYTES)
+        self._producer.produce(self._topic, value, on_delivery=delivered)
+        self.sent += 1
+
+
+class _Arrivals:
+    """A consumer of the whole topic, in a thread: how old each record is when it arrives."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        from confluent_kafka import Consumer, TopicPartition
+
+        self._servers = servers
+        self._consumer = Consumer(_reader(servers))
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="bench-consumer", daemon=True)
+        self.latencies_ms: list[float] = []
+
+    def __enter__(self) -> "_Arrivals":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def wait_for(self, records: int) -> None:
+        """CommandError when they don't all come."""
+        deadline = time.monotonic() + _SILENCE_S
+        while len(self.latencies_ms) < records:
+            if time.monotonic() > deadline:
+                found = len(self.latencies_ms)
+                raise CommandError(f"{self._servers} gave {found:,} of {records:,} records")
+            time.sleep(0.01)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            message = self._consumer.poll(0.1)
+            value = None if message is None or message.error() else message.value()
+            if value is not None:
+                age_s = time.perf_counter() - float(value)
+                self.latencies_ms.append(age_s * 1000)
+
+
+def _reader(servers: str) -> dict[str, Any]:
+    """Settings of a consumer without a group, which librdkafka wants a name of nevertheless."""
+    return {
+        **_QUIET,
+        "bootstrap.servers": servers,
+        "group.id": "bench",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+    }
+
+
+def _check(who: str, sent: int, acknowledged: int, errors: list[Any]) -> None:
+    if errors:
+        raise CommandError(f"{who}: {len(errors):,} records failed, the first with '{errors[0]}'")
+    if acknowledged < sent:
+        raise CommandError(f"{who}: {acknowledged:,} of {sent:,} records were acknowledged")
+
+
+def _quantile(figures: list[float], share: float) -> float:
+    ordered = sorted(figures)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
