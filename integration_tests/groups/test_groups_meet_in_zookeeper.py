@@ -1,6 +1,6 @@
 """R-CLI3 with real processes: consumers share a topic through ZooKeeper. One that
-is killed is replaced within its session; nothing is left out, and only what it had not committed
-comes twice."""
+is killed is replaced at once, or within its session; nothing is left out, and only what it had not
+committed comes twice."""
 
 import contextlib
 import subprocess
@@ -32,6 +32,7 @@ from storage_engine.client import (
     TopicFilter,
     TopicPartition,
 )
+from storage_engine.net.deadline import monotonic_ms
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.zookeeper.foreign_sessions import ZooKeeperUnreachableError
 
@@ -41,8 +42,10 @@ RECORDS = 200
 SESSION_MS = 10_000
 """Of those that live: a busy machine must not end it."""
 
-VICTIMS_SESSION_MS = 4_000
-"""For so long its partitions are waited for."""
+VICTIMS_SESSION_MS = {"none": 4_000, "process": SESSION_MS}
+"""By what is proof of death: with none its partitions are waited for so long."""
+SOON_MS = SESSION_MS // 2
+"""A quiet machine needs a twentieth of it; a session that expires takes all of its time."""
 
 
 @pytest.fixture(scope="module")
@@ -160,10 +163,11 @@ def test_the_znodes_are_the_documented_ones_and_streams_share_the_partitions(clu
     assert next(iter(streams[0]), None) is None, "a stream ends with its connector"
 
 
-def test_a_killed_member_is_replaced_and_nothing_is_left_out(cluster, zookeeper):
-    topic = group = filled(cluster, "killed")
+@pytest.mark.parametrize("proof", VICTIMS_SESSION_MS)
+def test_a_killed_member_is_replaced_and_nothing_is_left_out(cluster, zookeeper, proof):
+    topic = group = filled(cluster, f"killed-{proof}")
     command = [sys.executable, "-P", "-m", "integration_tests.groups.zookeeper_member"]
-    arguments = [cluster.state.zookeeper, group, topic, str(VICTIMS_SESSION_MS)]
+    arguments = [cluster.state.zookeeper, group, topic, str(VICTIMS_SESSION_MS[proof]), proof]
     told: list[str] = []
     with (
         connector(cluster, group) as heir,
@@ -183,6 +187,10 @@ def test_a_killed_member_is_replaced_and_nothing_is_left_out(cluster, zookeeper)
         assert set(owners(zookeeper, group, topic).values()) > {heir.consumer_id}
         moved = {tp.partition for tp in stream.partitions}
         victim.kill()
+        killed_ms = monotonic_ms()
+        if proof == "process":
+            wait_until(lambda: owns(PARTITIONS), "the heir has all")
+            assert monotonic_ms() - killed_ms < SOON_MS
         told += victim.stdout.readlines()
         done = _messages(told)
         wait_until(

@@ -13,11 +13,12 @@ WORK_S = 0.02
 
 
 def main() -> None:
-    """ZooKeeper, group, topic, session timeout in ms."""
-    zookeeper, group, topic, session_ms = sys.argv[1:]
+    """ZooKeeper, group, topic, session timeout in ms, consumer.death.proof."""
+    zookeeper, group, topic, session_ms, proof = sys.argv[1:]
     config = {
         "zookeeper.connect": zookeeper,
         "zookeeper.session.timeout.ms": session_ms,
+        "consumer.death.proof": proof,
         "group.id": group,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,

@@ -6,11 +6,11 @@ depends on namespaces and on what /proc shows, so a process says who it is only 
 of its own namespace.
 """
 
-import asyncio
 import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from storage_engine.core.ports import ProcessIdentity
 
@@ -25,10 +25,20 @@ _BEFORE_COMM_ENDS = 2
 """The fields up to the command's name, which may hold spaces and brackets."""
 
 
+class DescriptorLoop(Protocol):
+    """What an event loop does with descriptors; asyncio's have more."""
+
+    def add_reader(self, descriptor: int, callback: Callable[[], object], /) -> object: ...
+
+    def remove_reader(self, descriptor: int, /) -> object: ...
+
+    def is_closed(self) -> bool: ...
+
+
 class LocalProcesses:
     """The machine, as one event loop watches it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: DescriptorLoop) -> None:
         self._loop = loop
         self._own = _own_identity()
         self._open = 0
@@ -66,7 +76,7 @@ class PidDescriptor:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        loop: DescriptorLoop,
         descriptor: int,
         start_ticks: int,
         on_closed: Callable[[], None],

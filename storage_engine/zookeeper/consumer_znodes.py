@@ -4,9 +4,10 @@ content.
 /consumers/<group>/ids/<consumer>             ephemeral   {"topic": streams, …}
 /consumers/<group>/owners/<topic>/<partition> ephemeral   the consumer's id
 /consumers/<group>/offsets/<topic>/<partition>            the next offset to read, in decimal
+/consumers/<group>/sessions/<session>         ephemeral   what closes the session: `SessionZNode`
 
-The content is exactly what Kafka documents. The document's `<broker>-` before the number of the
-partition is left out: leaders move. Source: R-CLI3.
+The content of the first three is exactly what Kafka documents; the last is Headrace's own. The
+document's `<broker>-` before the number of the partition is left out: leaders move. Source: R-CLI3.
 """
 
 import re
@@ -42,6 +43,7 @@ class ConsumerGroupPaths:
         self.ids = f"{self.root}/ids"
         self.owners = f"{self.root}/owners"
         self.offsets = f"{self.root}/offsets"
+        self.sessions = f"{self.root}/sessions"
 
     def id(self, consumer: str) -> str:
         return f"{self.ids}/{consumer}"
@@ -51,6 +53,14 @@ class ConsumerGroupPaths:
 
     def offset(self, tp: TopicPartition) -> str:
         return f"{self.topic_offsets(tp.topic)}/{tp.partition}"
+
+    @staticmethod
+    def session_name(session_id: int) -> str:
+        """Hexadecimal, as ZooKeeper's own logs write it."""
+        return f"{session_id % 2**64:x}"
+
+    def session(self, session_id: int) -> str:
+        return f"{self.sessions}/{self.session_name(session_id)}"
 
     def topic_offsets(self, topic: str) -> str:
         return f"{self.offsets}/{topic}"

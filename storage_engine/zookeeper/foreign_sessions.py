@@ -1,10 +1,10 @@
-"""Closes sessions of others: of a predecessor, or of another broker that is known to be dead.
+"""Closes sessions of others: of a predecessor, or of a broker or consumer that is known to be dead.
 
 Whoever knows a session's id and password takes it over by connecting with them, and can close it.
 ZooKeeper then removes its ephemeral nodes as at an expiry, and refuses whatever else comes for that
 session; an owner that lives is told that it is over. Several may close one session: the others find
 that it has expired. Source: R-CTL4 for a predecessor, which is dead as its successor holds the lock
-of the log directory; R-CTL12 for others.
+of the log directory; R-CTL12 for other brokers, R-CLI3 for consumers.
 """
 
 import contextlib
@@ -185,7 +185,7 @@ class ThreadedForeignSessions:
             pass
         is_over = taken.is_closed or not taken.was_alive
         outcome = "had ended" if not taken.was_alive else "closed" if is_over else "not closed"
-        log.info("session 0x%x of a dead broker: %s", credentials.session_id, outcome)
+        log.info("session 0x%x of a dead process: %s", credentials.session_id, outcome)
         return is_over
 
     def _ended(self, wanted: _Wanted, *, is_over: bool) -> None:

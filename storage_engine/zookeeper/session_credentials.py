@@ -13,9 +13,13 @@
     process    absent where the broker's system does not say: boot_id, pid_namespace,
                time_namespace, pid, start_ticks (field 22 of /proc/<pid>/stat)
 
+- In such a znode of a consumer whose group meets in ZooKeeper, for the other members (R-CLI3):
+
+    /consumers/<group>/sessions/<session id, hexadecimal>
+
 A session belongs to one incarnation, so its znode does, and never changes. The id of the session to
 close is that of the znode's owner: whoever writes such a node can name no session but its own. With
-`zookeeper.set.acl` only brokers read it.
+`zookeeper.set.acl` only brokers read a broker's.
 """
 
 import contextlib
@@ -99,7 +103,7 @@ def remove_credentials(data_dir: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionZNode:
-    """A live session of a broker."""
+    """A live session of a broker, or of a consumer; names and paths are of brokers' alone."""
 
     PARENT: ClassVar[str] = "/headrace/sessions"
 
@@ -135,7 +139,10 @@ class SessionZNode:
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> "SessionZNode":
-        path = f"{cls.PARENT}/{name}"
+        return cls.decode_at(f"{cls.PARENT}/{name}", data)
+
+    @classmethod
+    def decode_at(cls, path: str, data: bytes) -> "SessionZNode":
         fields = decode_object(path, data)
         password = str_field(path, fields, "password", max_bytes=128)
         if not _PASSWORD.fullmatch(password):

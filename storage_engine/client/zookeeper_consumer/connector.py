@@ -23,14 +23,18 @@ from storage_engine.client.closing import Closing
 from storage_engine.client.loop import ClientLoop, LoopEndedError
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
 from storage_engine.client.zookeeper_consumer.connector_config import ConnectorConfig
+from storage_engine.client.zookeeper_consumer.dead_members import DeadMembers
 from storage_engine.client.zookeeper_consumer.ledger import StreamLedger
 from storage_engine.client.zookeeper_consumer.member import TakenPartition, ZooKeeperGroupMember
 from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
 from storage_engine.core.errors import ConfigError, DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition, topic_name_problem
 from storage_engine.core.ports import ZkReply, ZkStatus
-from storage_engine.zookeeper.access import ANYBODY, Written
+from storage_engine.net.local_processes import LocalProcesses
+from storage_engine.net.watched_descriptors import WatchedDescriptors
+from storage_engine.zookeeper.access import ANYBODY, Written, ZooKeeperAccess
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths, new_consumer_id
+from storage_engine.zookeeper.foreign_sessions import ThreadedForeignSessions
 from storage_engine.zookeeper.session import ZooKeeperSession
 from storage_engine.zookeeper.znodes import BrokerIdZNode
 
@@ -67,9 +71,13 @@ class ConsumerConnector(Closing):
         """The name of this consumer in the group's znodes."""
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
-        self._loop = ClientLoop("headrace-zookeeper-group", on_end=self._ended)
+        self._descriptors = WatchedDescriptors()
+        self._loop = ClientLoop(
+            "headrace-zookeeper-group", work=self._descriptors, on_end=self._ended
+        )
         self._session: ZooKeeperSession | None = None
         self._member: ZooKeeperGroupMember | None = None
+        self._dead_members: DeadMembers | None = None
         self._streams: list[MessageStream] = []
         self._ledgers: dict[str, list[StreamLedger]] = {}
         """The ledgers by topic; under _ALL with a filter."""
@@ -129,6 +137,9 @@ class ConsumerConnector(Closing):
         self._member = member
         self._loop.start()
         self._check_cluster(session)
+        if self._config.sees_death:
+            self._dead_members = self._watch_for_deaths(session)
+            self._loop.call_soon(self._dead_members.start)
         self._loop.call_soon(member.start)
         if self._config.enable_auto_commit:
             self._loop.call_soon(self._commit_later)
@@ -137,13 +148,12 @@ class ConsumerConnector(Closing):
     def _open(self) -> ZooKeeperSession:
         config = self._config
         paths = ConsumerGroupPaths(config.group_id)
-        tls = config.zookeeper_tls
         session = ZooKeeperSession(
             config.zookeeper_connect,
             config.session_timeout_ms,
             self._loop.call_soon,
             clock=self._loop,
-            access=ANYBODY if tls is None else encrypted_access(tls),
+            access=self._access(),
             written=Written(
                 (paths.ids, paths.root, ConsumerGroupPaths.PARENT, "/"),
                 "consumers make their nodes below it; its ACL must let them",
@@ -151,6 +161,25 @@ class ConsumerConnector(Closing):
         )
         session.start(config.connection_timeout_ms)
         return session
+
+    def _access(self) -> ZooKeeperAccess:
+        tls = self._config.zookeeper_tls
+        return ANYBODY if tls is None else encrypted_access(tls)
+
+    def _watch_for_deaths(self, session: ZooKeeperSession) -> DeadMembers:
+        config = self._config
+        return DeadMembers(
+            ConsumerGroupPaths(config.group_id),
+            metadata_store=session,
+            scheduler=self._loop,
+            processes=LocalProcesses(self._descriptors),
+            foreign_sessions=ThreadedForeignSessions(
+                config.zookeeper_connect,
+                config.session_timeout_ms,
+                self._loop.call_soon,
+                access=self._access(),
+            ),
+        )
 
     def _check_cluster(self, session: ZooKeeperSession) -> None:
         def look(answer: Callable[[ZkReply], None]) -> None:
@@ -301,6 +330,8 @@ class ConsumerConnector(Closing):
         return [ledger for ledgers in self._ledgers.values() for ledger in ledgers]
 
     def _ended(self, is_broken: bool) -> None:
+        if self._dead_members is not None:
+            self._dead_members.close()
         if is_broken:
             self.fail(
                 HeadraceError(

@@ -15,11 +15,13 @@ from storage_engine.client.settings import (
     boolean,
     by_key,
     milliseconds,
+    one_of,
     parse_settings,
     pop_zookeeper_tls,
     text,
 )
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.settings.failover_settings import BY_PROCESS, NO_PROOF
 from storage_engine.core.settings.zookeeper_settings import ZOOKEEPER_TLS_SETTINGS, ZooKeeperTls
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.consumer_znodes import group_problem
@@ -47,6 +49,14 @@ SETTINGS = by_key(
         "The partitions of a consumer that was killed are read by nobody for so long; ZooKeeper "
         "may allow another time than is asked for.",
     ),
+    one_of(
+        "consumer.death.proof",
+        (BY_PROCESS, NO_PROOF),
+        BY_PROCESS,
+        "With process, members of one machine see each other's processes end and do not wait for "
+        "that time; what closes a member's session is then in a znode for the others. With none "
+        "they wait.",
+    ),
     milliseconds(
         "zookeeper.connection.timeout.ms", 6_000, "ZooKeeper is waited for so long at the start."
     ),
@@ -66,6 +76,8 @@ class ConnectorConfig:
     session_timeout_ms: int
     connection_timeout_ms: int
     zookeeper_tls: ZooKeeperTls | None
+    sees_death: bool
+    """Whether the end of a member's process is proof, of others and of this one."""
     group_id: str
     enable_auto_commit: bool
     auto_commit_interval_ms: int
@@ -89,6 +101,7 @@ class ConnectorConfig:
             session_timeout_ms=values["zookeeper.session.timeout.ms"],
             connection_timeout_ms=values["zookeeper.connection.timeout.ms"],
             zookeeper_tls=pop_zookeeper_tls(values),
+            sees_death=values["consumer.death.proof"] == BY_PROCESS,
             group_id=values["group.id"],
             enable_auto_commit=values["enable.auto.commit"],
             auto_commit_interval_ms=values["auto.commit.interval.ms"],

@@ -1,8 +1,10 @@
 """Consumers that meet in a simulated ZooKeeper, in simulated time, and what befalls them.
 
 Fault model: members come, leave, are killed, stopped, cut off (and return in time or not), lose the
-answers of their writes; leaders move, topics come and grow. A member hands out a message of each of
-its partitions every few milliseconds while its lease is valid, and commits now and then.
+answers of their writes; leaders move, topics come and grow. They run on two machines, and those of
+one machine see each other's processes end, unless they are told not to look. A member hands out a
+message of each of its partitions every few milliseconds while its lease is valid, and commits now
+and then.
 
 Checked at every message: nobody else may hand out of the partition. At every take: all before the
 offset was handed out, and the offset is not before the last that was said to be stored.
@@ -17,10 +19,16 @@ from storage_engine.client.zookeeper_consumer.assignment import (
     TopicFilter,
     assign_topic,
 )
+from storage_engine.client.zookeeper_consumer.dead_members import DeadMembers
 from storage_engine.client.zookeeper_consumer.member import TakenPartition, ZooKeeperGroupMember
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
 from storage_engine.simulation.world.clock import ProcessLoop, SimulatedLoop
+from storage_engine.simulation.world.processes import (
+    SimulatedForeignSessions,
+    SimulatedMachine,
+    SimulatedProcesses,
+)
 from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
 from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths
@@ -54,6 +62,7 @@ class World:
             self.add_broker(broker)
         self.partitions: dict[str, int] = {}
         self.add_topic("t", 5)
+        self.machines = [SimulatedMachine("1"), SimulatedMachine("2")]
         self.members: list[Member] = []
         self.made = 0
         self.handed_out: dict[TopicPartition, int] = {}
@@ -101,13 +110,20 @@ class World:
 
     # --- the members ---
 
-    def join(self) -> "Member":
+    def join(self, machine: int | None = None, *, sees_death: bool | None = None) -> "Member":
+        """On a machine of its choice, and seeing deaths or not, where that is not said."""
         self.made += 1
+        if machine is None:
+            machine = self.random.randrange(len(self.machines))
+        if sees_death is None:
+            sees_death = self.random.random() < 0.8
         if self.random.random() < 0.4:
             counts = StreamCounts({}, TopicFilter.white_list("t.*"), self.random.randint(1, 3))
         else:
             counts = StreamCounts({"t": self.random.randint(1, 3)})
-        member = Member(self, f"c{self.made:03d}", counts)
+        member = Member(self, f"c{self.made:03d}", counts, self.machines[machine])
+        if sees_death:
+            member.dead_members.start()
         self.members.append(member)
         return member
 
@@ -177,12 +193,23 @@ class World:
 class Member:
     """A process with one consumer."""
 
-    def __init__(self, world: World, name: str, counts: StreamCounts) -> None:
+    def __init__(
+        self, world: World, name: str, counts: StreamCounts, machine: SimulatedMachine
+    ) -> None:
         self.world = world
         self.name = name
         self.counts = counts
         self.process = ProcessLoop(world.loop)
         self.session = SimulatedSession(world.server, self.process, timeout_ms=SESSION_MS)
+        self.of_machine = machine.begin(world.loop.now_ms)
+        self.foreign_sessions = SimulatedForeignSessions(world.server, self.process)
+        self.dead_members = DeadMembers(
+            world.paths,
+            metadata_store=self.session,
+            scheduler=self.process,
+            processes=SimulatedProcesses(self.of_machine, self.process),
+            foreign_sessions=self.foreign_sessions,
+        )
         self.auto_commit = world.random.random() < 0.7
         self.streams: dict[TopicPartition, int] = {}
         self.positions: dict[TopicPartition, int] = {}
@@ -210,11 +237,13 @@ class Member:
             raise Violation(f"{self.name} has left with {self.streams}")
         self.session.close()
         self.process.kill()
+        self.of_machine.end()
 
     def kill(self) -> None:
         self.world.members.remove(self)
         self.session.die()
         self.process.kill()
+        self.of_machine.end()
         self.streams.clear()
 
     def pause(self, duration_ms: int) -> None:
