@@ -215,7 +215,7 @@ class DeadMembers:
             return
         other.forget()
         delay_ms = self._delay_ms()
-        log.warning(
+        log.info(
             "consumer with session 0x%s is dead: its process has ended, and its session is closed "
             "in %d ms",
             other.name,

@@ -83,8 +83,8 @@ def test_a_number_that_nobody_or_another_has_is_no_proof(world, started_ms):
     member = world.join(0, sees_death=True)
     shared(world, member)
     other = world.machines[0].begin(started_ms)
-    stranger = world.server.new_session()
     for pid in (other.identity.pid, 99):
+        stranger = world.server.new_session()
         named = replace(other.identity, pid=pid, start_ticks=5)
         planted(world, stranger, SessionZNode(password=b"p", process=named))
         asked: list[int] = []
@@ -98,18 +98,31 @@ def test_a_number_that_nobody_or_another_has_is_no_proof(world, started_ms):
 def test_nobody_can_name_the_session_of_another(world):
     victim = world.join(1, sees_death=True)
     shared(world, victim)
-    name = ConsumerGroupPaths.session_name(victim.session.session_id)
+    session_id = victim.session.session_id
+    name = ConsumerGroupPaths.session_name(session_id)
     liar = world.server.new_session()
     process = world.machines[0].begin(7)
-    password = world.server.password_of(victim.session.session_id)
+    password = world.server.password_of(session_id)
     planted(world, liar, SessionZNode(password=password, process=process.identity), name)
     for data in (b"", b"{}", b"\xff"):
         world.server.put(f"{world.paths.sessions}/damaged-{data.hex()}", data)
     shared(world, victim, world.join(0, sees_death=True))
     process.end()
     world.loop.run_for(SESSION_MS // 2)
-    assert is_live(world, victim.session.session_id)
+    assert victim.session.session_id == session_id and is_live(world, session_id)
     world.settle()
+
+
+def test_a_process_of_another_machine_that_has_its_number_is_no_proof(world):
+    process = world.machines[0].begin(world.loop.now_ms)
+    victim, member = world.join(1, sees_death=True), world.join(0, sees_death=True)
+    named, other = victim.of_machine.identity, process.identity
+    assert (named.pid, named.start_ticks) == (other.pid, other.start_ticks)
+    shared(world, victim, member)
+    session_id = victim.session.session_id
+    process.end()
+    world.loop.run_for(SESSION_MS)
+    assert victim.session.session_id == session_id and is_live(world, session_id)
 
 
 def test_one_that_lives_and_whose_session_is_closed_stops_and_is_a_member_again(world):
