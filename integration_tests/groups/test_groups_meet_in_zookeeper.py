@@ -33,6 +33,7 @@ from storage_engine.client import (
     TopicPartition,
 )
 from storage_engine.net.deadline import monotonic_ms
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.zookeeper.foreign_sessions import ZooKeeperUnreachableError
 
@@ -163,7 +164,7 @@ def test_the_znodes_are_the_documented_ones_and_streams_share_the_partitions(clu
     assert next(iter(streams[0]), None) is None, "a stream ends with its connector"
 
 
-@pytest.mark.parametrize("proof", VICTIMS_SESSION_MS)
+@pytest.mark.parametrize("proof", [pytest.param("none", marks=in_full), "process"])
 def test_a_killed_member_is_replaced_and_nothing_is_left_out(cluster, zookeeper, proof):
     topic = group = filled(cluster, f"killed-{proof}")
     command = [sys.executable, "-P", "-m", "integration_tests.groups.zookeeper_member"]

@@ -27,11 +27,11 @@ from storage_engine.client.zookeeper_consumer.dead_members import DeadMembers
 from storage_engine.client.zookeeper_consumer.ledger import StreamLedger
 from storage_engine.client.zookeeper_consumer.member import TakenPartition, ZooKeeperGroupMember
 from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
+from storage_engine.client.zookeeper_consumer.watched_descriptors import WatchedDescriptors
 from storage_engine.core.errors import ConfigError, DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition, topic_name_problem
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.net.local_processes import LocalProcesses
-from storage_engine.net.watched_descriptors import WatchedDescriptors
 from storage_engine.zookeeper.access import ANYBODY, Written, ZooKeeperAccess
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths, new_consumer_id
 from storage_engine.zookeeper.foreign_sessions import ThreadedForeignSessions

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.net import local_processes
-from storage_engine.net.blocking import wait_readable
 from storage_engine.net.local_processes import LocalProcesses, PidDescriptor
-from storage_engine.net.watched_descriptors import WatchedDescriptors
 from storage_engine.tests.net.serving import eventually, stays
 
 SLEEPER = ("sleep", "600")
@@ -53,22 +51,6 @@ def watched(loop_thread, processes: LocalProcesses, pid: int) -> tuple[PidDescri
     ends: list[str] = []
     loop_thread.call(lambda: process.when_ended(lambda: ends.append("ended")))
     return process, ends
-
-
-def test_a_loop_that_polls_is_told_in_the_turn_after_the_end_and_only_once(sleeper):
-    """As the loop of a client is, which is not asyncio's."""
-    descriptors = WatchedDescriptors()
-    process = LocalProcesses(descriptors).open(sleeper.pid)
-    assert process is not None
-    ends: list[str] = []
-    process.when_ended(lambda: ends.append("ended"))
-    descriptors.turn()
-    assert ends == [] and len(list(descriptors.sockets())) == 1
-    os.kill(sleeper.pid, 9)
-    assert wait_readable(descriptors.sockets(), 10_000)
-    descriptors.turn()
-    descriptors.turn()
-    assert ends == ["ended"] and not list(descriptors.sockets())
 
 
 def test_a_killed_process_has_ended_before_its_parent_waits_for_it(loop_thread, processes, sleeper):
