@@ -31,6 +31,8 @@ class _Outbox:
     leadership: set[TopicPartition] = field(default_factory=set)
     removed_topics: set[str] = field(default_factory=set)
     in_flight: OrderDelivery | None = None
+    sent_leadership: frozenset[TopicPartition] = frozenset()
+    """The partitions whose leadership is in the delivery under way."""
 
     @property
     def owes(self) -> bool:
@@ -67,11 +69,10 @@ class Deliveries:
         outbox = self._outboxes.get(broker)
         if outbox is None:
             return False
-        sent = outbox.in_flight
         return (
             partition in outbox.leadership
             or outbox.everything
-            or (sent is not None and any(x.partition == partition for x in sent.leadership))
+            or partition in outbox.sent_leadership
         )
 
     def everything_to(self, broker: BrokerId) -> None:
@@ -171,7 +172,7 @@ class Deliveries:
         outbox = self._outboxes.get(broker)
         if outbox is None or outbox.in_flight is None or outbox.in_flight.number != delivery.number:
             return
-        outbox.in_flight = None
+        outbox.in_flight, outbox.sent_leadership = None, frozenset()
         if isinstance(event, DeliveryMade):
             self._note_stopped(broker, delivery)
         else:
@@ -194,7 +195,8 @@ class Deliveries:
             stop = [tp for tp in self._to_stop.get(broker, ()) if not self._has_failed(broker, tp)]
             if outbox.owes or stop:
                 delivery = self._delivery(info, outbox, sorted(stop))
-                self._outboxes[broker] = _Outbox(in_flight=delivery)
+                sent = frozenset(item.partition for item in delivery.leadership)
+                self._outboxes[broker] = _Outbox(in_flight=delivery, sent_leadership=sent)
                 yield Deliver(broker=broker, delivery=delivery)
 
     def _delivery(
