@@ -1,4 +1,4 @@
-"""What all brokers are told alike is made and encoded once, and is what each would be told alone."""
+"""What all brokers are told alike is made and encoded once, and is what each would be told."""
 
 from dataclasses import replace
 
