@@ -43,6 +43,7 @@ from storage_engine.core.control.controller_events import (
     Request,
     StatesRead,
     StatesWritten,
+    StateWrite,
     TopicDeleted,
     TopicDeletionRequested,
     TopicsRead,
@@ -177,6 +178,15 @@ class Controller:
         """The states of all partitions that have one."""
         partitions = self._cluster.partitions()
         return {known.name: known.state for known in partitions if known.state is not None}
+
+    def awaits_write(self, write: StateWrite) -> bool:
+        """Return True while a write that was decided can still be the partition's next one."""
+        known = self._cluster.partition(write.partition)
+        return (
+            known is not None
+            and known.writing is not None
+            and known.stored_epoch == write.expected_partition_epoch
+        )
 
     def refusals(self, partition: TopicPartition) -> int:
         """Return how many writes of the partition's state were refused in a row, without any news
