@@ -69,6 +69,14 @@ class Survivors:
         """The controller, according to the first of the brokers."""
         return int(_ask(self._connections[0], []).controller_id)
 
+    def metadata_size(self) -> int:
+        """The bytes of an answer with all topics, of the first of the brokers."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        connection = self._connections[0]
+        deadline = Deadline.after(_TIMEOUT_MS)
+        connection.send(METADATA, request, deadline, answered=False)
+        return len(connection.socket.receive(deadline))
+
     def until_controller_is_not(self, old: int, deadline: Deadline) -> None:
         """Waits until all of them name another live controller."""
         for connection in self._connections:

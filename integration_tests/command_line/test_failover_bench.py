@@ -59,6 +59,32 @@ def test_kills_lose_nothing_and_every_gap_is_told(tmp_path, capsys):
 
 
 @pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+def test_every_step_of_scale_is_told(tmp_path, capsys):
+    options = ["--partitions", "12", "--dir", str(tmp_path), "--json"]
+    assert main(["bench", "scale", *options]) == 0
+    results = json.loads(capsys.readouterr().out)
+    steps = [result for result in results if result["amount"] is None]
+    assert len(steps) == 11
+    for step in steps:
+        assert step["seconds"] > 0
+        assert step["brokers_cpu_s"] > 0
+    amounts = {result["unit"]: result["amount"] for result in results if result["unit"]}
+    assert set(amounts) == {"bytes", "MiB", "files and sockets"}
+    assert amounts["files and sockets"] > 12
+    assert not list(tmp_path.iterdir()), "it cleans up after itself"
+
+
+def test_a_controller_alone_is_measured_at_any_size(capsys):
+    options = ["--controller-alone", "--partitions", "60", "--brokers", "20", "--json"]
+    assert main(["bench", "scale", *options]) == 0
+    results = json.loads(capsys.readouterr().out)
+    amounts = {result["what"]: result["amount"] for result in results}
+    # UpdateMetadata and LeaderAndIsr to each broker; then to those that are left.
+    assert amounts["new controller: compares all, tells all brokers: requests"] == 2 * 20
+    assert amounts["a broker is lost: requests"] >= 19
+
+
+@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
 def test_busy_brokers_without_descriptors_are_not_deposed(tmp_path, capsys):
     options = ["--minutes", "1", "--load", "4", "--dir", str(tmp_path), "--json"]
     assert main(["bench", "alarms", *options]) == 0
@@ -75,6 +101,10 @@ def test_busy_brokers_without_descriptors_are_not_deposed(tmp_path, capsys):
         (["failover", "--dir", "/does/not/exist"], "is not a directory; create it first"),
         (["kills", "--dir", "/does/not/exist"], "is not a directory; create it first"),
         (["kills", "--rows", "leader,cat"], "there is no row 'cat'"),
+        (["scale", "--dir", "/does/not/exist"], "is not a directory; create it first"),
+        (["scale", "--partitions", "100001"], "--partitions must be at most 100000"),
+        (["scale", "--brokers", "5"], "--brokers is for --controller-alone"),
+        (["scale", "--controller-alone", "--brokers", "2"], "--brokers must be at least 3"),
         (["alarms", "--dir", "/does/not/exist"], "is not a directory; create it first"),
     ],
 )

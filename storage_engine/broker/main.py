@@ -32,7 +32,12 @@ from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.core.security.sasl_client import password_client
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.open_files import descriptor_limit, pool_limit
-from storage_engine.net.event_loop_ports import LoopScheduler, SystemClock, ThreadBackground
+from storage_engine.net.event_loop_ports import (
+    LoopScheduler,
+    SystemClock,
+    ThreadBackground,
+    run_side_by_side,
+)
 from storage_engine.net.limits import ServerLimits, most_connections
 from storage_engine.net.local_processes import LocalProcesses
 from storage_engine.net.loop import new_event_loop
@@ -125,7 +130,7 @@ class Broker:
             transport.close()
             foreign_sessions.close()
             session.close()
-            logs.close()
+            logs.close(run_side_by_side)
             background.close()
         if self._failure is not None:
             raise self._failure

@@ -9,7 +9,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from storage_engine.net.suspended_time import monotonic_with_sleep_ms
@@ -27,6 +27,9 @@ processors took half of the loop's time. With this value a produce beside hostil
 instead of 12 (median) and 39 instead of 58 (99th percentile), also where other programs used both
 processors."""
 
+SIDE_BY_SIDE = 16
+"""Threads of a stop: a file system puts flushes that wait together into one write of its journal.
+900 flushes of small files took 3.1 s one after another, 0.17 s on 8 threads, 0.06 s on 32."""
 
 _NICEST = 19
 
@@ -92,6 +95,19 @@ class ThreadBackground:
     def close(self) -> None:
         """Wait for what is under way; begin nothing more."""
         self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def run_side_by_side(works: Sequence[Callable[[], None]]) -> list[Exception | None]:
+    """Run short waits for a medium on many threads; return what each has raised, in their order."""
+    with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
+        futures = [threads.submit(work) for work in works]
+    errors = []
+    for future in futures:
+        error = future.exception()
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        errors.append(error)
+    return errors
 
 
 def _yield_to_the_loop() -> None:

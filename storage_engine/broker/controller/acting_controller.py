@@ -42,6 +42,7 @@ from storage_engine.core.control.controller_events import (
     ReadStates,
     ShutdownProgress,
     StatesWritten,
+    StateWrite,
     TopicDeleted,
     TopicDeletionRequested,
     TopicsRead,
@@ -67,6 +68,9 @@ ShutdownListener = Callable[[tuple[TopicPartition, ...] | None], None]
 
 RETRY_MS = 500
 """Pause before a deletion that ZooKeeper did not answer is done again."""
+
+WRITES_PER_TURN = 512
+"""States of partitions that are written in one turn of the loop, 16 requests: some 50 ms."""
 
 RETRY_MAX_MS = 30_000
 """The same after many failures of one effect in a row."""
@@ -264,7 +268,35 @@ class ActingController:
             unexpected.report(f"controller can't take {type(event).__name__}, gives up", error)
             return
         for effect in effects:
-            self._start(effect, RETRY_MS)
+            if isinstance(effect, WriteStates):
+                self._write_in_turns(effect.writes)
+            else:
+                self._start(effect, RETRY_MS)
+
+    def _write_in_turns(self, writes: Sequence[StateWrite]) -> None:
+        """One turn for all of the loss of a broker of 10,000 partitions took more than a second, on
+        a busy machine more than the session's time. For the core a partition whose write waits is
+        being written, so nothing else is decided about it meanwhile."""
+        first, rest = writes[:WRITES_PER_TURN], writes[WRITES_PER_TURN:]
+        self._start(WriteStates(writes=tuple(first)), RETRY_MS)
+        if rest:
+            self._scheduler.call_later(0, partial(self._write_on, rest))
+
+    def _write_on(self, writes: Sequence[StateWrite]) -> None:
+        """A write whose topic was made anew meanwhile, or that something newer was read of, counts
+        as refused: its partition is read again."""
+        if self._flows.closed:
+            return
+        due = [write for write in writes if self._core.awaits_write(write)]
+        outdated = {
+            write.partition: (WriteOutcome.CONFLICT, write.state)
+            for write in writes
+            if not self._core.awaits_write(write)
+        }
+        if due:
+            self._write_in_turns(due)
+        if outdated:
+            self._states_written(outdated)
 
     def _start(self, effect: Effect, retry_ms: int) -> None:
         if self._flows.closed:

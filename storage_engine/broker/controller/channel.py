@@ -15,6 +15,7 @@ from typing import Any
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.controller.delivery_requests import (
+    MetadataParts,
     OrderRequest,
     OrderSender,
     rounds_of,
@@ -63,6 +64,7 @@ class ControllerChannel:
         self._flows = flows
         self._report = report
         self._on_replaced = on_replaced
+        self._metadata_parts = MetadataParts()
         self._failures: dict[BrokerId, int] = {}
         """Deliveries that have failed in a row."""
 
@@ -73,7 +75,7 @@ class ControllerChannel:
 
     def _deliver(self, broker: BrokerInfo, delivery: OrderDelivery) -> Flow[None]:
         endpoint = Endpoint(broker_id=broker.broker_id, host=broker.host, port=broker.port)
-        rounds = rounds_of(self._sender, delivery)
+        rounds = rounds_of(self._sender, delivery, self._metadata_parts)
         outcome = _Outcome()
         while outcome.is_good:
             replies = yield partial(self._send_round, endpoint, rounds)

@@ -35,26 +35,84 @@ class OrderRequest(NamedTuple):
     message: Any
 
 
-def rounds_of(sender: OrderSender, delivery: OrderDelivery) -> Iterator[list[OrderRequest]]:
+class _MetadataPart(NamedTuple):
+    removed_topics: list[str]
+    partitions: update_metadata.SharedPartitions
+
+
+class MetadataParts:
+    """The metadata of a delivery, in parts. Brokers are sent the same at the same time: what was
+    made and encoded for one serves the others, so that a cluster of many brokers costs its
+    controller no more of that than one of few. It keeps those of the last content."""
+
+    def __init__(self) -> None:
+        self._delivery: OrderDelivery | None = None
+        self._parts: list[_MetadataPart] = []
+
+    def of(self, delivery: OrderDelivery) -> list[_MetadataPart]:
+        before = self._delivery
+        if (
+            before is None
+            or before.metadata is not delivery.metadata
+            or before.brokers != delivery.brokers
+            or before.removed_topics != delivery.removed_topics
+        ):
+            live = {broker.broker_id for broker in delivery.brokers}
+            self._parts = [
+                _metadata_part(live, part)
+                for part in _parts(
+                    [*delivery.removed_topics, *delivery.metadata],
+                    lambda item: 1 if isinstance(item, str) else _items_of_metadata(item, live),
+                    _room(delivery),
+                )
+            ]
+            self._delivery = delivery
+        return self._parts
+
+
+def _metadata_part(live: set[BrokerId], part: list[Any]) -> _MetadataPart:
+    items = [item for item in part if not isinstance(item, str)]
+    return _MetadataPart(
+        [item for item in part if isinstance(item, str)],
+        update_metadata.SharedPartitions(len(items), partial(_metadata_of, live, items)),
+    )
+
+
+def _metadata_of(
+    live: set[BrokerId], items: list[PartitionLeadership]
+) -> list[update_metadata.UpdateMetadataPartition]:
+    return [
+        update_metadata.UpdateMetadataPartition(
+            topic=item.partition.topic,
+            topic_id=item.topic_id,
+            partition=item.partition.partition,
+            leader=item.state.leader,
+            leader_epoch=item.state.leader_epoch,
+            isr=list(item.state.isr),
+            replicas=list(item.assigned),
+            offline_replicas=_offline(item, live),
+        )
+        for item in items
+    ]
+
+
+def _room(delivery: OrderDelivery) -> int:
+    return MAX_ITEMS - sum(1 + len(broker.endpoints) for broker in delivery.brokers)
+
+
+def rounds_of(
+    sender: OrderSender, delivery: OrderDelivery, shared: MetadataParts | None = None
+) -> Iterator[list[OrderRequest]]:
     """All requests of a delivery, in the order in which they are sent: those of one round together,
     those of the next when all of these were answered. Each round is made when it is asked for.
     """
-    room = MAX_ITEMS - sum(1 + len(broker.endpoints) for broker in delivery.brokers)
-    live = {broker.broker_id for broker in delivery.brokers}
-    metadata = _parts(
-        [*delivery.removed_topics, *delivery.metadata],
-        lambda item: 1 if isinstance(item, str) else _items_of_metadata(item, live),
-        room,
-    )
-    led = _parts(delivery.leadership, _items_led, room)
+    metadata = (shared or MetadataParts()).of(delivery)
+    led = _parts(delivery.leadership, _items_led, _room(delivery))
     if not delivery.leadership and not delivery.full:
         led = []
-    stopped = _parts(delivery.stop, lambda tp: 1, room) if delivery.stop else []
+    stopped = _parts(delivery.stop, lambda tp: 1, _room(delivery)) if delivery.stop else []
     makers: list[Callable[[], OrderRequest]] = [
-        *(
-            partial(_update_metadata, sender, delivery, live, metadata, n)
-            for n in range(len(metadata))
-        ),
+        *(partial(_update_metadata, sender, delivery, metadata, n) for n in range(len(metadata))),
         *(partial(_leader_and_isr, sender, delivery, led, n) for n in range(len(led))),
         *(partial(_stop_replica, sender, delivery, part) for part in stopped),
     ]
@@ -99,8 +157,7 @@ def _items_led(item: PartitionLeadership) -> int:
 def _update_metadata(
     sender: OrderSender,
     delivery: OrderDelivery,
-    live: set[BrokerId],
-    parts: list[list[Any]],
+    parts: list[_MetadataPart],
     number: int,
 ) -> OrderRequest:
     in_parts = delivery.full and len(parts) > 1
@@ -120,21 +177,8 @@ def _update_metadata(
             )
             for b in delivery.brokers
         ],
-        removed_topics=[item for item in parts[number] if isinstance(item, str)],
-        partitions=[
-            update_metadata.UpdateMetadataPartition(
-                topic=item.partition.topic,
-                topic_id=item.topic_id,
-                partition=item.partition.partition,
-                leader=item.state.leader,
-                leader_epoch=item.state.leader_epoch,
-                isr=list(item.state.isr),
-                replicas=list(item.assigned),
-                offline_replicas=_offline(item, live),
-            )
-            for item in parts[number]
-            if not isinstance(item, str)
-        ],
+        removed_topics=parts[number].removed_topics,
+        partitions=parts[number].partitions,
         full=delivery.full,
         part=number if in_parts else 0,
         goes_on=in_parts and number + 1 < len(parts),

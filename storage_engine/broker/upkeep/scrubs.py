@@ -10,6 +10,7 @@ Source: R-LOG8.
 
 import enum
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ CHECK_INTERVAL_MS = 1000
 """How often the broker looks for a log that is due for a scrub."""
 
 LOOK_AGAIN_MS = 5000
-"""When no log is due, the broker looks at all of them again after this time."""
+"""How often all logs are looked at; what becomes due in between waits for the next look."""
 
 RETRY_MS = 30_000
 """The delay before replicas are asked again for a range that none of them could provide."""
@@ -128,6 +129,8 @@ class Scrubs:
         self._seen_left_alone: set[HostedPartition] = set()
         """Compaction leaves them alone, and a pass has been through them since."""
         self._look_again_ms = 0
+        self._due: deque[HostedPartition] = deque()
+        """Those that were due when all were looked at last, the longest first."""
         self._closed = False
 
     def close(self) -> None:
@@ -174,27 +177,42 @@ class Scrubs:
         return None
 
     def _due_pass(self) -> _Pass | None:
-        started_ms = self._clock.monotonic_ms()
-        if started_ms < self._look_again_ms:
-            return None
         now_ms = self._clock.wall_ms()
-        best: tuple[int, HostedPartition] | None = None
-        for partition in self._replicas:
-            if partition.role is Role.FAILED or partition.role is Role.IDLE:
-                continue
-            due_ms = self._due_ms(partition)
-            if due_ms is not None and due_ms <= now_ms and (best is None or due_ms < best[0]):
-                best = due_ms, partition
-        if best is None:
-            self._look_again_ms = started_ms + LOOK_AGAIN_MS
+        if self._clock.monotonic_ms() >= self._look_again_ms:
+            self._look_at_all(now_ms)
+        partition = self._next_due(now_ms)
+        if partition is None:
             return None
-        partition = best[1]
         retry = self._retries.get(partition.topic_partition)
         start, stop = partition.log.log_start_offset, partition.log.recovery_point
         if retry is None or (retry.whole_due_ms is not None and retry.whole_due_ms <= now_ms):
             return _Pass(partition, start, stop, _Reason.WHOLE)
         start, stop = max(start, retry.start_offset), min(stop, retry.stop_offset)
         return _Pass(partition, start, stop, _Reason.RETRY)
+
+    def _look_at_all(self, now_ms: int) -> None:
+        """After an unclean stop all are due: a look at all after each pass would be quadratic."""
+        self._forget_who_is_gone()
+        due = []
+        for partition in self._replicas:
+            due_ms = self._due_ms(partition)
+            if due_ms is not None and due_ms <= now_ms:
+                due.append((due_ms, partition))
+        due.sort(key=lambda each: each[0])
+        self._due = deque(partition for _, partition in due)
+        self._look_again_ms = self._clock.monotonic_ms() + LOOK_AGAIN_MS
+
+    def _next_due(self, now_ms: int) -> HostedPartition | None:
+        while self._due:
+            partition = self._due.popleft()
+            if self._replicas.get(partition.topic_partition) is not partition:
+                continue
+            if partition.role is Role.FAILED or partition.role is Role.IDLE:
+                continue
+            due_ms = self._due_ms(partition)
+            if due_ms is not None and due_ms <= now_ms:
+                return partition
+        return None
 
     def _due_ms(self, partition: HostedPartition) -> int | None:
         retry = self._retries.get(partition.topic_partition)
@@ -247,7 +265,6 @@ class Scrubs:
         self._current = None
         partition = current.partition
         now_ms = self._clock.wall_ms()
-        self._forget_who_is_gone()
         if current.reason is not _Reason.REPORT and partition.log.cleaning.is_uncleanable:
             self._seen_left_alone.add(partition)
         self._note_end(current, now_ms)

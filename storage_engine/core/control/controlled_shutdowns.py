@@ -34,6 +34,8 @@ class _Departure:
     """Partitions that no wave has had so far."""
     wave_size: int
     wave: set[TopicPartition] = field(default_factory=set)
+    waiting_when_told: int = -1
+    """How many waited when the progress was reported last."""
 
 
 class ControlledShutdowns:
@@ -79,9 +81,14 @@ class ControlledShutdowns:
 
     def progress(self) -> Iterator[ShutdownProgress]:
         """Return for each broker in controlled shutdown the partitions that it has not given up
-        though another replica could lead them."""
+        though another replica could lead them; while some wait, once a wave only: all partitions
+        are looked at for it."""
         for broker in sorted(self._departures):
-            waiting = map(self._cluster.partition, self._departures[broker].waiting)
+            departure = self._departures[broker]
+            if departure.waiting and len(departure.waiting) == departure.waiting_when_told:
+                continue
+            departure.waiting_when_told = len(departure.waiting)
+            waiting = map(self._cluster.partition, departure.waiting)
             remaining = {p.name for p in waiting if p is not None and p.state is not None}
             remaining.update(p.name for p in self._cluster.partitions() if self._holds(broker, p))
             yield ShutdownProgress(broker=broker, remaining=tuple(sorted(remaining)))

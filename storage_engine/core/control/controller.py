@@ -13,6 +13,7 @@ Source: R-CTL1 to R-CTL9.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from storage_engine.core.control.awaited_topics import AwaitedTopics
 from storage_engine.core.control.cluster_state import (
     BrokerInfo,
     PartitionAssignment,
@@ -42,10 +43,10 @@ from storage_engine.core.control.controller_events import (
     Request,
     StatesRead,
     StatesWritten,
+    StateWrite,
     TopicDeleted,
     TopicDeletionRequested,
     TopicsRead,
-    TopicsReady,
 )
 from storage_engine.core.control.deliveries import Deliveries
 from storage_engine.core.control.imbalance import led_elsewhere
@@ -71,9 +72,7 @@ class Controller:
         self._deletions = TopicDeletions(
             self._cluster, self._deliveries, self._reassignments, enabled=delete_topic_enable
         )
-        self._unready: set[str] = set()
-        """Topics whose creation somebody may wait for: they are ready once all partitions have a
-        state."""
+        self._awaited = AwaitedTopics(self._cluster)
 
     def step(self, event: Event) -> list[Effect]:
         """Apply one event; the effects are for the driver to carry out, in order."""
@@ -84,7 +83,7 @@ class Controller:
             self._cluster.dirty.update(wave)
             effects.extend(self._elections.hold_due())
         effects.extend(self._shutdowns.progress())
-        effects.extend(self._ready_topics())
+        effects.extend(self._awaited.take_ready())
         effects.extend(self._deletions.finished())
         effects.extend(self._deliveries.next_effects())
         return effects
@@ -98,8 +97,10 @@ class Controller:
             case TopicsRead():
                 return self._on_topics_read(event)
             case StatesRead():
+                self._awaited.touch(name.topic for name in event.states)
                 return self._elections.states_read(event)
             case StatesWritten():
+                self._awaited.touch(name.topic for name in event.outcomes)
                 return self._elections.states_written(event.outcomes)
             case AssignmentsWritten():
                 self._on_assignments_written(event)
@@ -110,6 +111,7 @@ class Controller:
             case ReplicasFailed():
                 self._on_replicas_failed(event)
             case TopicDeleted():
+                self._awaited.touch((event.topic,))
                 self._deletions.deleted(event.topic)
             case DeliveryMade() | DeliveryFailed():
                 self._deliveries.settle(event)
@@ -177,6 +179,15 @@ class Controller:
         partitions = self._cluster.partitions()
         return {known.name: known.state for known in partitions if known.state is not None}
 
+    def awaits_write(self, write: StateWrite) -> bool:
+        """Return True while a write that was decided can still be the partition's next one."""
+        known = self._cluster.partition(write.partition)
+        return (
+            known is not None
+            and known.writing is not None
+            and known.stored_epoch == write.expected_partition_epoch
+        )
+
     def refusals(self, partition: TopicPartition) -> int:
         """Return how many writes of the partition's state were refused in a row, without any news
         about it."""
@@ -222,7 +233,7 @@ class Controller:
         for broker in cluster.brokers:
             self._deliveries.everything_to(broker)
         # Somebody may wait for a topic that was written before this controller was elected.
-        self._unready.update(cluster.topics)
+        self._awaited.add(cluster.topics)
         return self._deletions.request(event.deleting)
 
     def _bounced_before_loading(self, state: PartitionState) -> set[BrokerId]:
@@ -296,7 +307,7 @@ class Controller:
             if known.deleting:
                 # Its replicas are to be deleted wherever they were to go.
                 continue
-            self._unready.add(name)
+            self._awaited.add((name,))
             for partition, former in changed:
                 self._on_assignment_changed(partition, former)
 
@@ -373,19 +384,6 @@ class Controller:
         self._on_election_requested(
             ElectionRequested(partitions=tuple(led_elsewhere(led, percentage)))
         )
-
-    # --- what follows from the cluster ---
-
-    def _ready_topics(self) -> Iterable[TopicsReady]:
-        ready = []
-        for name in sorted(self._unready):
-            topic = self._cluster.topics.get(name)
-            if topic is None or topic.deleting:
-                self._unready.discard(name)
-            elif all(partition.state is not None for partition in topic.partitions.values()):
-                self._unready.discard(name)
-                ready.append(name)
-        return [TopicsReady(topics=tuple(ready))] if ready else []
 
 
 def _has_lost_partitions(old: TopicInfo, new: TopicInfo) -> bool:

@@ -31,6 +31,8 @@ class _Outbox:
     leadership: set[TopicPartition] = field(default_factory=set)
     removed_topics: set[str] = field(default_factory=set)
     in_flight: OrderDelivery | None = None
+    sent_leadership: frozenset[TopicPartition] = frozenset()
+    """The partitions whose leadership is in the delivery under way."""
 
     @property
     def owes(self) -> bool:
@@ -41,6 +43,20 @@ class _Outbox:
             or self.leadership
             or self.removed_topics
         )
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the deliveries of one step have in common."""
+
+    brokers: tuple[BrokerInfo, ...]
+    is_filled: bool = False
+    names: set[TopicPartition] | None = None
+    """The partitions in `metadata`; None: all."""
+    metadata: tuple[PartitionLeadership, ...] = ()
+
+    def is_of(self, names: set[TopicPartition] | None) -> bool:
+        return self.is_filled and self.names == names
 
 
 class Deliveries:
@@ -67,11 +83,10 @@ class Deliveries:
         outbox = self._outboxes.get(broker)
         if outbox is None:
             return False
-        sent = outbox.in_flight
         return (
             partition in outbox.leadership
             or outbox.everything
-            or (sent is not None and any(x.partition == partition for x in sent.leadership))
+            or partition in outbox.sent_leadership
         )
 
     def everything_to(self, broker: BrokerId) -> None:
@@ -171,7 +186,7 @@ class Deliveries:
         outbox = self._outboxes.get(broker)
         if outbox is None or outbox.in_flight is None or outbox.in_flight.number != delivery.number:
             return
-        outbox.in_flight = None
+        outbox.in_flight, outbox.sent_leadership = None, frozenset()
         if isinstance(event, DeliveryMade):
             self._note_stopped(broker, delivery)
         else:
@@ -185,7 +200,9 @@ class Deliveries:
                 del self._to_stop[broker]
 
     def next_effects(self) -> Iterator[Deliver]:
-        """Return a delivery for each broker that is owed something and has none under way."""
+        """Return a delivery for each broker that is owed something and has none under way. Brokers
+        that are owed the same metadata get the same tuple."""
+        shared = _Shared(tuple(self._cluster.brokers.values()))
         for broker, info in self._cluster.brokers.items():
             outbox = self._outbox(broker)
             if outbox.in_flight is not None:
@@ -193,31 +210,41 @@ class Deliveries:
             # A failed replica can't be deleted before its broker has been restarted.
             stop = [tp for tp in self._to_stop.get(broker, ()) if not self._has_failed(broker, tp)]
             if outbox.owes or stop:
-                delivery = self._delivery(info, outbox, sorted(stop))
-                self._outboxes[broker] = _Outbox(in_flight=delivery)
+                delivery = self._delivery(info, outbox, sorted(stop), shared)
+                sent = frozenset(item.partition for item in delivery.leadership)
+                self._outboxes[broker] = _Outbox(in_flight=delivery, sent_leadership=sent)
                 yield Deliver(broker=broker, delivery=delivery)
 
     def _delivery(
-        self, broker: BrokerInfo, outbox: _Outbox, stop: Iterable[TopicPartition]
+        self,
+        broker: BrokerInfo,
+        outbox: _Outbox,
+        stop: Iterable[TopicPartition],
+        shared: "_Shared",
     ) -> OrderDelivery:
-        if outbox.everything:
-            metadata = list(self._cluster.partitions())
-            leadership = [p for p in metadata if broker.broker_id in p.replicas]
-        else:
-            metadata = list(self._known(outbox.metadata))
-            leadership = list(self._known(outbox.leadership))
+        names = None if outbox.everything else outbox.metadata
+        if not shared.is_of(names):
+            known = self._cluster.partitions() if names is None else self._known(names)
+            shared.names, shared.metadata = names, self._contents(known)
+            shared.is_filled = True
+        leadership = (
+            self._held_by(broker.broker_id) if names is None else self._known(outbox.leadership)
+        )
         self._number += 1
         return OrderDelivery(
             number=self._number,
             broker_epoch=broker.epoch,
-            brokers=tuple(self._cluster.brokers.values()),
-            metadata=self._contents(metadata),
+            brokers=shared.brokers,
+            metadata=shared.metadata,
             removed_topics=tuple(sorted(outbox.removed_topics)),
             # A newer state of those whose leader has bounced will be written, and sent.
             leadership=self._contents(p for p in leadership if not p.leader_has_bounced),
             full=outbox.everything,
             stop=tuple(stop),
         )
+
+    def _held_by(self, broker: BrokerId) -> Iterator[ControlledPartition]:
+        return (p for p in self._cluster.partitions() if broker in p.replicas)
 
     def _known(self, names: Iterable[TopicPartition]) -> Iterator[ControlledPartition]:
         for name in names:

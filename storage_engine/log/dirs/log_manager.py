@@ -5,7 +5,6 @@ New partitions go to the log dir with the fewest. Source: R-LOG1, R-LOG8, R-CTL4
 
 import logging
 import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock
 from storage_engine.log.dirs.dir_checkpoints import DirCheckpoints
 from storage_engine.log.dirs.folder_removal import FolderRemoval
+from storage_engine.log.dirs.log_closing import LogClosing, RunFlushes, one_after_another
 from storage_engine.log.dirs.log_dir import DELETED_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX
 from storage_engine.log.dirs.log_dirs import LogDirs
 from storage_engine.log.dirs.log_loading import LogLoading
@@ -108,26 +108,20 @@ class LogManager:
         """The number of bytes that had to be checked when the logs were opened."""
         return self._loading.recovered_bytes
 
-    def close(self) -> None:
+    def close(self, run_flushes: RunFlushes = one_after_another) -> None:
         """Flushes and closes all logs, writes the checkpoints, marks the stop as clean, unlocks the
         log dirs. When `load` failed or was not called, it only closes files and unlocks.
+
+        `run_flushes` may run the slow halves of flushes side by side: a file system brings what
+        many wait for to the medium together, but makes each that comes alone wait.
         """
         if not self._loaded:
             self.abandon()
             return
         self._loaded = False
         self.moves.close()
-        failed: LogStorageError | None = None
-        for step in (PartitionLog.settle, PartitionLog.close):
-            for topic_partition, log in self.logs.items():
-                if self._open_logs.dir_of[topic_partition].failed:
-                    log.close_without_flush()
-                    continue
-                try:
-                    step(log)
-                except LogStorageError as error:
-                    logger.error("log not closed partition=%s error=%s", topic_partition, error)
-                    failed = error
+        closing = LogClosing(self._open_logs, run_flushes)
+        failed = closing.close_all()
         for log_dir in self.dirs.working:
             try:
                 self._checkpoints.write_lowered(log_dir)
@@ -277,9 +271,7 @@ class LogManager:
     def _create(
         self, topic_partition: TopicPartition, config: LogConfig | None, topic_id: uuid.UUID | None
     ) -> PartitionLog:
-        log_dir = self.dirs.for_new_log(
-            topic_partition, Counter(each.path for each in self._open_logs.dir_of.values())
-        )
+        log_dir = self.dirs.for_new_log(topic_partition, self._open_logs.counts)
         try:
             self._checkpoints.forget(log_dir, topic_partition)
         except OSError as error:

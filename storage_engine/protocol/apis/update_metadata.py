@@ -13,8 +13,9 @@ A message of our own under Kafka's api key 6, versions 0 to 2, not flexible. Fie
     response   error_code int16
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 from uuid import UUID
 
 from storage_engine.core.control.cluster_state import BrokerEndpoint
@@ -59,6 +60,43 @@ class UpdateMetadataPartition:
     replicas: Sequence[BrokerId]
     offline_replicas: Sequence[BrokerId] = ()
     topic_id: UUID = NO_TOPIC_ID
+
+
+class SharedPartitions(Sequence[UpdateMetadataPartition]):
+    """Partitions that the requests to many brokers have in common: encoded once for all of them."""
+
+    __slots__ = ("_count", "_encoded", "_make")
+
+    def __init__(self, count: int, make: Callable[[], list[UpdateMetadataPartition]]) -> None:
+        """`make` makes all of them; it is called when they are looked at, since most requests only
+        need the bytes."""
+        self._count = count
+        self._make = make
+        self._encoded: bytearray | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> UpdateMetadataPartition: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[UpdateMetadataPartition]: ...
+
+    def __getitem__(
+        self, index: int | slice
+    ) -> UpdateMetadataPartition | list[UpdateMetadataPartition]:
+        return self._make()[index]
+
+    def __iter__(self) -> Iterator[UpdateMetadataPartition]:
+        return iter(self._make())
+
+    def encoded(self) -> bytearray:
+        if self._encoded is None:
+            writer = Writer(flexible=False)
+            _write_partitions(writer, self._make())
+            self._encoded = writer.data
+        return self._encoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +215,14 @@ def encode_request(version: int, request: UpdateMetadataRequest) -> list[Buffer]
     for topic in request.removed_topics:
         writer.string(topic)
     writer.count(len(request.partitions))
-    for partition in request.partitions:
+    if isinstance(request.partitions, SharedPartitions):
+        return [writer.data, request.partitions.encoded()]
+    _write_partitions(writer, request.partitions)
+    return [writer.data]
+
+
+def _write_partitions(writer: Writer, partitions: Iterable[UpdateMetadataPartition]) -> None:
+    for partition in partitions:
         writer.string(partition.topic)
         writer.uuid(partition.topic_id)
         writer.int32(partition.partition)
@@ -186,7 +231,6 @@ def encode_request(version: int, request: UpdateMetadataRequest) -> list[Buffer]
         writer.int32s(partition.isr)
         writer.int32s(partition.replicas)
         writer.int32s(partition.offline_replicas)
-    return [writer.data]
 
 
 def decode_response(version: int, body: memoryview) -> UpdateMetadataResponse:

@@ -16,6 +16,7 @@ benchmarks:
   produce       records a second, beside other clients for Python
   replication   acks=all beside acks=1, and how fast a replica that lost its disk catches up
   requests      what the largest request of each kind costs a broker
+  scale         what many partitions cost: creation, metadata, memory, failovers, restarts
   secured       what TLS, log-ins and access rules cost, beside Apache Kafka, and how quotas hold
   spark-phases  where the time of a small micro-batch goes, phase by phase
   spark-read    batch and streaming reads through Spark, with a broker
@@ -49,6 +50,7 @@ NAMES = (
     "produce",
     "replication",
     "requests",
+    "scale",
     "secured",
     "spark-phases",
     "spark-read",

@@ -68,7 +68,6 @@ def test_the_next_wave_begins_when_the_new_leaders_of_the_last_one_know():
     assert moved == list(range(LEAST_IN_WAVE)), "what it leads comes first"
     driven.answer()
     assert driven.writes() == [], "the leaders have not been told"
-    assert remaining(driven) == LED + FOLLOWED - LEAST_IN_WAVE
     follower = [e for e in driven.deliveries if e.broker != 2]
     leader = [e for e in driven.deliveries if e.broker == 2]
     for effect in follower:
@@ -79,6 +78,17 @@ def test_the_next_wave_begins_when_the_new_leaders_of_the_last_one_know():
     assert [w.partition.partition for w in driven.writes()] == list(
         range(LEAST_IN_WAVE, 2 * LEAST_IN_WAVE)
     )
+    assert remaining(driven) == LED + FOLLOWED - LEAST_IN_WAVE
+
+
+def test_progress_is_told_once_a_wave_however_many_answers_a_wave_has():
+    driven = running()
+    driven.step(REQUEST)
+    for write in driven.writes():
+        outcomes = {write.partition: (WriteOutcome.ACCEPTED, write.state)}
+        driven.step(StatesWritten(outcomes=outcomes))
+    told = [e for e in driven.all_effects if isinstance(e, ShutdownProgress)]
+    assert len(told) == 1, "each looks at all partitions of the cluster"
 
 
 def test_it_hears_when_nothing_is_left_to_give_up():

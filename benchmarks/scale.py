@@ -1,0 +1,82 @@
+"""Measures what many partitions cost: creation, metadata, memory, failovers and restarts.
+
+The benchmark starts three brokers over loopback and makes topics with three replicas of each
+partition, spread over all brokers. Each step is done once. SECONDS is the time on the clock until
+the step is over for clients: all partitions accept acks=all, or all replicas are in sync. The
+processor time is that of the brokers that ran during the step, and of ZooKeeper; it depends less on
+what else the machine does. --controller-alone measures a controller without brokers and ZooKeeper
+instead: what it computes and encodes as a new one, and when one of --brokers is lost, at sizes that
+no single machine can run.
+
+examples:
+  headrace bench scale
+  headrace bench scale --partitions 4000 --json
+  headrace bench scale --controller-alone --partitions 200000 --brokers 100
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.errors import UsageError
+from storage_engine.tools.table import print_results, report_line
+
+COLUMNS = ("what", "seconds", "brokers_cpu_s", "zookeeper_cpu_s", "amount", "unit")
+
+MAX_PARTITIONS = 100_000
+"""The three brokers and their logs are on one machine."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench scale`."""
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
+    )
+    parser.add_argument(
+        "--partitions",
+        default=1000,
+        type=positive_integer,
+        metavar="N",
+        help="partitions, with three replicas each (default 1000)",
+    )
+    parser.add_argument(
+        "--controller-alone", action="store_true", help="a controller alone, with no process"
+    )
+    parser.add_argument(
+        "--brokers",
+        type=positive_integer,
+        metavar="N",
+        help="brokers that --controller-alone has to tell (default 3, and never fewer)",
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench scale`."""
+    if args.dir is not None and not args.dir.is_dir():
+        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
+    if args.controller_alone:
+        return _controller_alone(args)
+    if args.brokers is not None:
+        raise UsageError("--brokers is for --controller-alone: else there are three")
+    if args.partitions > MAX_PARTITIONS:
+        raise UsageError(f"--partitions must be at most {MAX_PARTITIONS}: it is one machine")
+    from benchmarks.support import scale_steps
+
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
+        steps = scale_steps.measure(Path(folder), args.partitions, report_line)
+        results = list(steps)
+    print_results(COLUMNS, results, as_json=args.json)
+    return 0
+
+
+def _controller_alone(args: argparse.Namespace) -> int:
+    brokers = 3 if args.brokers is None else args.brokers
+    if brokers < 3:
+        raise UsageError("--brokers must be at least 3: each partition has three replicas")
+    from benchmarks.support.controller_alone import measure_controller
+
+    results = list(measure_controller(args.partitions, brokers))
+    print_results(COLUMNS, results, as_json=args.json)
+    return 0

@@ -1,0 +1,79 @@
+"""What all brokers are told alike is made and encoded once, and is what each would be told."""
+
+from dataclasses import replace
+
+from storage_engine.broker.controller.delivery_requests import (
+    MetadataParts,
+    OrderSender,
+    rounds_of,
+)
+from storage_engine.core.control.controller_events import Loaded
+from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
+from storage_engine.protocol.apis import update_metadata
+from storage_engine.tests.core.control.controller_bench import Driven, brokers, state, topic
+
+SENDER = OrderSender(BrokerId(1), ControllerEpoch(9))
+COUNT = 40
+
+
+def loaded() -> list:
+    """The deliveries of a controller that has loaded a cluster of three brokers."""
+    driven = Driven()
+    driven.step(
+        Loaded(
+            brokers=brokers(1, 2, 3),
+            topics={"t": topic("t", *[(1, 2, 3)] * COUNT)},
+            states={TopicPartition("t", p): state(1, 1, 2, 3) for p in range(COUNT)},
+        )
+    )
+    return [effect.delivery for effect in driven.deliveries]
+
+
+def metadata_request(delivery, shared=None) -> tuple[int, update_metadata.UpdateMetadataRequest]:
+    for requests in rounds_of(SENDER, delivery, shared):
+        for spec, version, message in requests:
+            if spec is update_metadata.API:
+                return version, message
+    raise AssertionError("no UpdateMetadata")
+
+
+def encoded(version, message) -> bytes:
+    return b"".join(update_metadata.API.encode_request(version, message))
+
+
+def test_a_new_controller_makes_and_encodes_the_metadata_of_all_brokers_once():
+    deliveries = loaded()
+    assert len(deliveries) == 3
+    assert all(each.metadata is deliveries[0].metadata for each in deliveries)
+    shared = MetadataParts()
+    requests = [metadata_request(each, shared) for each in deliveries]
+    pieces = [message.partitions.encoded() for _, message in requests]
+    assert all(piece is pieces[0] for piece in pieces)
+
+
+def test_shared_requests_say_what_requests_made_alone_would_say():
+    shared = MetadataParts()
+    for delivery in loaded():
+        version, message = metadata_request(delivery, shared)
+        alone = replace(message, partitions=list(message.partitions))
+        assert encoded(version, message) == encoded(version, alone)
+        body = memoryview(encoded(version, message))
+        assert list(update_metadata.API.decode_request(version, body).partitions) == list(
+            metadata_request(delivery)[1].partitions
+        )
+        assert message.broker_epoch == delivery.broker_epoch
+        assert message.order_number == delivery.number
+
+
+def test_other_live_brokers_or_another_topic_that_is_gone_are_not_taken_for_the_same():
+    shared = MetadataParts()
+    first = loaded()[0]
+    metadata_request(first, shared)
+    without_third = replace(first, brokers=first.brokers[:2])
+    _, message = metadata_request(without_third, shared)
+    assert {tuple(item.offline_replicas) for item in message.partitions} == {(3,)}
+    _, message = metadata_request(replace(without_third, removed_topics=("gone",)), shared)
+    assert message.removed_topics == ["gone"]
+    _, message = metadata_request(replace(first, broker_epoch=BrokerEpoch(77)), shared)
+    assert message.removed_topics == []
+    assert {tuple(item.offline_replicas) for item in message.partitions} == {()}
