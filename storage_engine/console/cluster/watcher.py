@@ -18,6 +18,8 @@ from storage_engine.console.cluster import looks
 from storage_engine.console.cluster.broker_lines import Answers, BrokerLines, why_not
 from storage_engine.console.cluster.certificates import CertificateLooks
 from storage_engine.console.cluster.changes import Changes
+from storage_engine.console.cluster.group_looks import GroupLooks
+from storage_engine.console.cluster.setting_looks import SettingLooks
 from storage_engine.console.cluster.snapshot import Ends, Snapshot
 from storage_engine.console.cluster.traffic import Traffic
 from storage_engine.console.cluster.transaction_looks import TransactionLooks
@@ -210,6 +212,8 @@ class _Eye:
         self._dirs_at_ms = 0
         self._dirs_every_ms = 0
         self._transactions = TransactionLooks(self._lines)
+        self._groups = GroupLooks(self._lines)
+        self._settings = SettingLooks(self._lines)
         self._certificates = CertificateLooks()
         self.kind: str | None = None
 
@@ -251,17 +255,20 @@ class _Eye:
         if with_dirs:
             self._take_dirs(given, began_ms)
         traffic.add(at_ms, ends, self._sizes, new_sizes=with_dirs)
-        waiting = self._transactions.look(
-            metadata, ends, self._addresses, [*self._well], at_ms, timeout_ms=ASK_TIMEOUT_MS
+        asked = metadata, ends, self._addresses, self._well, at_ms
+        waiting = self._transactions.look(*asked, timeout_ms=ASK_TIMEOUT_MS)
+        groups = self._groups.look(*asked, timeout_ms=ASK_TIMEOUT_MS)
+        facts = self._settings.look(
+            metadata, self._addresses, self._well, timeout_ms=ASK_TIMEOUT_MS
         )
         return Snapshot(
             at_ms=at_ms,
             metadata=metadata,
             ends=ends,
+            groups=groups,
+            topic_facts=facts,
             sizes=dict(self._sizes),
-            disks={
-                broker: self._disks[broker] for broker in metadata.brokers if broker in self._disks
-            },
+            disks=looks.with_reserves(self._disks, self._settings.reserves, metadata),
             rates=traffic.rates,
             topic_bytes_per_s=traffic.topic_bytes_per_s,
             open_transactions=waiting,

@@ -1,8 +1,8 @@
 """HTTP connections that nobody can hold without using them.
 
-uvicorn waits for ever for the rest of a request, and for a client that does not read its answer. Here
-both have a limit, from the first byte to the last, so that a byte now and then buys no time. Where
-all places are taken, the connection that has waited longest for a request gives up its own.
+uvicorn waits for ever for the rest of a request, and for a client that does not read its answer.
+Here both have a limit, from the first byte to the last, so that a byte now and then buys no time.
+Where all places are taken, the connection that has waited longest for a request gives up its own.
 
     open ──► waits for the rest of a request ──► is answered ──► idle (uvicorn's own limit) ──► …
                  REQUEST_TIMEOUT_S, then 408        UNREAD_TIMEOUT_S for a client that does not read
