@@ -261,8 +261,10 @@ def _of_certificates(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) ->
                 what=f"The certificate of broker {broker} "
                 + ("has expired." if over else f"expires in {days:.0f} days.")
                 + " Then clients refuse to connect.",
-                do="Put a new certificate in the place of the old one (ssl.keystore.location); "
-                "the broker takes it without a restart.",
+                do="Put a new certificate into the broker's file (ssl.keystore.location), then set "
+                f"that path again: `kafka-configs.sh --alter --entity-type brokers --entity-name "
+                f"{broker} --add-config listener.name.LISTENER.ssl.keystore.location=PATH`. The "
+                "broker takes it without a restart.",
                 subjects=[f"broker {broker}"],
             )
 
