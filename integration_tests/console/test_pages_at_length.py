@@ -87,8 +87,6 @@ def test_pictures_of_a_live_cluster_are_made(page, console, scene, written, tmp_
 
     console.post(scene.progress())
     page.show(TALL)
-    page.open("topics", wait_for="in sync")
-    picture("topics")
     page.open(f"topics/{scene.orders}?from=earliest&limit=20", wait_for="records shown")
     picture("messages")
     page.open(f"topics/{scene.flights}?from=earliest&limit=20", wait_for="records shown")
@@ -97,6 +95,8 @@ def test_pictures_of_a_live_cluster_are_made(page, console, scene, written, tmp_
     picture("hostile")
     page.open(f"groups/{scene.group}", wait_for="no members")
     picture("group")
+    page.open("topics", wait_for="in sync")
+    picture("topics")
     console.post(scene.progress())
     page.open(f"queries/{scene.query}", wait_for="addBatch")
     picture("query")

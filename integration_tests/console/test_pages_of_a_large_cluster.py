@@ -1,4 +1,5 @@
-"""The pages of a cluster with 5,000 partitions open within a second in a real browser. Source: R-PAGE3."""
+"""The pages of a cluster with 5,000 partitions open within a second in a real browser. Source:
+R-PAGE3."""
 
 import time
 from collections.abc import Iterator
@@ -25,7 +26,8 @@ const [address, text, done] = arguments;
 const began = performance.now();
 const main = document.querySelector("main");
 const seen = () => main.innerText.includes(text) && done(performance.now() - began);
-new MutationObserver(seen).observe(document.body, {childList: true, subtree: true, characterData: true});
+const all = {childList: true, subtree: true, characterData: true};
+new MutationObserver(seen).observe(document.body, all);
 location.hash = address;
 """
 
@@ -50,9 +52,10 @@ def page(tmp_path_factory) -> Iterator[Chromium]:
     [
         ("#/overview", "5,0"),
         ("#/topics", "topic-07"),
-        ("#/topics/topic-07", "retention"),
-        ("#/topics/topic-07/partitions", "1–50 of 100"),
-        ("#/groups", "No "),
+        ("#/topics/topic-07", "Topic id"),
+        ("#/topics/topic-07/settings", "retention.ms"),
+        ("#/topics/topic-07/partitions", "50 of 100"),
+        ("#/groups", "There is no group"),
         ("#/timeline", "broker 1"),
     ],
 )

@@ -137,7 +137,7 @@ class ClusterWatcher:
     # --- the thread
 
     def _run(self) -> None:
-        eye = _Eye(self._upstream)
+        eye = _Eye(self._upstream)  # opens nothing
         try:
             while self._goes_on():
                 began_s, cost_s = time.monotonic(), time.process_time()

@@ -98,8 +98,8 @@ def _of_brokers(snapshot: Snapshot) -> Iterator[Problem]:
             severity=CRITICAL,
             what=f"Broker {broker} is not in the cluster{ago}.",
             do=f"Look at its log (broker.log) for why it ended, and start it again: "
-            f"headrace start-broker --dir DIR {broker} for a cluster of headrace up, else its "
-            f"service. If it will never come back, move its replicas with headrace reassign.",
+            f"`headrace start-broker --dir DIR {broker}` for a cluster of `headrace up`, else its "
+            f"service. If it will never come back, move its replicas with `headrace reassign`.",
             subjects=[f"broker {broker}"],
         )
     for broker, why in sorted(snapshot.silent.items()):
@@ -167,7 +167,7 @@ def _of_partitions(snapshot: Snapshot) -> Iterator[Problem]:
             what=f"{_many(short)} fewer replicas in sync than they should have; missing: broker "
             f"{', '.join(map(str, missing))}.{_refusal(refused)}",
             do="If such a broker is offline, start it. If it runs, it is behind: look at its disk, "
-            "its network, and follower quotas (headrace quotas list).",
+            "its network, and follower quotas (`headrace quotas list`).",
             link=f"#/topics/{short[0].topic}",
             subjects=[str(tp) for tp in short],
             count=len(short),
@@ -218,7 +218,7 @@ def _of_disks(snapshot: Snapshot, thresholds: Thresholds) -> Iterator[Problem]:
                         what=_full_words(broker, disk, used, is_full=is_full),
                         do="Make room: shorten retention.ms or retention.bytes of the largest "
                         "topics, delete what nobody reads, or move partitions to other brokers "
-                        "(headrace reassign).",
+                        "(`headrace reassign`).",
                         link="#/topics?sort=-size_bytes",
                         subjects=[name],
                     )
@@ -371,7 +371,7 @@ def remedy(row: WaitingPartition) -> str:
         )
     return (
         "See which program has this producer id in its log; an orphan is ended by "
-        "kafka-transactions.sh abort." + ends
+        "`kafka-transactions.sh abort`." + ends
     )
 
 

@@ -144,7 +144,7 @@ function oneTopic(topic) {
         h(
           "form",
           { class: "search-form", on: { submit: (event) => void survey(event) } },
-          h("div", { class: "form-row" }, field("Of topics", topics, "with commas"), field("Written since", since), field("until", until), field("Reason matches", reason, "a regular expression"), field("At most", limit, "empty: all"), h("div", { class: "form-buttons" }, submit)),
+          h("div", { class: "form-row" }, field("Of topics", topics, "with commas"), field("Written since", since), field("Written until", until), field("Reason matches", reason, "a regular expression"), field("At most", limit, "empty: all"), h("div", { class: "form-buttons" }, submit)),
         ),
         problem,
         result,
