@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from integration_tests.log.small_disk import DISK_BYTES, MIB, SETTINGS, fill, small_disk
 from integration_tests.support.cluster_support import running_cluster
-from integration_tests.support.small_disk import DISK_BYTES, MIB, SETTINGS, fill, small_disk
 from storage_engine.client import Consumer, Producer
 from storage_engine.console.console_settings import ConsoleSettings, Thresholds
 from storage_engine.core.errors import HeadraceError

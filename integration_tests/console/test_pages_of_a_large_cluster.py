@@ -43,7 +43,10 @@ def page(tmp_path_factory) -> Iterator[Chromium]:
             console_in_front(cluster) as console,
             open_chromium(folder / "window", console.address) as window,
         ):
-            window.open("overview", wait_for=f"{PARTITIONS:,}")
+            window.open("overview")
+            # The broker has made 5,000 logs, and is not done with it.
+            window.wait_for_text(f"{PARTITIONS:,}", timeout_s=120)
+            window.wait_for_no_text("no answer", timeout_s=60)
             yield window
 
 

@@ -3,8 +3,8 @@ when there is room."""
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+from integration_tests.log.small_disk import MIB, SETTINGS, fill, small_disk
 from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
-from integration_tests.support.small_disk import MIB, SETTINGS, fill, small_disk
 
 RECORD_BYTES = 64 << 10
 RECORDS = 10 * MIB // RECORD_BYTES

@@ -13,7 +13,7 @@ from typing import Any
 from storage_engine.client.addresses import Address
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.console.cluster.broker_lines import BrokerLines, Question
-from storage_engine.console.cluster.group_marks import GroupMarks, MarkKey, Reading
+from storage_engine.console.cluster.group_marks import GroupMarks, GroupReading, MarkKey
 from storage_engine.console.cluster.snapshot import Ends, SeenGroup
 from storage_engine.core.errors import CorruptRecordError, HeadraceError
 from storage_engine.core.ids import TopicPartition
@@ -155,7 +155,9 @@ class GroupLooks:
             if not row.error_code
         }
 
-    def _ask_batches(self, metadata: ClusterMetadata, readings: Mapping[MarkKey, Reading]) -> None:
+    def _ask_batches(
+        self, metadata: ClusterMetadata, readings: Mapping[MarkKey, GroupReading]
+    ) -> None:
         """When the first record that was not read was written, and whether it is one at all."""
         wanted: dict[TopicPartition, list[MarkKey]] = {}
         by_leader: dict[int, list[FetchPartition]] = {}
@@ -231,14 +233,14 @@ def one_header_each(rows: list[FetchPartition]) -> FetchRequest:
 
 def _readings(
     offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, Ends]
-) -> dict[TopicPartition, Reading]:
+) -> dict[TopicPartition, GroupReading]:
     """Up to the last stable offset: who waits for a transaction is not slow."""
     found = {}
     for tp, committed in offsets.items():
         end = ends.get(tp)
         if end is not None and end.high_watermark is not None:
             stable = end.high_watermark if end.stable is None else end.stable
-            found[tp] = Reading(committed, stable)
+            found[tp] = GroupReading(committed, stable)
     return found
 
 
@@ -253,6 +255,6 @@ def _written_ms(header: BatchHeader | None) -> int | None:
     return None if header is None or header.base_timestamp <= 0 else header.base_timestamp
 
 
-def _ends_with(header: BatchHeader, reading: Reading) -> bool:
+def _ends_with(header: BatchHeader, reading: GroupReading) -> bool:
     """Whether the log ends with this batch, and it is a transaction's marker."""
     return header.is_control and header.next_offset >= reading.end_offset

@@ -22,7 +22,7 @@ MOST_MARKS = 20_000
 MarkKey = tuple[str, TopicPartition]
 
 
-class Reading(NamedTuple):
+class GroupReading(NamedTuple):
     """What a group has committed for a partition, and where that ends for it now."""
 
     committed: int
@@ -51,7 +51,7 @@ class GroupMarks:
     def __init__(self) -> None:
         self._marks: dict[MarkKey, _Mark] = {}
 
-    def note(self, group: str, readings: Mapping[TopicPartition, Reading], at_ms: int) -> None:
+    def note(self, group: str, readings: Mapping[TopicPartition, GroupReading], at_ms: int) -> None:
         """What was seen of a group, all its partitions."""
         for tp, reading in readings.items():
             key = group, tp

@@ -274,15 +274,16 @@ class _Eye:
             open_transactions=waiting,
             silent=silent,
             gone=looks.gone(metadata, self._seen_ms),
-            certificates=(
-                self._certificates.look({broker: self._addresses[broker] for broker in self._well})
-                if self._upstream.uses_tls
-                else {}
-            ),
+            certificates=self._ask_certificates(),
             unanswered=tuple(
                 (broker, "how its partitions are", why) for broker, why in silent.items()
             ),
         )
+
+    def _ask_certificates(self) -> dict[int, int]:
+        if not self._upstream.uses_tls:
+            return {}
+        return self._certificates.look({broker: self._addresses[broker] for broker in self._well})
 
     def _ask_kind(self, broker: int) -> str | None:
         answers = self._lines.ask(

@@ -1,6 +1,6 @@
 """How far a group is behind, from where it was seen: no record's timestamp is needed."""
 
-from storage_engine.console.cluster.group_marks import GroupMarks, Reading
+from storage_engine.console.cluster.group_marks import GroupMarks, GroupReading
 from storage_engine.core.ids import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -16,7 +16,7 @@ class Seen:
     def look(self, committed: int, end_offset: int) -> int:
         """How far it is behind then."""
         self.at_ms += 2_000
-        self.marks.note("g", {TP: Reading(committed, end_offset)}, self.at_ms)
+        self.marks.note("g", {TP: GroupReading(committed, end_offset)}, self.at_ms)
         return self.marks.behind_ms("g", TP, self.at_ms)
 
     def told(self, written_ms: int | None, *, only_markers: bool = False) -> None:
