@@ -7,16 +7,22 @@ from typing import Any
 
 import pytest
 
-from integration_tests.support.command_line import fail, start
+from integration_tests.support.command_line import fail, start, succeed_here
+from storage_engine.client.admin.topics import alter_broker_configs
+from storage_engine.client.cluster import Cluster
 from storage_engine.client.settings import read_settings_file
 from storage_engine.console.console_settings import ConsoleSettings
 from storage_engine.core.security.secret import Secret
 from storage_engine.tests.console.console_support import Browser, running_console, within
 from storage_engine.tests.sampling import in_full
 from storage_engine.tools.client_settings import security_in
+from storage_engine.tools.local import certificates
+from storage_engine.tools.local.certificates import make_broker_certificate
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 
+PROMISED_S = 7.0
+"""Five seconds, and some for a machine that does other things, too."""
 TOKEN = "token-of-the-queries"
 
 
@@ -95,6 +101,67 @@ def test_users_rules_and_certificates_are_shown_to_who_may_see_them(admin) -> No
         "the certificate of the broker",
     )
     assert broker["certificate_expires_ms"] > admin.get("/overview")["as_of_ms"]
+
+
+def test_a_certificate_near_its_end_is_told_until_it_is_renewed(url, cluster, monkeypatch) -> None:
+    monkeypatch.setattr(certificates, "BROKER_DAYS", 5)
+    renew(cluster)
+    browser = Browser(url, **credentials(cluster, "admin"))
+    found = within(PROMISED_S, lambda: certificate_problem(browser), "the certificate")
+    assert found["what"].startswith("The certificate of broker 1 expires in 5 days.")
+    assert found["severity"] == "critical" and "ssl.keystore.location" in found["do"]
+    monkeypatch.undo()
+    renew(cluster)
+    within(2 * PROMISED_S, lambda: not certificate_problem(browser), "it was renewed")
+    browser.close()
+
+
+def certificate_problem(browser: Browser) -> Any:
+    problems = browser.get("/overview")["problems"]
+    return next((each for each in problems if each["kind"] == "certificate"), None)
+
+
+def renew(cluster: LocalCluster) -> None:
+    """As docs/security.md says: another certificate in the file, whose path is set again."""
+    tls = cluster.directory / "tls"
+    (path,) = tls.glob("broker-1.pem")
+    make_broker_certificate(tls, "next.pem", "127.0.0.1")
+    (tls / "next.pem").replace(path)
+    security = security_in(cluster.admin_config(cluster.state))
+    with Cluster(cluster.bootstrap_servers, security=security) as client:
+        key = "listener.name.sasl_ssl.ssl.keystore.location"
+        alter_broker_configs(client, "1", {key: str(path)})
+
+
+def test_who_loses_the_right_to_a_topic_stops_to_see_it_in_the_same_session(
+    admin, app, cluster
+) -> None:
+    name = f"lent-{uuid.uuid4().hex[:8]}"
+    admin.post("/topics", {"name": name, "partitions": 1})
+    admin.post(f"/topics/{name}/records", {"value": {"text": "secret"}})
+    user = f"User:{credentials(cluster, 'app')['user']}"
+    change_rules(cluster, "add", "--allow", user, "--operation", "Read", "--topic", name)
+    within(PROMISED_S, lambda: app.get("/topics", filter=name)["total"] == 1, "it may see it")
+    assert app.get(f"/topics/{name}/messages")["rows"][0]["value"]["text"] == "secret"
+    events = app.events(f"/topics/{name}/messages/stream", tail=1)
+    next(events)
+    change_rules(cluster, "remove", "--principal", user, "--topic", name)
+    assert app.ask(f"/topics/{name}/messages").status_code in (403, 404)
+    within(PROMISED_S, lambda: app.get("/topics", filter=name)["total"] == 0, "no more")
+    admin.post(f"/topics/{name}/records", {"value": {"text": "after"}})
+    seen = []
+    for kind, document in events:
+        seen += [row["value"]["text"] for row in document.get("rows", ())]
+        if kind in ("trouble", "failed", "end"):
+            break
+    assert "after" not in seen
+    events.close()
+
+
+def change_rules(cluster: LocalCluster, action: str, *rule: str) -> None:
+    file = cluster.directory / "admin.properties"
+    servers = ("--bootstrap-server", cluster.bootstrap_servers, "--command-config", file)
+    succeed_here("acls", action, *rule, *servers)
 
 
 def test_a_session_is_no_key_to_another(url, admin, app) -> None:

@@ -303,6 +303,8 @@ def test_dead_letters_are_shown_and_go_back_as_shown(browser, topic, producer) -
         "the replay",
     )
     assert (run["state"], run["sent"]) == ("done", 4), run
+    assert browser.get(f"{path}/replays")["rows"] == [run]
+    assert browser.ask(f"/dead-letters/{topic}-none/replays").status_code == 404
     back = browser.get(f"/topics/{topic}/messages")["rows"]
     assert sorted(row["value"]["text"] for row in back) == [f"letter {n}" for n in range(4)]
     assert browser.post(f"{path}/preview", {})["waiting"] == 1

@@ -1,5 +1,6 @@
 """Trouble that is made on purpose is told within five seconds, in words, with what to do."""
 
+import contextlib
 import os
 import signal
 import uuid
@@ -8,16 +9,18 @@ from typing import Any
 
 import pytest
 
+from integration_tests.log.small_disk import DISK_BYTES, MIB, SETTINGS, fill, small_disk
 from integration_tests.support.cluster_support import running_cluster
-from storage_engine.client import Producer
+from storage_engine.client import Consumer, Producer
 from storage_engine.console.console_settings import ConsoleSettings, Thresholds
+from storage_engine.core.errors import HeadraceError
 from storage_engine.tests.console.console_support import Browser, running_console, within
 from storage_engine.tests.sampling import in_full
 
 PROMISED_S = 5.0
 SLACK_S = 2.0
 """For a machine that does other things, too."""
-STUCK_MS = 3_000
+STUCK_MS = LAG_MS = 3_000
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,7 @@ def browser(cluster) -> Iterator[Browser]:
     settings = ConsoleSettings(
         bootstrap_servers=cluster.bootstrap_servers,
         port=0,
-        thresholds=Thresholds(stuck_after_ms=STUCK_MS),
+        thresholds=Thresholds(stuck_after_ms=STUCK_MS, lag_after_ms=LAG_MS),
     )
     with running_console(settings) as url:
         opened = Browser(url)
@@ -57,7 +60,10 @@ def told(browser: Browser, kind: str, more_s: float = 0.0) -> Any:
 
 
 def test_a_killed_broker_is_told_while_all_pages_go_on(browser, topic, cluster) -> None:
+    strict = {"name": f"strict-{uuid.uuid4().hex[:8]}", "partitions": 2, "replication_factor": 3}
+    browser.post("/topics", {**strict, "settings": {"min.insync.replicas": "3"}})
     overview = browser.get("/overview")
+    assert overview["partitions"]["under_min_isr"] == 0
     victim = next(each["id"] for each in overview["brokers"] if not each["is_controller"])
     cluster.kill_broker(victim)
     try:
@@ -70,6 +76,12 @@ def test_a_killed_broker_is_told_while_all_pages_go_on(browser, topic, cluster) 
         assert first["what"].startswith(f"Broker {victim} ")
         short = told(browser, "under_replicated", more_s=10)
         assert str(victim) in short["what"] and short["count"] >= 1
+        refused = within(
+            10,
+            lambda: browser.get("/overview")["partitions"]["under_min_isr"],
+            "acks=all is refused",
+        )
+        assert refused >= 2 and "acks=all" in problem(browser, "under_replicated")["what"]
         offline = told(browser, "broker_offline")
         assert f"headrace start-broker --dir DIR {victim}" in offline["do"]
         assert browser.get("/topics", filter=topic)["rows"][0]["under_replicated"] == 3
@@ -133,20 +145,66 @@ def test_a_transaction_that_holds_up_readers_is_told_with_its_owner(browser, top
     within(10, lambda: not problem(browser, "stuck_transaction"), "it has ended")
 
 
-@in_full
-def test_a_disk_that_is_nearly_full_is_told(cluster) -> None:
-    settings = ConsoleSettings(
-        bootstrap_servers=cluster.bootstrap_servers,
-        port=0,
-        thresholds=Thresholds(disk_full_percent=0.001),
-    )
-    with running_console(settings) as url:
-        browser = Browser(url)
+def test_a_disk_that_is_full_is_told_with_what_to_do(tmp_path) -> None:
+    folder = tmp_path / "full"
+    data = folder / "broker-1" / "data"
+    with (
+        small_disk(data) as is_small,
+        running_cluster(folder, brokers=1, settings=SETTINGS) as cluster,
+        running_console(
+            ConsoleSettings(bootstrap_servers=cluster.bootstrap_servers, port=0)
+        ) as url,
+        contextlib.closing(Browser(url)) as browser,
+    ):
+        if not is_small:
+            pytest.skip("this user can't mount a file system: the disk can't be filled")
+        browser.post("/topics", {"name": "full", "partitions": 1, "replication_factor": 1})
+        assert problem(browser, "full_disk") is None
+        make_room = fill(cluster, data, is_small=True)
+        with pytest.raises(HeadraceError), slow_to_give_up(cluster) as producer:
+            for _ in range(20):
+                producer.send("full", bytes(MIB // 2)).result(20)
         found = told(browser, "full_disk")
-        assert "% full" in found["what"] and "retention" in found["do"]
-        disk = browser.get("/overview")["brokers"][0]["disk"][0]
-        assert disk["total_bytes"] > disk["free_bytes"] > 0
-        browser.close()
+        assert found["severity"] == "critical"
+        assert f"The disk of broker 1 with {data} is full" in found["what"]
+        assert "log.dir.min.free.bytes keeps 4 MiB" in found["what"]
+        assert "retention" in found["do"] and "headrace reassign" in found["do"]
+        (disk,) = browser.get("/overview")["brokers"][0]["disk"]
+        assert disk["total_bytes"] == DISK_BYTES and 0 < disk["free_bytes"] < 6 * MIB
+        make_room()
+        within(PROMISED_S + SLACK_S, lambda: not problem(browser, "full_disk"), "there is room")
+
+
+def slow_to_give_up(cluster: Any) -> Producer:
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "delivery.timeout.ms": 2_000}
+    return Producer({**settings, "request.timeout.ms": 1_000, "linger.ms": 0})
+
+
+def test_a_group_that_stops_to_read_is_told_with_how_long_and_what_to_do(
+    browser, topic, cluster
+) -> None:
+    group = f"slow-{topic}"
+    servers = {"bootstrap.servers": cluster.bootstrap_servers}
+    consumer = Consumer({**servers, "group.id": group, "auto.offset.reset": "earliest"})
+    with Producer(servers) as producer, contextlib.closing(consumer):
+        producer.send(topic, b"first", partition=1).result(10)
+        consumer.subscribe([topic])
+        within(20, lambda: consumer.poll(500), "the first record")
+        consumer.commit()
+        for number in range(5):
+            producer.send(topic, b"%d" % number, partition=1).result(10)
+        found = told(browser, "lagging_group", more_s=LAG_MS / 1000)
+        assert found["what"].startswith(f"Group '{group}' is 5 records behind; the first of them")
+        assert f"the oldest of them in {topic}-1" in found["what"]
+        assert "start more of them" in found["do"]
+        (row,) = browser.get("/groups", filter=group)["rows"]
+        assert row["lag"] == 5 and row["lag_ms"] >= LAG_MS
+        assert browser.get(f"/topics/{topic}")["groups"] == [group]
+        read = 0
+        while read < 5:
+            read += len(consumer.poll(1_000))
+        consumer.commit()
+        within(10, lambda: not problem(browser, "lagging_group"), "it has caught up")
 
 
 def test_a_query_that_falls_behind_or_fails_is_told(browser) -> None:

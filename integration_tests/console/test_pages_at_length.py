@@ -72,9 +72,13 @@ def written(scene: Scene) -> Iterator[None]:
     thread.join()
 
 
+def _pictures(tmp_path: Path) -> Path:
+    """Where they are put."""
+    return ROOT / "docs" / "images" if os.environ.get("HEADRACE_PICTURES") == "1" else tmp_path
+
+
 def test_pictures_of_a_live_cluster_are_made(page, console, scene, written, tmp_path):
-    folder = ROOT / "docs" / "images" if os.environ.get("HEADRACE_PICTURES") == "1" else tmp_path
-    folder.mkdir(exist_ok=True)
+    folder = _pictures(tmp_path)
     made: list[Path] = []
 
     def picture(name: str) -> None:
@@ -83,8 +87,6 @@ def test_pictures_of_a_live_cluster_are_made(page, console, scene, written, tmp_
 
     console.post(scene.progress())
     page.show(TALL)
-    page.open("topics", wait_for="in sync")
-    picture("topics")
     page.open(f"topics/{scene.orders}?from=earliest&limit=20", wait_for="records shown")
     picture("messages")
     page.open(f"topics/{scene.flights}?from=earliest&limit=20", wait_for="records shown")
@@ -93,6 +95,8 @@ def test_pictures_of_a_live_cluster_are_made(page, console, scene, written, tmp_
     picture("hostile")
     page.open(f"groups/{scene.group}", wait_for="no members")
     picture("group")
+    page.open("topics", wait_for="in sync")
+    picture("topics")
     console.post(scene.progress())
     page.open(f"queries/{scene.query}", wait_for="addBatch")
     picture("query")
@@ -141,11 +145,15 @@ def test_a_secured_cluster_asks_who_one_is_and_shows_who_may_what(tmp_path):
         create_topic(cluster, "ledger", replication_factor=1)
         known = settings_for(cluster.bootstrap_servers)
         file = cluster.admin_config(cluster.state)
-        rule = ("--allow", "User:app", "--operation", "Read", "--topic", "ledger")
-        succeed_here(
-            "acls", "add", *rule,
-            "--bootstrap-server", cluster.bootstrap_servers, "--command-config", file,
-        )  # fmt: skip
+        servers = ("--bootstrap-server", cluster.bootstrap_servers, "--command-config", file)
+        app = ("--allow", "User:app")
+        for rule in (
+            (*app, "--operation", "Read", "--topic", "ledger"),
+            (*app, "--producer", "--topic", "orders-", "--prefixed"),
+            (*app, "--consumer", "--topic", "orders-", "--group", "billing", "--prefixed"),
+            ("--deny", "User:app", "--operation", "Delete", "--topic", "ledger"),
+        ):
+            succeed_here("acls", "add", *rule, *servers)
         with (
             console_in_front(cluster) as running,
             open_chromium(tmp_path / "window", running.address) as window,
@@ -160,6 +168,10 @@ def test_a_secured_cluster_asks_who_one_is_and_shows_who_may_what(tmp_path):
             window.open("access/acls", wait_for="User:app")
             assert window.violations() == []
             window.open("access/users", wait_for="SCRAM")
+            window.show(TALL)
+            window.open("access/acls", wait_for="User:app")
+            window.picture(_pictures(tmp_path) / "console-access.png")
+            window.show(WIDE)
             window.open("topics", wait_for="ledger")
             window.press("Log out")
             window.wait_for_text("Log in as a user of the cluster")

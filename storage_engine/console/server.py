@@ -8,6 +8,7 @@ import uvicorn
 
 from storage_engine.console.console_settings import ConsoleSettings
 from storage_engine.console.http.application import application
+from storage_engine.console.http.bounded_protocol import BoundedProtocol
 from storage_engine.console.http.server_state import ServerState, allowed_hosts
 from storage_engine.console.screens.timeline import StateChangeSource
 from storage_engine.core.errors import ConfigError
@@ -47,7 +48,7 @@ class ConsoleServer:
             timeout_graceful_shutdown=END_TIMEOUT_S,
             ssl_certfile=None if settings.certificate is None else str(settings.certificate),
             ssl_keyfile=None if settings.key is None else str(settings.key),
-            http="h11",
+            http=BoundedProtocol,
             ws="none",
         )
         try:

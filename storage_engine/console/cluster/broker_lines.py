@@ -7,6 +7,7 @@ thread of its own, over a connection of its own. It does not retry. Not for seve
 Source: R-CON2.
 """
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,8 @@ from storage_engine.protocol.apis.spec import AnyApi
 
 CLIENT_ID = "headrace-console"
 """By this name brokers know the console, in logs and for a quota of its own."""
+
+log = logging.getLogger(__name__)
 
 Question = tuple[AnyApi, Any]
 Answers = dict[int, list[Any] | HeadraceError]
@@ -176,8 +179,11 @@ class BrokerLines:
                 outcome = error.as_outcome()
             except HeadraceError as error:
                 outcome = error.with_traceback(None)
-            finally:
-                self._busy.discard(broker)
+            except Exception as error:
+                # The thread goes on: else this broker would be silent for ever.
+                log.exception("an exchange with broker %d has failed", broker)
+                outcome = HeadraceError(f"its answer could not be read: {error}")
+            self._busy.discard(broker)
             results.put((broker, outcome))
 
         line.submit(work)

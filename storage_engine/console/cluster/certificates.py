@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from storage_engine.client.addresses import Address
 
 LOOK_EVERY_S = 60.0
+LOOK_SOON_EVERY_S = 4.0
+"""At one that ends soon: whoever renews it wants to see that it was taken."""
+SOON_MS = 31 * 24 * 3600 * 1000
 _TIMEOUT_S = 0.5
 
 
 class CertificateLooks:
-    """Of all brokers, each once a minute."""
+    """Of all brokers, each once a minute, or every few seconds where it ends soon."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[float, int | None]] = {}
@@ -25,12 +28,17 @@ class CertificateLooks:
         now_s = time.monotonic()
         for broker, address in addresses.items():
             looked = self._known.get(broker)
-            if looked is None or now_s - looked[0] >= LOOK_EVERY_S:
+            if looked is None or now_s - looked[0] >= _pause_s(looked[1]):
                 found = expires_ms(address)
                 if found is None and looked is not None:
                     found = looked[1]
                 self._known[broker] = (now_s, found)
         return {broker: at for broker, (_, at) in self._known.items() if at is not None}
+
+
+def _pause_s(known_ms: int | None) -> float:
+    ends_soon = known_ms is not None and known_ms - time.time() * 1000 < SOON_MS
+    return LOOK_SOON_EVERY_S if ends_soon else LOOK_EVERY_S
 
 
 def expires_ms(address: Address) -> int | None:

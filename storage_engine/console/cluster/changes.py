@@ -161,7 +161,7 @@ def _of_partition(
     if set(was.isr) != set(now.isr):
         yield event(
             "isr",
-            f"in sync of {tp}: {_ids(now.isr)}, before {_ids(was.isr)}",
+            f"brokers {_ids(now.isr)} are in sync of {tp} now, before it was {_ids(was.isr)}",
             before=_ids(was.isr),
             after=_ids(now.isr),
             **place,

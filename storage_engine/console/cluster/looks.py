@@ -120,6 +120,21 @@ def log_dirs(answer: Any) -> tuple[tuple[ShownDisk, ...], dict[TopicPartition, i
     return tuple(disks), sizes
 
 
+def with_reserves(
+    disks: Mapping[int, tuple[ShownDisk, ...]],
+    reserves: Mapping[int, int],
+    metadata: ClusterMetadata,
+) -> dict[int, tuple[ShownDisk, ...]]:
+    """The disks of brokers that are there, with the free space that each keeps."""
+    return {
+        broker: tuple(
+            replace(each, reserve_bytes=reserves.get(broker, 0)) for each in disks[broker]
+        )
+        for broker in metadata.brokers
+        if broker in disks
+    }
+
+
 def _known(number: int | None) -> int | None:
     return None if number is None or number < 0 else number
 

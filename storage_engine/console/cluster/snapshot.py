@@ -34,6 +34,8 @@ class ShownDisk:
     free_bytes: int | None
     log_bytes: int
     error: str | None
+    reserve_bytes: int = 0
+    """With less free space the broker refuses appends (log.dir.min.free.bytes)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,36 @@ class WaitingPartition:
     timeout_ms: int | None = None
     state: str | None = None
     since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenGroup:
+    """A consumer group, and how far it is behind."""
+
+    group: str
+    state: str
+    coordinator: int
+    topics: frozenset[str]
+    """Of which it has offsets."""
+    lag: int
+    """Records."""
+    lag_ms: int
+    """How long ago what it has not read was there; at least, of its worst partition."""
+    sure_lag_ms: int = 0
+    """The same, of partitions in which more than one look has seen it behind."""
+    worst: TopicPartition | None = None
+    had_members: bool = False
+    """Since this console looks."""
+
+
+class TopicFacts(NamedTuple):
+    """What settings say of a topic; None: this user may not see it."""
+
+    min_isr: int | None
+    typed: bool | None
+
+
+UNKNOWN_FACTS = TopicFacts(None, None)
 
 
 class Look(NamedTuple):
@@ -76,6 +108,10 @@ class Snapshot:
     """Records a second, over the last looks."""
     topic_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
     open_transactions: tuple[WaitingPartition, ...] = ()
+    groups: Mapping[str, SeenGroup] | None = None
+    """None: not known yet."""
+    topic_facts: Mapping[str, TopicFacts] = field(default_factory=dict)
+    """Of topics that were asked for; many of them take a minute."""
     silent: Mapping[int, str] = field(default_factory=dict)
     """Brokers of the metadata that did not answer, with the reason."""
     gone: Mapping[int, int] = field(default_factory=dict)
@@ -96,6 +132,11 @@ class Snapshot:
             for topic in self.metadata.topics.values()
             for number, partition in topic.partitions.items()
         ]
+
+    def is_under_min_isr(self, topic: str, partition: MetadataPartition) -> bool | None:
+        """Whether acks=all is refused for want of replicas; None: not known."""
+        least = self.topic_facts.get(topic, UNKNOWN_FACTS).min_isr
+        return None if least is None else len(partition.isr) < least
 
     def has_leader(self, partition: MetadataPartition) -> bool:
         return partition.leader in self.metadata.brokers

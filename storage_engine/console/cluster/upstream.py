@@ -29,6 +29,7 @@ MOST_CLIENTS = 6
 _BUSY = "all connections of this log-in are busy; try again in a moment"
 
 Result = TypeVar("Result")
+Closed = TypeVar("Closed", Cluster, BrokerLines)
 
 
 class Upstream:
@@ -43,6 +44,7 @@ class Upstream:
         self._idle: deque[Cluster] = deque()
         self._idle_lines: deque[BrokerLines] = deque()
         self._room = threading.BoundedSemaphore(MOST_CLIENTS)
+        self._lock = threading.Lock()
         self._closed = False
 
     @property
@@ -79,10 +81,7 @@ class Upstream:
             try:
                 return work(cluster)
             finally:
-                if self._closed:
-                    cluster.close()
-                else:
-                    self._idle.append(cluster)
+                self._give_back(cluster, self._idle)
         finally:
             self._room.release()
 
@@ -98,16 +97,21 @@ class Upstream:
             try:
                 return work(lines)
             finally:
-                if self._closed:
-                    lines.close()
-                else:
-                    self._idle_lines.append(lines)
+                self._give_back(lines, self._idle_lines)
         finally:
             self._room.release()
 
+    def _give_back(self, thing: Closed, idle: deque[Closed]) -> None:
+        with self._lock:
+            if not self._closed:
+                idle.append(thing)
+                return
+        thing.close()
+
     def close(self) -> None:
         """Close what is idle; what is in use is closed when it is given back."""
-        self._closed = True
+        with self._lock:
+            self._closed = True
         for idle in (self._idle, self._idle_lines):
             with contextlib.suppress(IndexError):
                 while True:

@@ -18,6 +18,8 @@ from storage_engine.console.cluster import looks
 from storage_engine.console.cluster.broker_lines import Answers, BrokerLines, why_not
 from storage_engine.console.cluster.certificates import CertificateLooks
 from storage_engine.console.cluster.changes import Changes
+from storage_engine.console.cluster.group_looks import GroupLooks
+from storage_engine.console.cluster.setting_looks import SettingLooks
 from storage_engine.console.cluster.snapshot import Ends, Snapshot
 from storage_engine.console.cluster.traffic import Traffic
 from storage_engine.console.cluster.transaction_looks import TransactionLooks
@@ -135,7 +137,7 @@ class ClusterWatcher:
     # --- the thread
 
     def _run(self) -> None:
-        eye = _Eye(self._upstream)
+        eye = _Eye(self._upstream)  # opens nothing
         try:
             while self._goes_on():
                 began_s, cost_s = time.monotonic(), time.process_time()
@@ -210,6 +212,8 @@ class _Eye:
         self._dirs_at_ms = 0
         self._dirs_every_ms = 0
         self._transactions = TransactionLooks(self._lines)
+        self._groups = GroupLooks(self._lines)
+        self._settings = SettingLooks(self._lines)
         self._certificates = CertificateLooks()
         self.kind: str | None = None
 
@@ -251,31 +255,35 @@ class _Eye:
         if with_dirs:
             self._take_dirs(given, began_ms)
         traffic.add(at_ms, ends, self._sizes, new_sizes=with_dirs)
-        waiting = self._transactions.look(
-            metadata, ends, self._addresses, [*self._well], at_ms, timeout_ms=ASK_TIMEOUT_MS
+        asked = metadata, ends, self._addresses, self._well, at_ms
+        waiting = self._transactions.look(*asked, timeout_ms=ASK_TIMEOUT_MS)
+        groups = self._groups.look(*asked, timeout_ms=ASK_TIMEOUT_MS)
+        facts = self._settings.look(
+            metadata, self._addresses, self._well, timeout_ms=ASK_TIMEOUT_MS
         )
         return Snapshot(
             at_ms=at_ms,
             metadata=metadata,
             ends=ends,
+            groups=groups,
+            topic_facts=facts,
             sizes=dict(self._sizes),
-            disks={
-                broker: self._disks[broker] for broker in metadata.brokers if broker in self._disks
-            },
+            disks=looks.with_reserves(self._disks, self._settings.reserves, metadata),
             rates=traffic.rates,
             topic_bytes_per_s=traffic.topic_bytes_per_s,
             open_transactions=waiting,
             silent=silent,
             gone=looks.gone(metadata, self._seen_ms),
-            certificates=(
-                self._certificates.look({broker: self._addresses[broker] for broker in self._well})
-                if self._upstream.uses_tls
-                else {}
-            ),
+            certificates=self._ask_certificates(),
             unanswered=tuple(
                 (broker, "how its partitions are", why) for broker, why in silent.items()
             ),
         )
+
+    def _ask_certificates(self) -> dict[int, int]:
+        if not self._upstream.uses_tls:
+            return {}
+        return self._certificates.look({broker: self._addresses[broker] for broker in self._well})
 
     def _ask_kind(self, broker: int) -> str | None:
         answers = self._lines.ask(

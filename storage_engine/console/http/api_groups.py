@@ -17,6 +17,7 @@ from storage_engine.console.screens.replay_runs import (
     letter_topics,
     preview,
 )
+from storage_engine.console.screens.topics import known_topic
 
 ROUTES = RouteTable()
 
@@ -103,13 +104,35 @@ def post_replay(call: Call) -> tuple[int, dict[str, Any]]:
     shown = _remembered(call, call.body.text("preview_id"))
     if not isinstance(shown, LetterPreview) or shown.topic != topic:
         raise _no_preview()
-    run = call.state.replays.begin(call.upstream, shown)
-    return 202, {"replay_id": remember(call.own_session(), "replay", run)}
+    session, sessions = call.own_session(), call.state.sessions
+    run = call.state.replays.begin(
+        call.upstream, shown, is_alive=lambda: sessions.is_alive(session)
+    )
+    return 202, {"replay_id": run.id}
+
+
+@ROUTES.add("GET", "/dead-letters/{topic}/replays")
+def get_replays(call: Call) -> dict[str, Any]:
+    topic = call.path["topic"]
+    known_topic(call.watcher.snapshot(), topic)
+    return {"rows": [each.document for each in call.state.replays.of_topic(topic)]}
+
+
+def _replay(call: Call) -> ReplayRun:
+    """Of a topic that this user may see."""
+    run = call.state.replays.get(call.path["id"])
+    if run is None or run.topic not in call.watcher.snapshot().metadata.topics:
+        raise ConsoleError("not_found", "there is no such replay")
+    return run
 
 
 @ROUTES.add("GET", "/replays/{id}")
 def get_replay(call: Call) -> dict[str, Any]:
-    run = None if call.session is None else call.session.memory.get(call.path["id"])
-    if not isinstance(run, ReplayRun):
-        raise ConsoleError("not_found", "this session has begun no such replay")
+    return _replay(call).document
+
+
+@ROUTES.add("DELETE", "/replays/{id}")
+def delete_replay(call: Call) -> dict[str, Any]:
+    run = _replay(call)
+    call.state.replays.stop(run, call.upstream.user)
     return run.document

@@ -1,5 +1,7 @@
 """The application: all routes, within the guard."""
 
+import contextlib
+import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -33,7 +35,7 @@ from storage_engine.console.http.routes import (
     json_response,
 )
 from storage_engine.console.http.server_state import ServerState
-from storage_engine.console.http.sessions import Session
+from storage_engine.console.http.sessions import ConsoleUser, Session
 from storage_engine.console.http.streams import Streams, failed_stream
 from storage_engine.console.problem import ConsoleError, as_console_error
 from storage_engine.core.errors import HeadraceError
@@ -159,16 +161,36 @@ async def _log_in(state: ServerState, request: Request) -> Response:
     state.log_ins.check(address, user)
     # Counted before it is tried, so that many at a time get no more tries.
     state.log_ins.failed(address, user)
+    found: list[ConsoleUser] = []
+    given_up = threading.Event()
+
+    def check() -> None:
+        found.append(state.check_log_in(user, password))
+        if given_up.is_set():
+            _drop(found)
+
     with anyio.move_on_after(ANSWER_TIMEOUT_S):
-        principal = await to_thread.run_sync(
-            partial(state.check_log_in, user, password), abandon_on_cancel=True
-        )
+        try:
+            await to_thread.run_sync(check, abandon_on_cancel=True)
+        except BaseException:
+            # Nobody waits for it any more; what it opens is closed, whoever comes first.
+            given_up.set()
+            _drop(found)
+            raise
+        principal = found.pop()
         state.log_ins.succeeded(address, user)
         before = state.session_of(request)
         if before is not None:
             state.sessions.end(before)
         return await _session_answer(state, state.sessions.begin(principal), is_new=True)
     raise ConsoleError("no_answer", "the cluster did not answer in time; try again")
+
+
+def _drop(found: list[ConsoleUser]) -> None:
+    with contextlib.suppress(IndexError):
+        principal = found.pop()
+        if principal.user is not None:
+            principal.close()
 
 
 async def _log_out(state: ServerState, request: Request) -> Response:

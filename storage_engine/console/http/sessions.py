@@ -85,7 +85,7 @@ def _is_of(session: Session, user: str) -> bool:
 
 
 class Sessions:
-    """All of them. Used on the server's loop only."""
+    """All of them. Used on the server's loop only, but for `is_alive`."""
 
     def __init__(self, *, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s

@@ -30,7 +30,7 @@ from storage_engine.core.errors import HeadraceError
 MOST_STREAMS = 20
 """Of all users; each has a thread while it takes a step."""
 MOST_STREAMS_EACH = 4
-"""Of a principal."""
+"""Of a session."""
 _QUIET = b": still here\n\n"
 
 
@@ -45,7 +45,9 @@ class Streams:
         """The route of a streamed search."""
         call = await call_of(state, request)
         wanted = search_request(call.path["topic"], Params(request.query_params.multi_items()))
-        owner = id(call.principal)
+        follows = call.params.flag("tail")
+        # Of an open cluster all have the same principal.
+        owner = id(call.principal if call.session is None else call.session)
         mine = self._open.get(owner, 0)
         if mine >= MOST_STREAMS_EACH or sum(self._open.values()) >= MOST_STREAMS:
             raise ConsoleError(
@@ -53,9 +55,10 @@ class Streams:
                 "too many searches run at the same time; close one of their pages",
                 retry_after_s=5,
             )
-        self._open[owner] = mine + 1
         cluster = call.upstream.client()
-        search = MessageSearch(cluster, wanted, STREAMED, tail=call.params.flag("tail"))
+        search = MessageSearch(cluster, wanted, STREAMED, tail=follows)
+        # From here on only `_Stream` lies between, which counts it out again.
+        self._open[owner] = mine + 1
 
         async def body() -> AsyncIterator[bytes]:
             try:

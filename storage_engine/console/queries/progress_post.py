@@ -4,6 +4,7 @@ Nothing of a post is taken when a field is wrong. Unknown fields are dropped: a 
 send more. Source: R-CON5.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -167,11 +168,40 @@ def _phases(raw: Mapping[str, Any]) -> dict[str, int]:
 
 def _source(body: Body) -> dict[str, Any]:
     end = body.raw("endOffset")
+    read, latest = _offsets(end), _offsets(body.raw("latestOffset"))
+    topics = {topic for topic, _ in read} | {topic for topic, _ in latest}
     return {
+        "topic": min(topics)[:MOST_KEPT_TEXT] if len(topics) == 1 else None,
+        "lag": _behind(read, latest),
         "description": _cut(body.text_or_none("description", most=_BIG)),
         "input_rows": _count(body.raw("numInputRows")),
         "end_offset": None if end is None else _cut(_as_text(end)),
     }
+
+
+def _offsets(raw: Any) -> dict[tuple[str, str], int]:
+    """By topic and partition, of a source that has such offsets; Spark's JSON has them as a text,
+    or as an object. Names that begin with @ are no topics."""
+    try:
+        found = json.loads(raw) if isinstance(raw, str) else raw
+    except (ValueError, RecursionError):
+        return {}
+    return {
+        (topic, partition): offset
+        for topic, partitions in (found.items() if isinstance(found, dict) else ())
+        if isinstance(partitions, dict) and not topic.startswith("@")
+        for partition, offset in partitions.items()
+        if _count(offset) is not None
+    }
+
+
+def _behind(
+    read: Mapping[tuple[str, str], int], latest: Mapping[tuple[str, str], int]
+) -> int | None:
+    """Records that were there and not read; None for a source that does not tell what was there."""
+    if not latest:
+        return None
+    return sum(max(0, end - read.get(place, end)) for place, end in latest.items())
 
 
 def _operator(body: Body) -> dict[str, Any]:
@@ -184,8 +214,6 @@ def _operator(body: Body) -> dict[str, Any]:
 
 
 def _as_text(value: Any) -> str:
-    import json
-
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

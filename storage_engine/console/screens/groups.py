@@ -90,7 +90,7 @@ def group_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> dict[str, 
             "coordinator": group.coordinator,
             "members": detail.members,
             "lag": detail.lag,
-            "lag_ms": 0 if detail.lag == 0 else None,
+            "lag_ms": _lag_ms(snapshot, group.group, detail),
             "topics": detail.topics,
         }
 
@@ -105,6 +105,16 @@ class _Detail:
 
 
 _UNKNOWN = _Detail()
+
+
+def _lag_ms(snapshot: Snapshot, group: str, detail: _Detail) -> int | None:
+    """As the watcher has seen it; it looks at large clusters' groups in turn."""
+    if detail.lag == 0:
+        return 0
+    seen = None if snapshot.groups is None else snapshot.groups.get(group)
+    return None if seen is None else seen.lag_ms
+
+
 MOST_DETAILS = 500
 """Groups whose lag is looked at for one page, also where it sorts by it."""
 

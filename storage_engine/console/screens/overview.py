@@ -65,8 +65,19 @@ def partition_counts(snapshot: Snapshot) -> dict[str, Any]:
         "total": len(rows),
         "without_leader": sum(not snapshot.has_leader(partition) for _, partition in rows),
         "under_replicated": sum(len(each.isr) < len(each.replicas) for _, each in rows),
-        "under_min_isr": None,
+        "under_min_isr": under_min_isr(snapshot),
     }
+
+
+def under_min_isr(snapshot: Snapshot) -> int | None:
+    """Partitions that refuse acks=all; None where that is not known of one that lacks replicas."""
+    found = 0
+    for tp, partition in snapshot.partitions():
+        is_under = snapshot.is_under_min_isr(tp.topic, partition)
+        if is_under is None and len(partition.isr) < len(partition.replicas):
+            return None
+        found += bool(is_under)
+    return found
 
 
 def brokers(snapshot: Snapshot) -> list[dict[str, Any]]:

@@ -9,11 +9,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 
-from storage_engine.console.cluster.snapshot import Snapshot, WaitingPartition
+from storage_engine.console.cluster.group_looks import WITHOUT_MEMBERS
+from storage_engine.console.cluster.snapshot import SeenGroup, ShownDisk, Snapshot, WaitingPartition
 from storage_engine.console.console_settings import Thresholds
 from storage_engine.console.queries.query_store import SparkQuery
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.printable import printable
 
 MOST_SUBJECTS = 20
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -79,6 +82,7 @@ def find_problems(
     yield from _of_disks(snapshot, thresholds)
     yield from _of_certificates(snapshot, thresholds, now_ms)
     yield from _of_transactions(snapshot, thresholds, now_ms)
+    yield from _of_groups(snapshot, thresholds)
     for query in queries:
         problem = query_problem(query, thresholds, now_ms)
         if problem is not None:
@@ -94,8 +98,8 @@ def _of_brokers(snapshot: Snapshot) -> Iterator[Problem]:
             severity=CRITICAL,
             what=f"Broker {broker} is not in the cluster{ago}.",
             do=f"Look at its log (broker.log) for why it ended, and start it again: "
-            f"headrace start-broker --dir DIR {broker} for a cluster of headrace up, else its "
-            f"service. If it will never come back, move its replicas with headrace reassign.",
+            f"`headrace start-broker --dir DIR {broker}` for a cluster of `headrace up`, else its "
+            f"service. If it will never come back, move its replicas with `headrace reassign`.",
             subjects=[f"broker {broker}"],
         )
     for broker, why in sorted(snapshot.silent.items()):
@@ -153,14 +157,17 @@ def _of_partitions(snapshot: Snapshot) -> Iterator[Problem]:
                 if replica not in _partition(snapshot, tp).isr
             }
         )
+        refused = [
+            tp for tp in short if snapshot.is_under_min_isr(tp.topic, _partition(snapshot, tp))
+        ]
         yield Problem(
             id="under_replicated",
             kind="under_replicated",
-            severity=WARNING,
+            severity=CRITICAL if refused else WARNING,
             what=f"{_many(short)} fewer replicas in sync than they should have; missing: broker "
-            f"{', '.join(map(str, missing))}.",
+            f"{', '.join(map(str, missing))}.{_refusal(refused)}",
             do="If such a broker is offline, start it. If it runs, it is behind: look at its disk, "
-            "its network, and follower quotas (headrace quotas list).",
+            "its network, and follower quotas (`headrace quotas list`).",
             link=f"#/topics/{short[0].topic}",
             subjects=[str(tp) for tp in short],
             count=len(short),
@@ -169,6 +176,14 @@ def _of_partitions(snapshot: Snapshot) -> Iterator[Problem]:
 
 def _partition(snapshot: Snapshot, tp: TopicPartition) -> Any:
     return snapshot.metadata.topics[tp.topic].partitions[tp.partition]
+
+
+def _refusal(refused: Sequence[TopicPartition]) -> str:
+    if not refused:
+        return ""
+    if len(refused) == 1:
+        return f" {refused[0]} has fewer than min.insync.replicas and refuses acks=all."
+    return f" {len(refused)} of them have fewer than min.insync.replicas and refuse acks=all."
 
 
 def _many(partitions: Sequence[TopicPartition]) -> str:
@@ -194,20 +209,44 @@ def _of_disks(snapshot: Snapshot, thresholds: Thresholds) -> Iterator[Problem]:
                 )
             elif disk.total_bytes and disk.free_bytes is not None:
                 used = 100 * (1 - disk.free_bytes / disk.total_bytes)
-                if used >= thresholds.disk_full_percent:
+                is_full = disk.free_bytes <= _full_at(disk)
+                if used >= thresholds.disk_full_percent or is_full:
                     yield Problem(
                         id=f"full_disk:{broker}:{disk.path}",
                         kind="full_disk",
-                        severity=CRITICAL if used >= 97 else WARNING,
-                        what=f"The disk of broker {broker} with {disk.path} is {used:.0f} % full: "
-                        f"{_size(disk.free_bytes)} are free. When it is full, the broker refuses "
-                        "what producers send.",
+                        severity=CRITICAL if used >= 97 or is_full else WARNING,
+                        what=_full_words(broker, disk, used, is_full=is_full),
                         do="Make room: shorten retention.ms or retention.bytes of the largest "
                         "topics, delete what nobody reads, or move partitions to other brokers "
-                        "(headrace reassign).",
+                        "(`headrace reassign`).",
                         link="#/topics?sort=-size_bytes",
                         subjects=[name],
                     )
+
+
+_ROUNDING_BYTES = 1 << 20
+"""An append that does not fit is refused, so a full disk has some bytes more than the reserve."""
+
+
+def _full_at(disk: ShownDisk) -> int:
+    """So many free bytes are none."""
+    return disk.reserve_bytes + _ROUNDING_BYTES if disk.reserve_bytes else 0
+
+
+def _full_words(broker: int, disk: ShownDisk, used: float, *, is_full: bool) -> str:
+    free = _size(disk.free_bytes or 0)
+    if not is_full:
+        return (
+            f"The disk of broker {broker} with {disk.path} is {used:.0f} % full: {free} are free. "
+            "When it is full, the broker refuses what producers send."
+        )
+    kept = ""
+    if disk.reserve_bytes:
+        kept = f", and log.dir.min.free.bytes keeps {_size(disk.reserve_bytes)} of them"
+    return (
+        f"The disk of broker {broker} with {disk.path} is full: {free} are free{kept}. The broker "
+        "refuses what producers send; they try again until there is room or their time is over."
+    )
 
 
 def _of_certificates(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) -> Iterator[Problem]:
@@ -222,8 +261,10 @@ def _of_certificates(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) ->
                 what=f"The certificate of broker {broker} "
                 + ("has expired." if over else f"expires in {days:.0f} days.")
                 + " Then clients refuse to connect.",
-                do="Put a new certificate in the place of the old one (ssl.keystore.location); "
-                "the broker takes it without a restart.",
+                do="Put a new certificate into the broker's file (ssl.keystore.location), then set "
+                f"that path again: `kafka-configs.sh --alter --entity-type brokers --entity-name "
+                f"{broker} --add-config listener.name.LISTENER.ssl.keystore.location=PATH`. The "
+                "broker takes it without a restart.",
                 subjects=[f"broker {broker}"],
             )
 
@@ -250,6 +291,45 @@ def _of_transactions(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) ->
             count=len(rows),
             since_ms=first.since_ms,
         )
+
+
+def _of_groups(snapshot: Snapshot, thresholds: Thresholds) -> Iterator[Problem]:
+    """Those that are behind for long, the worst first; not those that nobody has used since the
+    console looks: what a program of yesterday has left is no trouble of today."""
+    late = [
+        each
+        for each in (snapshot.groups or {}).values()
+        if each.sure_lag_ms >= thresholds.lag_after_ms and each.lag > 0 and each.had_members
+    ]
+    late.sort(key=lambda each: (-each.sure_lag_ms, each.group))
+    for group in late[:MOST_SUBJECTS]:
+        yield Problem(
+            id=f"lagging_group:{group.group}",
+            kind="lagging_group",
+            severity=WARNING,
+            what=_lag_words(group),
+            do=_group_remedy(group),
+            link=f"#/groups/{quote(group.group, safe='')}",
+            subjects=[] if group.worst is None else [str(group.worst)],
+        )
+
+
+def _lag_words(group: SeenGroup) -> str:
+    where = "" if group.worst is None else f", the oldest of them in {group.worst}"
+    return (
+        f"Group '{printable(group.group)}' is {group.lag} records behind; the first of them has "
+        f"waited for {_duration(group.sure_lag_ms)}{where}."
+    )
+
+
+def _group_remedy(group: SeenGroup) -> str:
+    if group.state in WITHOUT_MEMBERS:
+        return "It has no members: start its consumers again."
+    return (
+        "See in its consumers' logs whether they work. If they do, start more of them, at most one "
+        "for each partition, or make each faster. `headrace groups describe GROUP` shows which "
+        "partition is behind, and who reads it."
+    )
 
 
 def owner_key(row: WaitingPartition) -> str:
@@ -291,7 +371,7 @@ def remedy(row: WaitingPartition) -> str:
         )
     return (
         "See which program has this producer id in its log; an orphan is ended by "
-        "kafka-transactions.sh abort." + ends
+        "`kafka-transactions.sh abort`." + ends
     )
 
 

@@ -79,8 +79,8 @@ def query_document(
         "sources": [
             {
                 "description": each["description"],
-                "topic": None,
-                "lag": None,
+                "topic": each["topic"],
+                "lag": each["lag"],
                 "input_rows": each["input_rows"],
                 "end_offset": each["end_offset"],
             }

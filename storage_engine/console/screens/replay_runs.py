@@ -1,13 +1,16 @@
 """Dead letters: what waits, and sending it back to where it came from, in a thread of its own.
 
-A replay may take minutes; the page asks how far it is. Runs have ids that nobody guesses, and
-belong to the session that began them. Source: R-CON9.
+A replay may take minutes; the page asks how far it is. It ends with the session that began it: the
+rights that it uses are that session's. Whoever sees its topic sees the run; its user, or anybody
+where nobody logs in, may stop it. Source: R-CON9.
 """
 
+import logging
+import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +31,16 @@ from storage_engine.protocol.dead_letters import read_letters
 from storage_engine.protocol.records.records import HEADERS_TYPE, decode_batches
 
 MOST_RUNS = 50
+"""That are remembered."""
+MOST_RUNNING = 4
+END_TIMEOUT_S = 5.0
 PREVIEW_S = 300
 MOST_KINDS = 100
 MOST_LOOKED_AT = 20
 """Topics whose last records are looked at for one list."""
 REPLAY_DEADLINE_MS = 60_000
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +90,24 @@ def preview(cluster: Cluster, topic: str, body: Body) -> LetterPreview:
 class ReplayRun:
     """One run; `sent` grows."""
 
+    id: str
+    topic: str
+    user: str | None
+    began_ms: int
     selected: int
     sent: int = 0
     state: str = "running"
     message: str | None = None
+    stop_reason: str | None = None
+    """Why it is to end after the chunk that it is at."""
 
     @property
     def document(self) -> dict[str, Any]:
         return {
+            "replay_id": self.id,
+            "topic": self.topic,
+            "user": self.user,
+            "began_ms": self.began_ms,
             "state": self.state,
             "sent": self.sent,
             "selected": self.selected,
@@ -98,7 +116,7 @@ class ReplayRun:
 
 
 class _StoppedError(HeadraceError):
-    """The console ends."""
+    """It is to end before it is done."""
 
 
 class ReplayRuns:
@@ -106,34 +124,82 @@ class ReplayRuns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._threads: OrderedDict[int, threading.Thread] = OrderedDict()
+        self._runs: OrderedDict[str, tuple[ReplayRun, threading.Thread]] = OrderedDict()
         self._closed = False
 
-    def begin(self, upstream: Upstream, shown: LetterPreview) -> ReplayRun:
-        """Start what was shown. ConsoleError when that is too long ago, or too many run."""
+    def begin(
+        self, upstream: Upstream, shown: LetterPreview, *, is_alive: Callable[[], bool]
+    ) -> ReplayRun:
+        """Start what was shown; it goes on as long as `is_alive`. ConsoleError when the preview is
+        too old, or too many run."""
         if time.monotonic() > shown.until_s:
             raise ConsoleError("conflict", "the preview is too old; look at a new one")
-        run = ReplayRun(shown.survey.selected)
+        run = ReplayRun(
+            id=secrets.token_urlsafe(12),
+            topic=shown.topic,
+            user=upstream.user,
+            began_ms=int(time.time() * 1000),
+            selected=shown.survey.selected,
+        )
         thread = threading.Thread(
-            target=self._run, args=(upstream, shown, run), name="console-replay", daemon=True
+            target=self._run,
+            args=(upstream, shown, run, is_alive),
+            name="console-replay",
+            daemon=True,
         )
         with self._lock:
-            alive = [each for each in self._threads.values() if each.is_alive()]
-            if len(alive) >= 4:
+            if self._closed:
+                raise ConsoleError("no_answer", "the console ends; start it again first")
+            running = [each for each, at in self._runs.values() if at.is_alive()]
+            if len(running) >= MOST_RUNNING:
                 raise ConsoleError(
-                    "too_many", "four replays run already; wait for one", retry_after_s=10
+                    "too_many",
+                    f"{MOST_RUNNING} replays run already; wait for one, or stop one",
+                    retry_after_s=10,
                 )
-            self._threads[id(thread)] = thread
-            while len(self._threads) > MOST_RUNS:
-                self._threads.popitem(last=False)
-        thread.start()
+            self._runs[run.id] = run, thread
+            for old in [each for each, (_, at) in self._runs.items() if not at.is_alive()]:
+                if len(self._runs) > MOST_RUNS and old != run.id:
+                    del self._runs[old]
+            thread.start()
         return run
 
-    def _run(self, upstream: Upstream, shown: LetterPreview, run: ReplayRun) -> None:
+    def get(self, run_id: str) -> ReplayRun | None:
+        """None for one that there is not, or was long ago."""
+        with self._lock:
+            found = self._runs.get(run_id)
+            return None if found is None else found[0]
+
+    def of_topic(self, topic: str) -> list[ReplayRun]:
+        """The last ones, the newest first."""
+        with self._lock:
+            return [run for run, _ in reversed(self._runs.values()) if run.topic == topic]
+
+    def stop(self, run: ReplayRun, user: str | None) -> None:
+        """ConsoleError not_allowed for the run of another user."""
+        if run.user != user:
+            raise ConsoleError(
+                "not_allowed", f"'{run.user}' has begun this replay; only they may stop it"
+            )
+        run.stop_reason = "it was stopped in the console"
+
+    def _run(
+        self,
+        upstream: Upstream,
+        shown: LetterPreview,
+        run: ReplayRun,
+        is_alive: Callable[[], bool],
+    ) -> None:
         def progress(sent: int) -> None:
             run.sent = sent
             if self._closed:
-                raise _StoppedError("the console ended; what was sent is sent")
+                run.stop_reason = "the console ended"
+            elif not is_alive():
+                run.stop_reason = "the session that began it has ended"
+            if run.stop_reason is not None and sent < run.selected:
+                raise _StoppedError(
+                    f"{run.stop_reason}; what was sent is sent, and the next replay goes on there"
+                )
 
         try:
             with upstream.client(deadline_ms=REPLAY_DEADLINE_MS) as cluster:
@@ -141,14 +207,22 @@ class ReplayRuns:
                 # What was shown, and no letter that came later; less where others were quicker.
                 run.sent = replay.run(shown.survey, progress)
             run.state = "done"
+        except _StoppedError as error:
+            run.message, run.state = str(error), "stopped"
         except HeadraceError as error:
             run.message, run.state = str(error), "failed"
+        except Exception as error:
+            log.exception("a replay of dead letters has failed")
+            run.message, run.state = f"the console met an error: {error}", "failed"
 
     def close(self) -> None:
         """Runs end after the chunk that they are at, which is committed or not at all."""
-        self._closed = True
-        for thread in list(self._threads.values()):
-            thread.join(timeout=5)
+        with self._lock:
+            self._closed = True
+            threads = [thread for _, thread in self._runs.values()]
+        until_s = time.monotonic() + END_TIMEOUT_S
+        for thread in threads:
+            thread.join(timeout=max(0.0, until_s - time.monotonic()))
 
 
 def letter_topics(

@@ -11,7 +11,7 @@ from storage_engine.client.admin.topics import ConfigEntry, NewTopic
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.metadata import TopicMetadata
 from storage_engine.client.topic_schemas import TopicSchemas
-from storage_engine.console.cluster.snapshot import NO_ENDS, Snapshot
+from storage_engine.console.cluster.snapshot import NO_ENDS, UNKNOWN_FACTS, Snapshot
 from storage_engine.console.given import Body, bad
 from storage_engine.console.paging import Page
 from storage_engine.console.problem import ConsoleError
@@ -33,6 +33,7 @@ _SOURCES = {
     ConfigSource.DEFAULT: "default",
 }
 MOST_PARTITIONS = 10_000
+MOST_GROUPS = 100
 
 
 def topic_list(snapshot: Snapshot, page: Page, *, internal: bool) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def topic_row(snapshot: Snapshot, topic: TopicMetadata) -> dict[str, Any]:
     return {
         "name": topic.topic,
         "internal": is_internal(topic),
-        "typed": None,
+        "typed": snapshot.topic_facts.get(topic.topic, UNKNOWN_FACTS).typed,
         "partitions": len(tps),
         "replication_factor": max((len(each.replicas) for each in partitions), default=0),
         "without_leader": sum(not snapshot.has_leader(each) for each in partitions),
@@ -167,8 +168,17 @@ def topic_document(
         "schema": None if schema is None else _schema(schema),
         "settings": setting_rows(admin.describe_topic_configs(cluster, name)),
         "dead_letters": dead_letters,
-        "groups": None,
+        "groups": _groups(snapshot, name),
     }
+
+
+def _groups(snapshot: Snapshot, topic: str) -> list[str] | None:
+    """Those that have offsets of it, by name; None where that is not known yet."""
+    if snapshot.groups is None:
+        return None
+    return sorted(each.group for each in snapshot.groups.values() if topic in each.topics)[
+        :MOST_GROUPS
+    ]
 
 
 def _schema(schema: TopicSchema) -> dict[str, Any]:

@@ -6,10 +6,17 @@ from uuid import UUID
 
 from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
 from storage_engine.console.cluster.changes import SINGLE, Changes
-from storage_engine.console.cluster.snapshot import Ends, ShownDisk, Snapshot, WaitingPartition
+from storage_engine.console.cluster.snapshot import (
+    Ends,
+    SeenGroup,
+    ShownDisk,
+    Snapshot,
+    TopicFacts,
+    WaitingPartition,
+)
 from storage_engine.console.console_settings import Thresholds
 from storage_engine.console.paging import Page
-from storage_engine.console.screens.overview import overview
+from storage_engine.console.screens.overview import overview, partition_counts
 from storage_engine.console.screens.problems import SeenProblems, find_problems
 from storage_engine.console.screens.topics import partition_list, topic_list
 from storage_engine.core.ids import TopicPartition
@@ -79,6 +86,62 @@ def test_disks_are_told_when_they_are_full_or_failed() -> None:
     assert kinds(snapshot(**disks(11))) == {}
     assert "is 90 % full: 10 B are free" in kinds(snapshot(**disks(10)))["full_disk"]
     assert "does not use its log directory /d" in kinds(snapshot(**disks(50, "bad")))["failed_disk"]
+
+
+def test_a_disk_is_full_where_its_broker_refuses_appends_however_large_it_is() -> None:
+    mib = 1 << 20
+
+    def full(free_mib: int) -> str | None:
+        disk = ShownDisk(
+            path="/data",
+            total_bytes=10_000 * mib,
+            free_bytes=free_mib * mib,
+            log_bytes=1,
+            error=None,
+            reserve_bytes=2_000 * mib,
+        )
+        return kinds(snapshot(disks={1: (disk,)})).get("full_disk")
+
+    assert full(2_100) is None
+    told = full(2_000)
+    assert told is not None and "is full: 2 GiB are free, and log.dir.min.free.bytes" in told
+
+
+def test_partitions_that_refuse_acks_all_are_told_and_counted() -> None:
+    def short(min_isr: int | None) -> Snapshot:
+        facts = {"t0": TopicFacts(min_isr, typed=False)}
+        return snapshot(isr=(1,), partitions=2, topic_facts=facts)
+
+    assert "refuse acks=all" not in kinds(short(1))["under_replicated"]
+    assert "2 of them have fewer than min.insync" in kinds(short(2))["under_replicated"]
+    assert [partition_counts(short(each))["under_min_isr"] for each in (1, 2, None)] == [0, 2, None]
+    assert partition_counts(snapshot())["under_min_isr"] == 0, "all replicas are in sync"
+
+
+def test_a_group_that_is_behind_for_long_is_told_and_one_that_nobody_uses_is_not() -> None:
+    def told(**more) -> str | None:
+        seen = SeenGroup(
+            **{
+                "group": "billing",
+                "state": "Stable",
+                "coordinator": 1,
+                "topics": frozenset({"t0"}),
+                "lag": 12,
+                "lag_ms": 90_000,
+                "sure_lag_ms": 90_000,
+                "worst": TopicPartition("t0", 0),
+                "had_members": True,
+                **more,
+            }
+        )
+        return kinds(snapshot(groups={"billing": seen})).get("lagging_group")
+
+    words = told()
+    assert words is not None and words.startswith("Group 'billing' is 12 records behind")
+    assert "waited for 90 s, the oldest of them in t0-0" in words
+    assert told(state="Empty") is not None
+    assert told(state="Empty", had_members=False) is None
+    assert told(sure_lag_ms=59_000) is None
 
 
 def test_certificates_are_told_before_they_end() -> None:

@@ -63,7 +63,9 @@ function toneOf(name) {
 function drawn(area, history, bars, names) {
   const width = Math.max(1.5, Math.min(22, ((area.right - area.left) / Math.max(1, history.length)) * 0.8));
   return bars.map((bar, index) => {
-    const x = Math.min(area.right - width, Math.max(area.left, area.x(history[index].at_ms) - width / 2));
+    // The first and the last bar are whole, and as far from their neighbours as the others.
+    const share = (area.x(history[index].at_ms) - area.left) / Math.max(1, area.right - area.left);
+    const x = area.left + Math.min(1, Math.max(0, share)) * (area.right - area.left - width);
     let below = 0;
     return bar.values.map((value, which) => {
       if (value <= 0) return null;

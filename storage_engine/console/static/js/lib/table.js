@@ -63,10 +63,11 @@ export function table({ columns, key, label, empty, order = null, onSort = null,
 
   function draw() {
     const shown = inOrder().slice(0, limit);
-    dropOthers(new Set(shown.map((row) => String(key(row)))));
+    const names = namesOf(shown);
+    dropOthers(new Set(names));
     let before = null;
-    for (const row of shown) {
-      const line = lineOf(row);
+    for (const [index, row] of shown.entries()) {
+      const line = lineOf(row, names[index]);
       const next = before === null ? body.firstChild : before.nextSibling;
       if (line !== next) body.insertBefore(line, next);
       before = line;
@@ -79,6 +80,17 @@ export function table({ columns, key, label, empty, order = null, onSort = null,
     if (known.length === 0) fill(nothing, typeof empty === "function" ? empty() : empty);
   }
 
+  /** Rows that can't be told apart are all shown: the second is another one. */
+  function namesOf(rows) {
+    const seen = new Map();
+    return rows.map((row) => {
+      const name = String(key(row));
+      const times = (seen.get(name) ?? 0) + 1;
+      seen.set(name, times);
+      return times === 1 ? name : JSON.stringify([name, times]);
+    });
+  }
+
   function dropOthers(wanted) {
     for (const [name, entry] of kept) {
       if (wanted.has(name)) continue;
@@ -87,8 +99,7 @@ export function table({ columns, key, label, empty, order = null, onSort = null,
     }
   }
 
-  function lineOf(row) {
-    const name = String(key(row));
+  function lineOf(row, name) {
     const entry = kept.get(name) ?? newLine(name);
     columns.forEach((column, index) => {
       const content = column.cell(row);

@@ -8,7 +8,12 @@ import { messageOf } from "./api.js";
 export function sentence(text) {
   return String(text ?? "")
     .split("`")
-    .map((part, index) => (index % 2 === 1 ? h("code", {}, part) : part));
+    .map((part, index) => (index % 2 === 1 ? h("code", {}, wordsOf(part)) : part));
+}
+
+/** A command, whose short words are not broken at their hyphens. */
+function wordsOf(command) {
+  return command.split(/( )/).map((word) => (word.includes("-") && word.length <= 24 ? h("span", { class: "whole" }, word) : word));
 }
 
 /** With a capital and a full stop. */

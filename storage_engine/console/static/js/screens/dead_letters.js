@@ -68,6 +68,7 @@ function oneTopic(topic) {
   const result = h("div", { role: "status" });
   const submit = h("button", { type: "submit", class: "primary" }, "Count them");
   let watching = null;
+  let closed = false;
 
   async function survey(event) {
     event.preventDefault();
@@ -90,21 +91,46 @@ function oneTopic(topic) {
     submit.disabled = false;
   }
 
+  async function ask(id, button) {
+    button.disabled = true;
+    try {
+      await send("DELETE", path("replays", id), {});
+    } catch (error) {
+      fill(problem, messageOf(error));
+      problem.hidden = false;
+    }
+  }
+
+  /** One that was begun before, perhaps by somebody else. */
+  async function resume() {
+    try {
+      const { rows } = await get(path("dead-letters", topic, "replays"), {});
+      const running = rows.find((each) => each.state === "running");
+      if (running !== undefined && watching === null && !closed) replayed(running);
+    } catch {
+      // What can be done here does not need it.
+    }
+  }
+
   function replayed({ replay_id: id }) {
+    watching?.stop();
     const line = h("p", {}, "The replay has begun.");
-    fill(result, line);
+    const stop = h("button", { type: "button", on: { click: () => void ask(id, stop) } }, "Stop it");
+    fill(result, line, h("p", {}, stop));
     watching = keepAsking((signal) => get(path("replays", id), {}, signal), {
       everyMs: 1000,
       failed: (error) => error && fill(line, messageOf(error)),
       show(replay) {
         const sent = `${count(replay.sent)} of ${many(replay.selected, "record")} sent back.`;
-        fill(line, replay.state === "failed" ? `The replay failed: ${replay.message} ${sent} Start it again: what was sent is not sent twice.` : replay.state === "done" ? `Done: ${sent}` : `Replaying: ${sent}`);
-        line.className = { failed: "form-problem", done: "all-well" }[replay.state] ?? "";
+        fill(line, replayWords(replay, sent));
+        line.className = { failed: "form-problem", stopped: "form-problem", done: "all-well" }[replay.state] ?? "";
+        stop.hidden = replay.state !== "running";
         if (replay.state !== "running") watching.stop();
       },
     });
   }
 
+  void resume();
   return {
     title: `${topic} – dead letters`,
     element: h(
@@ -118,14 +144,27 @@ function oneTopic(topic) {
         h(
           "form",
           { class: "search-form", on: { submit: (event) => void survey(event) } },
-          h("div", { class: "form-row" }, field("Of topics", topics, "with commas"), field("Written since", since), field("until", until), field("Reason matches", reason, "a regular expression"), field("At most", limit, "empty: all"), h("div", { class: "form-buttons" }, submit)),
+          h("div", { class: "form-row" }, field("Of topics", topics, "with commas"), field("Written since", since), field("Written until", until), field("Reason matches", reason, "a regular expression"), field("At most", limit, "empty: all"), h("div", { class: "form-buttons" }, submit)),
         ),
         problem,
         result,
       ),
     ),
-    close: () => watching?.stop(),
+    close() {
+      closed = true;
+      watching?.stop();
+    },
   };
+}
+
+function replayWords(replay, sent) {
+  const by = replay.user === null ? "" : `, begun by ${replay.user}`;
+  const again = "Start it again: what was sent is not sent twice.";
+  return {
+    failed: `The replay failed: ${replay.message} ${sent} ${again}`,
+    stopped: `The replay was ended: ${replay.message}. ${sent} ${again}`,
+    done: `Done: ${sent}`,
+  }[replay.state] ?? `Replaying${by}: ${sent} It ends when you log out, or close the browser for half an hour.`;
 }
 
 function msOf(control) {

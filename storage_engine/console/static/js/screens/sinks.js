@@ -6,16 +6,19 @@ import { pagedList } from "../lib/paged.js";
 import { table } from "../lib/table.js";
 import { exactly, facts, state, when } from "../lib/words.js";
 
+const UNHEARD = "The cluster knows that the sink has committed, as above. Single commits, with their tasks and times, are told by a listener on the machine of Spark's driver; one that was added over Spark Connect runs elsewhere and hears none.";
+
 export function sinkList() {
   return pagedList({
     where: "/sinks",
     label: "Sinks",
     noun: "sink",
     empty: "No exactly-once sink has written yet.",
-    key: (row) => row.sink,
+    key: (row) => JSON.stringify([row.sink, row.query]),
     everyMs: 5000,
     columns: [
       { id: "sink", title: "Sink", cell: (row) => h("span", { class: "data name" }, row.sink) },
+      { id: "query", title: "Query", wide: true, cell: (row) => h("span", { class: "data name" }, row.query) },
       { id: "last_batch", title: "Last micro-batch", kind: "number", cell: (row) => count(row.last_batch) },
       { id: "rows", title: "Its rows", kind: "number", cell: (row) => count(row.rows) },
       { id: "committed", title: "Committed", cell: (row) => when(row.committed_ms) },
@@ -29,6 +32,7 @@ export function sinkList() {
 /** Of one query. `update(query)`. */
 export function sinkParts() {
   const told = h("div");
+  const unheard = h("p", { class: "note", hidden: true }, UNHEARD);
   const commits = table({
     label: "Last commits of the sink",
     shown: 8,
@@ -57,11 +61,13 @@ export function sinkParts() {
     ],
   });
   return {
-    element: h("div", {}, told, h("h3", {}, "Last commits"), commits.element, h("h3", {}, "Members that write now"), members.element),
+    element: h("div", {}, told, h("h3", {}, "Last commits"), unheard, commits.element, h("h3", {}, "Members that write now"), members.element),
     update(query) {
       const sink = query.sink_state;
       fill(told, sink ? sinkFacts(sink) : h("p", { class: "note" }, query.sink_id ? "The cluster tells nothing of this sink." : `Its sink: ${query.sink?.description ?? "not told"}. It is none of Headrace's exactly-once sinks, or has not written yet.`));
-      commits.update(sink?.commits ?? query.commits ?? []);
+      const heard = sink?.commits ?? query.commits ?? [];
+      unheard.hidden = heard.length > 0 || sink === null || sink.last_batch === null;
+      commits.update(heard);
       members.update(sink?.open_members ?? []);
     },
   };

@@ -1,0 +1,107 @@
+"""For how long a group has not read what was there: a mark for each partition that it lags in.
+
+A mark is where the log ended at one look. Once the group has read up to it, the time since then is
+how far behind it was, and the next mark is set; until then it is at least as far behind as the mark
+is old. So one number a partition is enough, whatever timestamps records have.
+
+    log end        e0 ─────────► e1 ─────────►
+    mark           e0 at 12:00:00                    e1 at 12:01:30
+    committed      c < e0 ………………… c >= e0: it was 90 s behind
+
+The first mark is as old as the first record that was not read, by the timestamp of its batch: a
+console that was just started knows nothing better. Nothing here asks anybody. Source: R-CON4.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from storage_engine.core.ids import TopicPartition
+
+MOST_MARKS = 20_000
+MarkKey = tuple[str, TopicPartition]
+
+
+class GroupReading(NamedTuple):
+    """What a group has committed for a partition, and where that ends for it now."""
+
+    committed: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class _Mark:
+    end_offset: int
+    set_ms: int
+    since_ms: int
+    """`set_ms`, or when the first unread record was written, for a first mark."""
+    took_ms: int = 0
+    """How far behind it was when it passed the mark before; 0: there was none."""
+    survived: bool = False
+    """It was not passed at a later look."""
+    asked: bool = False
+    """Whether the batch at the committed offset was looked at."""
+    only_markers: bool = False
+    """Nothing but a transaction's marker is left to read; clients commit the offset before it."""
+
+
+class GroupMarks:
+    """The marks of all groups that a watcher sees."""
+
+    def __init__(self) -> None:
+        self._marks: dict[MarkKey, _Mark] = {}
+
+    def note(self, group: str, readings: Mapping[TopicPartition, GroupReading], at_ms: int) -> None:
+        """What was seen of a group, all its partitions."""
+        for tp, reading in readings.items():
+            key = group, tp
+            mark = self._marks.get(key)
+            if reading.committed >= reading.end_offset:
+                self._marks.pop(key, None)
+            elif mark is None:
+                if len(self._marks) < MOST_MARKS:
+                    self._marks[key] = _Mark(reading.end_offset, at_ms, at_ms)
+            elif mark.only_markers and reading.end_offset > mark.end_offset:
+                # Now there are records behind the marker.
+                self._marks[key] = _Mark(reading.end_offset, at_ms, at_ms)
+            elif reading.committed >= mark.end_offset:
+                took_ms = at_ms - mark.set_ms
+                self._marks[key] = _Mark(reading.end_offset, at_ms, at_ms, took_ms)
+            else:
+                mark.survived = True
+
+    def keep_only(self, groups: Iterable[str]) -> None:
+        """Forget groups that are gone."""
+        kept = set(groups)
+        self._marks = {key: mark for key, mark in self._marks.items() if key[0] in kept}
+
+    def to_ask(self, most: int) -> list[MarkKey]:
+        """Marks that may be older than they seem, or nothing but markers: the first ones, and those
+        that are not passed at once."""
+        wanted = [
+            key
+            for key, mark in self._marks.items()
+            if not mark.asked and (mark.survived or not mark.took_ms)
+        ]
+        return wanted[:most]
+
+    def answered(self, key: MarkKey, written_ms: int | None, *, only_markers: bool) -> None:
+        """What the batch at the committed offset says; `written_ms` None: nobody told."""
+        mark = self._marks.get(key)
+        if mark is None:
+            return
+        mark.asked, mark.only_markers = True, only_markers
+        if written_ms is not None and not mark.took_ms:
+            mark.since_ms = min(mark.since_ms, written_ms)
+
+    def behind_ms(self, group: str, tp: TopicPartition, at_ms: int) -> int:
+        """How far it is behind in a partition; 0: not at all."""
+        mark = self._marks.get((group, tp))
+        if mark is None or mark.only_markers:
+            return 0
+        return max(0, at_ms - mark.since_ms, mark.took_ms)
+
+    def is_sure(self, group: str, tp: TopicPartition) -> bool:
+        """Whether more than one look has seen it behind."""
+        mark = self._marks.get((group, tp))
+        return mark is not None and (mark.survived or mark.took_ms > 0)
