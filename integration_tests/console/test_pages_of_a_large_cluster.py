@@ -8,7 +8,7 @@ import pytest
 
 from integration_tests.console.chromium import Chromium, needs_browser, open_chromium
 from integration_tests.console.scene import console_in_front
-from integration_tests.support.cluster_support import SHARED_SETTINGS, create_topic, running_cluster
+from integration_tests.support.cluster_support import create_topic, running_cluster
 from storage_engine.tests.sampling import in_full
 
 pytestmark = [in_full, needs_browser]
@@ -35,7 +35,7 @@ location.hash = address;
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Iterator[Chromium]:
     folder = tmp_path_factory.mktemp("large")
-    with running_cluster(folder / "cluster", brokers=1, settings=SHARED_SETTINGS) as cluster:
+    with running_cluster(folder / "cluster", brokers=1) as cluster:
         for number in range(TOPICS):
             name, each = f"topic-{number:02}", PARTITIONS // TOPICS
             create_topic(cluster, name, partitions=each, replication_factor=1)

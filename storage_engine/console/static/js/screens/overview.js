@@ -89,12 +89,13 @@ function problemItem(problem) {
 
 function keyFigures({ brokers, partitions, traffic, controller }) {
   const up = brokers.filter((each) => each.state === "up").length;
+  const refusing = partitions.under_min_isr ?? 0;
   return [
     figure("Brokers up", `${count(up)} of ${count(brokers.length)}`, up < brokers.length ? "bad" : null),
     figure("Controller", controller === null ? "none" : `broker ${controller}`, controller === null ? "bad" : null),
     figure("Partitions", count(partitions.total), null, many(partitions.topics, "topic")),
     figure("Without a leader", count(partitions.without_leader), partitions.without_leader > 0 ? "bad" : null),
-    figure("Under-replicated", count(partitions.under_replicated), partitions.under_replicated > 0 ? "warn" : null),
+    figure("Under-replicated", count(partitions.under_replicated), refusing > 0 ? "bad" : partitions.under_replicated > 0 ? "warn" : null, refusing > 0 ? `${count(refusing)} refuse acks=all` : null),
     figure("Written", `${short(traffic?.records_per_s)} rec/s`, null, traffic?.bytes_per_s === null || traffic?.bytes_per_s === undefined ? null : `${bytes(traffic.bytes_per_s)}/s`),
   ];
 }
