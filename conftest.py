@@ -92,7 +92,7 @@ that takes half as long again is marked in the report."""
 OTHERS_S = 20
 """What no other file takes."""
 
-EXAMPLES = 30
+EXAMPLES = 15
 """Of hypothesis, always the same, where a test asks for no other number; in full a hundred new
 ones."""
 

@@ -5,6 +5,7 @@ import pytest
 
 from storage_engine.core.control import partition_elections
 from storage_engine.tests.core.control.cluster_world import World
+from storage_engine.tests.sampling import seeds
 
 
 def live(seed: int, happenings: int, *, unclean: bool = False, power: bool = False) -> World:
@@ -26,7 +27,7 @@ def test_no_acknowledged_record_is_lost_and_the_cluster_heals(seed):
     world.check_settled()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_silent_follower_leaves_the_isr_and_returns(seed):
     world = live(seed, 500)
     world.settle()
@@ -34,7 +35,7 @@ def test_a_silent_follower_leaves_the_isr_and_returns(seed):
         world.check_laggards_leave(broker)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds(15))
 def test_with_unclean_elections_the_cluster_heals_and_logs_agree(seed):
     world = live(seed, 1500, unclean=True)
     world.settle()
