@@ -23,7 +23,7 @@ in_full = pytest.mark.skipif(not ALL_FAULTS, reason="a long test: with HEADRACE_
 
 def examples(count: int) -> int:
     """Of hypothesis: so many in full, a tenth by default."""
-    return count if ALL_FAULTS else max(8, count // 10)
+    return count if ALL_FAULTS else max(10, count // 10)
 
 
 def seeds(count: int) -> range:
