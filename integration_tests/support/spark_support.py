@@ -19,19 +19,11 @@ from integration_tests.support.background import Background
 from integration_tests.support.client_files import settings_for
 from integration_tests.support.cluster_support import DEADLINE_S
 from integration_tests.support.steady_producer import consumer_and_ends
-from storage_engine.tests.sampling import ALL_FAULTS
 
 QUERY_TIMEOUT_S = 180
 """For a query that reads what there is: on a busy machine Spark alone takes most of a minute."""
 
 PRODUCER_TIMEOUT_MS = 300_000
-
-INTERPRETED = (
-    ("spark.sql.codegen.wholeStage", "false"),
-    ("spark.sql.codegen.factoryMode", "NO_CODEGEN"),
-)
-"""By default Spark runs expressions as they are: to generate a class for each plan and compile it
-takes a fourth of the time of queries as small as ours. In full it does as users' Sparks do."""
 
 NO_WORKER = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start, which a busy machine may need."""
@@ -68,7 +60,7 @@ def new_session(
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
     )
-    for key, value in (*(() if ALL_FAULTS else INTERPRETED), *settings):
+    for key, value in settings:
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
