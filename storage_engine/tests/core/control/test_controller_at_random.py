@@ -20,7 +20,7 @@ FOUND = (548, 10662, 31644, 40080, 70088)
 test_topic_deletion; the last one logs of topics that are gone (test_orphaned_logs)."""
 
 
-@pytest.mark.parametrize("seed", [*range(40), *FOUND])
+@pytest.mark.parametrize("seed", [*seeds(40), *FOUND])
 def test_no_acknowledged_record_is_lost_and_the_cluster_heals(seed):
     world = live(seed, 1500)
     world.settle()
@@ -48,7 +48,7 @@ def test_records_are_acknowledged_in_spite_of_the_faults(seed):
     assert sum(map(len, world.acknowledged.values())) > 50
 
 
-@pytest.mark.parametrize("seed", [*range(25), 2504, 2552, 3287])
+@pytest.mark.parametrize("seed", [*seeds(25), 2504, 2552, 3287])
 def test_a_record_is_lost_with_the_power_only_when_all_of_the_isr_lost_it(seed):
     world = live(seed, 1500, power=True)
     world.settle()
