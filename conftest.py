@@ -58,7 +58,7 @@ MEASURED_S = {
     "integration_tests/command_line/test_command_line_leaves_nothing_behind.py": 60,
     "integration_tests/console/test_pages_of_a_live_cluster.py": 60,
     "integration_tests/exactly_once/test_spark_exactly_once.py": 57,
-    "storage_engine/tests/simulation/test_simulation.py": 55,
+    "storage_engine/tests/simulation/test_simulation.py": 60,
     "integration_tests/security/test_our_clients.py": 55,
     "integration_tests/command_line/test_command_line_moves_records.py": 50,
     "storage_engine/tests/fuzz/test_fuzz_by_coverage.py": 50,

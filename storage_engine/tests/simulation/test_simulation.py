@@ -17,10 +17,10 @@ from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.cli import main
 from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
-SEEDS = 400 if ALL_FAULTS else 16
+SEEDS = 400 if ALL_FAULTS else 40
 STORIES = 8
 """Seeds below 0: each compound fault twice, alone."""
-WITH_TRANSACTIONS = 200 if ALL_FAULTS else 3
+WITH_TRANSACTIONS = 200 if ALL_FAULTS else 6
 """Seeds that have transactions, too."""
 
 
