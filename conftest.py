@@ -3,14 +3,14 @@
 A file goes to one worker as a whole, for the sake of the cluster that its tests share. All files
 whose tests use Spark are one such piece: its JVM takes as long to start as ten queries, gets faster
 with use, and two at a time are too slow for Spark's own timeouts. Long files come first, so that no
-worker is left with one at the end.
+worker is left with one at the end, and tests that wait run beside tests that compute.
 """
 
 import gc
 import os
 import sys
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,8 @@ WITH_SPARK = (
 """One piece, although some start a Spark of their own: two at a time would be too slow for the
 timeouts of Spark."""
 
+WITH_PROCESSES = ("integration_tests/", "examples/")
+
 MEASURED_S = {
     "integration_tests/spark/test_spark_batch.py": 90,
     "integration_tests/groups/test_consumer_groups.py": 80,
@@ -52,13 +54,14 @@ MEASURED_S = {
     "examples/usage/tests/test_usage.py": 65,
     "integration_tests/controller/test_zookeeper_trouble.py": 65,
     "integration_tests/requests/test_quotas_slow_clients_down.py": 64,
-    "storage_engine/tests/simulation/test_simulation.py": 60,
     "examples/flights/tests/test_demo.py": 60,
     "integration_tests/command_line/test_command_line_leaves_nothing_behind.py": 60,
     "integration_tests/console/test_pages_of_a_live_cluster.py": 60,
     "integration_tests/exactly_once/test_spark_exactly_once.py": 57,
+    "storage_engine/tests/simulation/test_simulation.py": 60,
     "integration_tests/security/test_our_clients.py": 55,
     "integration_tests/command_line/test_command_line_moves_records.py": 50,
+    "storage_engine/tests/fuzz/test_fuzz_by_coverage.py": 50,
     "integration_tests/spark/test_spark_stream.py": 50,
     "integration_tests/spark/test_source_reads_what_is_there.py": 49,
     "integration_tests/keyed_sink/test_spark_keyed_sink.py": 45,
@@ -72,6 +75,7 @@ MEASURED_S = {
     "integration_tests/security/users/test_quotas_of_users.py": 36,
     "integration_tests/transactions/test_transactions.py": 34,
     "integration_tests/replication/test_acknowledged_records_survive_faults.py": 33,
+    "storage_engine/tests/simulation/test_transaction_mutations.py": 33,
     "integration_tests/controller/test_settings_change_at_run_time.py": 33,
     "integration_tests/security/test_one_command_secures_a_cluster.py": 33,
     "integration_tests/command_line/test_clusters_end_with_their_process.py": 32,
@@ -92,7 +96,10 @@ that takes half as long again is marked in the report."""
 OTHERS_S = 20
 """What no other file takes."""
 
-EXAMPLES = 30
+UNMEASURED_S = {"with": 12, "without": 2}
+"""What the others take, about, by whether their tests start processes."""
+
+EXAMPLES = 15
 """Of hypothesis, always the same, where a test asks for no other number; in full a hundred new
 ones."""
 
@@ -183,14 +190,28 @@ def pytest_collection() -> Iterator[Any]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: _rank(item.nodeid))
+    places = _places({item.nodeid.partition("::")[0] for item in items})
+    items.sort(key=lambda item: places[item.nodeid.partition("::")[0]])
 
 
-def _rank(nodeid: str) -> tuple[bool, int, bool]:
-    """Spark, the longest files, other tests with processes, all others as they are found."""
-    measured_s = MEASURED_S.get(nodeid.partition("::")[0], 0)
-    has_processes = nodeid.startswith(("integration_tests/", "examples/"))
-    return not nodeid.startswith(WITH_SPARK), -measured_s, not has_processes
+def _places(files: Collection[str]) -> dict[str, tuple[float, str]]:
+    """What to sort files by: Spark, then tests with processes and tests without, side by side all
+    the way, since the former wait for most of their time and the latter compute. Of both kinds the
+    longest come first."""
+    found: dict[str, tuple[float, str]] = {}
+    kinds: defaultdict[str, list[str]] = defaultdict(list)
+    for file in sorted(files):
+        if file.startswith(WITH_SPARK):
+            found[file] = (-1 - MEASURED_S.get(file, 0), "")
+        else:
+            kinds["with" if file.startswith(WITH_PROCESSES) else "without"].append(file)
+    for each, of_kind in kinds.items():
+        expected = {file: MEASURED_S.get(file, UNMEASURED_S[each]) for file in of_kind}
+        begins, whole = 0.0, sum(expected.values())
+        for file in sorted(of_kind, key=expected.__getitem__, reverse=True):
+            found[file] = (begins / whole, file)
+            begins += expected[file]
+    return found
 
 
 @pytest.hookimpl(optionalhook=True)

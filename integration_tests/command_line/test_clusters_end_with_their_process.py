@@ -17,6 +17,7 @@ from integration_tests.support.command_line import (
     processes_of,
 )
 from integration_tests.support.left_behind import check_nothing_is_left
+from storage_engine.tests.sampling import in_full
 
 _BLOCK = """
 import sys
@@ -65,7 +66,7 @@ def test_the_guard_ends_with_a_block_that_ends(tmp_path):
     assert processes_of(directory) == []
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("ending", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=in_full)])
 def test_a_benchmark_that_is_told_to_end_takes_its_cluster_and_folder_with_it(tmp_path, ending):
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     with subprocess.Popen(

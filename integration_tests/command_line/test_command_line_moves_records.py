@@ -3,37 +3,41 @@
 import json
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from integration_tests.forks.forked import popen
+from integration_tests.support.cluster_support import running_cluster
 from integration_tests.support.command_line import (
     COMMAND,
     ROOT,
-    cluster_json,
     fail,
     fail_here,
     headrace,
-    processes_of,
     start,
     succeed,
     succeed_here,
 )
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory):
-    path = tmp_path_factory.mktemp("cluster")
-    succeed("up", "--no-console", "--dir", path, "--port", "0", "--detach")
-    yield path
-    headrace("down", "--dir", path)
-    assert processes_of(path) == []
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
 
 
 @pytest.fixture
-def at(directory: Path) -> tuple[str, str]:
+def directory(cluster: LocalCluster) -> Path:
+    return cluster.directory
+
+
+@pytest.fixture
+def at(cluster: LocalCluster) -> tuple[str, str]:
     """The option that every command for topics and records wants."""
-    return "--bootstrap-server", cluster_json(directory)["bootstrap_servers"]
+    return "--bootstrap-server", cluster.bootstrap_servers
 
 
 def test_topics_are_created_listed_described_altered_and_deleted(at: tuple[str, str]) -> None:
@@ -174,7 +178,7 @@ def test_consume_follows_until_ctrl_c_and_then_exits_cleanly(at: tuple[str, str]
 def test_a_reader_that_goes_away_ends_consume_without_a_word(at: tuple[str, str]) -> None:
     succeed_here("topics", "create", "pipe", "--partitions", "1", *at)
     succeed("produce", "pipe", *at, stdin=b"some line of text\n" * 100_000)
-    command = subprocess.Popen(
+    command = popen(
         [*COMMAND, "consume", "pipe", *at],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -193,7 +197,7 @@ def test_a_reader_that_goes_away_ends_consume_without_a_word(at: tuple[str, str]
 
 def test_lines_that_trickle_are_sent_without_waiting_for_more(at: tuple[str, str]) -> None:
     succeed_here("topics", "create", "slow", "--partitions", "1", *at)
-    command = subprocess.Popen(
+    command = popen(
         [*COMMAND, "produce", "slow", *at],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -17,6 +17,7 @@ from integration_tests.support.command_line import (
     processes_of,
     succeed,
 )
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.local.broker_settings import format_properties
 from storage_engine.tools.local.free_ports import find_free_port
 from storage_engine.zookeeper.embedded import start_embedded
@@ -56,7 +57,7 @@ def _limits(pid: int) -> tuple[str, str]:
     return soft, hard
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=in_full)])
 def test_a_broker_serves_until_a_signal_and_then_exits_with_0(
     tmp_path: Path, zookeeper: str, number: signal.Signals
 ) -> None:

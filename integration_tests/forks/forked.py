@@ -42,6 +42,8 @@ _LOADED = {
         "storage_engine.tools.commands.consume",
         "storage_engine.tools.commands.export",
         "storage_engine.tools.commands.groups",
+        "storage_engine.tools.commands.local_cluster.down",
+        "storage_engine.tools.commands.local_cluster.status",
         "storage_engine.tools.commands.mirror",
         "storage_engine.tools.commands.produce",
         "storage_engine.tools.commands.topics",

@@ -41,6 +41,7 @@ from storage_engine.tests.protocol.hostile_batches import (
     mutations,
     refused_by_compacted_topics,
 )
+from storage_engine.tests.sampling import examples
 
 TIMEOUT_MS = 30_000
 FIRST_VERSION_WITH_MESSAGE = 8
@@ -200,7 +201,9 @@ def test_bombs_do_not_fill_a_broker(broker, neighbour):
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(changes=mutations, version=st.sampled_from(VERSIONS))
 def test_any_change_to_a_request_changes_the_log_only_where_it_succeeds(broker, changes, version):

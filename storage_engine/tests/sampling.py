@@ -22,8 +22,13 @@ in_full = pytest.mark.skipif(not ALL_FAULTS, reason="a long test: with HEADRACE_
 
 
 def examples(count: int) -> int:
-    """Of hypothesis: so many in full, a fifth by default."""
-    return count if ALL_FAULTS else max(10, count // 5)
+    """Of hypothesis: so many in full, a tenth by default."""
+    return count if ALL_FAULTS else max(10, count // 10)
+
+
+def seeds(count: int) -> range:
+    """Of cases at random that take long enough to be felt: so many in full, a third by default."""
+    return range(count if ALL_FAULTS else max(2, count // 3))
 
 
 def a_third(names: Collection[str]) -> list[str]:

@@ -18,6 +18,7 @@ from connector.source import range_tasks
 from connector.source.offset_range import OffsetRange, total_records
 from connector.source.range_packing import LARGE_RECORDS, WORTH_A_TASK_RECORDS
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.sampling import examples
 
 TOPIC_IDS = {"a": UUID(int=1), "b": UUID(int=2), "c": None}
 MOST_PIECES = 60
@@ -148,7 +149,7 @@ def _check_limits(logs: list[Log], tasks: list[Task], options: Mapping[str, int]
             assert is_one_record or size <= options["maxBytesPerPartition"] * (1 + 1e-9)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(some_cases())
 def test_each_offset_is_in_one_task_in_order_and_no_limit_is_passed(case):
     logs, options, parallelism = case

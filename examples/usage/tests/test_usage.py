@@ -181,6 +181,7 @@ def test_spark_connect(servers, orders):
     pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
     job = [sys.executable, USAGE / "connect_copy.py", "local[1]", servers, orders]
     python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": python_path(ROOT)}
-    said = run([*job, f"{orders}-target"], **python)
+    # Of the tests: its server starts at a third of the cost.
+    said = run([*job, f"{orders}-target"], SPARK_HOME=str(SPARK_HOME), **python)
     assert "pyspark.sql.connect" in said and "3 records read" in said
     assert totals(servers, orders) == [(b"anna", b"12"), (b"anna", b"30"), (b"bert", b"7")]

@@ -10,6 +10,7 @@ from storage_engine.core.ports import SessionState, TransportError
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.tests.sampling import seeds
 
 PARTITIONS = [TopicPartition("t", p) for p in range(3)]
 
@@ -101,7 +102,7 @@ class Trouble:
         return found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_nothing_acknowledged_is_lost_and_the_cluster_heals(tmp_path, seed):
     cluster = SimulatedCluster(tmp_path, min_insync_replicas="1")
     try:

@@ -407,7 +407,7 @@ CONFIGS = st.builds(
     delete_retention_ms=st.just(500),
     file_delete_delay_ms=st.just(0),
 )
-EXAMPLES = 500 if ALL_FAULTS else 30
+EXAMPLES = 500 if ALL_FAULTS else 15
 
 
 @settings(max_examples=EXAMPLES, deadline=None)

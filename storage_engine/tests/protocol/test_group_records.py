@@ -28,6 +28,7 @@ from storage_engine.protocol.state.group_records import (
     encode_record,
 )
 from storage_engine.tests.core.groups.group_bench import content_of, subscription
+from storage_engine.tests.sampling import examples
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -181,7 +182,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps, st.randoms(use_true_random=False))
 def test_a_log_with_transactions_is_read_in_pieces_as_at_once(history, random):
     log, model = [], []

@@ -16,6 +16,7 @@ from storage_engine.protocol.records.records import (
     iter_decoded_logs,
 )
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, decode_batch, encode_batch
+from storage_engine.tests.sampling import examples
 
 # Bytes that look like lengths and attributes, so that false record starts abound.
 TRICKY = st.sampled_from(
@@ -135,7 +136,7 @@ def test_the_decoder_reads_what_the_naive_encoder_writes(batches, data):
 
 
 @given(ROWS, st.integers(1, 5000))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_pieces_joined_are_the_whole(rows, group_bytes):
     blob = b"".join(encode_batch(records_of([row], [offset])) for offset, row in enumerate(rows))
     pieces = list(iter_decoded(blob, group_bytes=group_bytes))
@@ -152,7 +153,7 @@ def test_pieces_joined_are_the_whole(rows, group_bytes):
     ),
     st.sampled_from([1, 300, 1 << 20]),
 )
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_several_logs_decoded_together_are_each_what_it_is_alone(logs, group_bytes):
     pieces = []
     for log, count, start, stop in logs:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, validate_for_append
 from storage_engine.protocol.records.record_encoder import LARGEST_BATCH_BYTES, encode_batches
 from storage_engine.protocol.state.state_batches import FEW, encode_parts, encode_raw, iter_raw
+from storage_engine.tests.sampling import examples
 
 ENTRIES = st.lists(
     st.tuples(st.binary(max_size=300), st.none() | st.binary(max_size=300)),
@@ -27,7 +28,7 @@ def in_columns(entries: list[tuple[bytes, bytes | None]], now_ms: int) -> bytes:
     return bytes(batch.data)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ENTRIES, st.integers(0, 2**45))
 def test_a_few_entries_are_the_bytes_that_columns_make(entries, now_ms):
     batch = encode_raw(entries, now_ms=now_ms)

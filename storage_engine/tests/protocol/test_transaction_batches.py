@@ -19,6 +19,7 @@ from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.protocol.state.state_batches import encode_raw
 from storage_engine.protocol.state.transaction_batches import encode_entries, replay
 from storage_engine.protocol.state.transaction_records import encode_key
+from storage_engine.tests.sampling import examples
 
 
 def member(batch: int) -> MemberRecord:
@@ -38,7 +39,7 @@ def entries(draw):
     return key, draw(st.sampled_from([record, None]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.lists(entries(), min_size=1, max_size=4), min_size=1, max_size=5))
 def test_the_log_is_read_as_the_newest_record_of_each_key(history):
     whole = bytearray()

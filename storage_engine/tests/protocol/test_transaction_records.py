@@ -32,6 +32,7 @@ from storage_engine.protocol.state.transaction_records import (
     encode_key,
     encode_record,
 )
+from storage_engine.tests.sampling import examples
 
 END = MemberEnd(5, 0, True, frozenset({TopicPartition("a", 0)}))
 ids = st.integers(0, 2**63 - 1)
@@ -114,7 +115,7 @@ def test_every_record_is_read_as_it_was_written(entry):
     assert decode_record(key, encode_record(record)) == record
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(entries, st.data())
 def test_damaged_bytes_are_refused_or_read_as_some_record_and_never_crash(entry, data):
     key, record = entry

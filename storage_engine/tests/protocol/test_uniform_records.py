@@ -23,6 +23,7 @@ from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.records.records import HEADERS_TYPE, encode_batches
 from storage_engine.protocol.records.uniform_records import UniformColumn, UniformRows
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, decode_batch
+from storage_engine.tests.sampling import examples
 
 SIZES = st.integers(-1, 80) | st.sampled_from([8170, 8180, 8190, 8191, 8192])
 """-1: all are null."""
@@ -52,7 +53,7 @@ def both_ways(values, keys=None, headers=None, timestamps=None, **options):
     return found, fast.call_count
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     SIZES,
     SIZES,

@@ -10,7 +10,7 @@ from storage_engine.tests.simulation.test_simulation import outcome
 from storage_engine.tests.simulation.typed_mutations import MUTATIONS, failure_of
 from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
-SEEDS = 100 if ALL_FAULTS else 6
+SEEDS = 100 if ALL_FAULTS else 3
 
 CAUGHT: dict[str, tuple[int, str]] = {
     "batches_of_other_schemas_are_taken": (

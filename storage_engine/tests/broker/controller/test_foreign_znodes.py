@@ -34,7 +34,7 @@ from storage_engine.zookeeper.znodes import (
     TopicZNode,
 )
 
-SEEDS = range(1000) if ALL_FAULTS else range(12)
+SEEDS = range(1000) if ALL_FAULTS else range(4)
 ROUNDS = 8
 WRITES = 12
 TP = TopicPartition("sound", 0)

@@ -103,7 +103,7 @@ def by_node(cluster: Moving) -> None:
     cluster.ask_by_node({TP: NEW})
 
 
-@pytest.mark.parametrize("kill_at", range(1, STEPS, 1 if ALL_FAULTS else 7))
+@pytest.mark.parametrize("kill_at", range(1, STEPS, 1 if ALL_FAULTS else 14))
 def test_the_next_controller_ends_what_the_killed_one_began(tmp_path, kill_at):
     moved(tmp_path, kill_at, by_node)
 

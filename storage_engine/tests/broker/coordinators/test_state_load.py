@@ -22,8 +22,8 @@ PLACES = (*range(12), 16, 17, 22, 26, 60, HEADER_BYTES)
 """In a batch: offset, length, magic, CRC, and some of what that is for. Its leader epoch says
 nothing of the state."""
 
-STEP = 1 if ALL_FAULTS else 5
-"""One place in five by default, which comes to each of the eighteen in some batch."""
+STEP = 1 if ALL_FAULTS else 7
+"""One place in seven by default, which comes to each of the eighteen in some batch."""
 
 
 class AtOnce:

@@ -13,6 +13,7 @@ from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.broker.support import code_of
+from storage_engine.tests.sampling import seeds
 
 TP = TopicPartition("t", 0)
 
@@ -80,7 +81,7 @@ def test_without_the_setting_such_a_power_failure_takes_acknowledged_records(tmp
     cluster.close()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_nothing_acknowledged_is_lost_whenever_the_power_fails(tmp_path, seed):
     choose = random.Random(seed)
     cluster = volatile(tmp_path)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from storage_engine.client.producer.accumulator import Accumulator
 from storage_engine.client.producer.producer_batch import record_bytes
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.sampling import examples
 
 BATCH_BYTES = 400
 LINGER_MS = 10
@@ -21,7 +22,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(steps)
 def test_batches_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(steps):
     accumulator = Accumulator(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
@@ -69,7 +70,7 @@ def test_batches_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(step
     assert not accumulator
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(
     st.lists(
         st.tuples(

@@ -14,23 +14,24 @@ from storage_engine.client.producer.partition_choice import (
     partition_for_key,
 )
 from storage_engine.client.producer.partitioner import partitions_for_keys
+from storage_engine.tests.sampling import examples
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.binary(max_size=200))
 def test_the_hash_equals_that_of_kafka_python(key):
     kafka = pytest.importorskip("kafka.partitioner.default")
     assert murmur2(key) == kafka.murmur2(key) & 0xFFFFFFFF
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.lists(st.binary(max_size=40), min_size=1), st.integers(1, 1000))
 def test_single_keys_and_columns_of_keys_go_to_the_same_partitions(keys, count):
     column = partitions_for_keys(pa.array(keys, pa.binary()), count).tolist()
     assert [partition_for_key(key, count) for key in keys] == column
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.lists(st.integers(1, 300), min_size=1), st.integers(0, 2**32))
 def test_records_without_a_key_change_partition_once_in_a_batch_of_bytes(sizes, seed):
     sticky = StickyPartition(500, random.Random(seed))

@@ -5,6 +5,7 @@ import pytest
 
 from storage_engine.core.control import partition_elections
 from storage_engine.tests.core.control.cluster_world import World
+from storage_engine.tests.sampling import seeds
 
 
 def live(seed: int, happenings: int, *, unclean: bool = False, power: bool = False) -> World:
@@ -19,14 +20,14 @@ FOUND = (548, 10662, 31644, 40080, 70088)
 test_topic_deletion; the last one logs of topics that are gone (test_orphaned_logs)."""
 
 
-@pytest.mark.parametrize("seed", [*range(40), *FOUND])
+@pytest.mark.parametrize("seed", [*seeds(40), *FOUND])
 def test_no_acknowledged_record_is_lost_and_the_cluster_heals(seed):
     world = live(seed, 1500)
     world.settle()
     world.check_settled()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_silent_follower_leaves_the_isr_and_returns(seed):
     world = live(seed, 500)
     world.settle()
@@ -34,7 +35,7 @@ def test_a_silent_follower_leaves_the_isr_and_returns(seed):
         world.check_laggards_leave(broker)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds(15))
 def test_with_unclean_elections_the_cluster_heals_and_logs_agree(seed):
     world = live(seed, 1500, unclean=True)
     world.settle()
@@ -47,7 +48,7 @@ def test_records_are_acknowledged_in_spite_of_the_faults(seed):
     assert sum(map(len, world.acknowledged.values())) > 50
 
 
-@pytest.mark.parametrize("seed", [*range(25), 2504, 2552, 3287])
+@pytest.mark.parametrize("seed", [*seeds(25), 2504, 2552, 3287])
 def test_a_record_is_lost_with_the_power_only_when_all_of_the_isr_lost_it(seed):
     world = live(seed, 1500, power=True)
     world.settle()

@@ -12,6 +12,7 @@ from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.records import GroupKey, GroupRecord
 from storage_engine.protocol.state.group_records import encode_key, encode_record
 from storage_engine.tests.core.groups.group_bench import SESSION_MS, G, GroupBench, subscription
+from storage_engine.tests.sampling import seeds
 
 LIMIT = 10_000
 GATHER_MS = 100
@@ -44,7 +45,7 @@ def _size(record: GroupRecord) -> int:
     return len(encode_key(GroupKey(G))) + len(encode_record(record))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_the_size_told_is_that_of_the_record(seed):
     chance = random.Random(seed)
 

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from storage_engine.log.cleaning.key_hashes import LONG_KEY_BYTES, KeyHasher, KeyHashes
 from storage_engine.log.cleaning.newest_offsets import NewestOffsets
+from storage_engine.tests.sampling import examples
 
 
 def pairs(hashes: KeyHashes) -> list[tuple[int, int]]:
     return list(zip(hashes.high.tolist(), hashes.low.tolist(), strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(keys=st.lists(st.binary(max_size=12), min_size=1, max_size=60), cut=st.integers(0, 60))
 def test_equal_keys_have_equal_hashes_and_others_do_not(keys, cut):
     hasher = KeyHasher()
@@ -75,7 +76,7 @@ def test_the_bits_of_two_hashes_differ_by_chance_over_the_draws():
     assert np.abs(differ - DRAWS / 2).max() < allowed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(parts=st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=30), max_size=8))
 def test_the_table_has_the_newest_offset_of_every_key(parts):
     hasher = KeyHasher()

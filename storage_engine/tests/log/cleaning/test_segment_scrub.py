@@ -24,6 +24,7 @@ from storage_engine.tests.log.support import (
     open_log,
     read_all,
 )
+from storage_engine.tests.sampling import examples
 
 BATCHES = 75
 
@@ -96,7 +97,7 @@ def test_the_active_segment_is_not_checked_until_it_is_closed(tmp_path):
     assert log.repair.next_scrub(last) is not None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_any_damage_is_found_and_repaired_to_the_same_bytes(tmp_path_factory, data):
     log = filled(tmp_path_factory.mktemp("log"))

@@ -21,6 +21,7 @@ from storage_engine.tests.log.support import (
     offsets_of,
     read_all,
 )
+from storage_engine.tests.sampling import seeds
 
 ROOT = Path("/data")
 TP = TopicPartition("t", 0)
@@ -213,7 +214,7 @@ def test_a_snapshot_of_records_that_were_cut_off_is_not_believed(disk, manager):
     assert again.producer_state.get(7) is None
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_the_oldest_segments_go_only_when_the_newest_has_its_name(disk, manager, seed):
     log = manager.logs[TP]
     fill(log, 10)
@@ -227,7 +228,7 @@ def test_the_oldest_segments_go_only_when_the_newest_has_its_name(disk, manager,
     assert started(disk).logs[TP].log_end_offset >= flushed
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_a_segment_gets_its_name_only_when_those_before_have_theirs(disk, manager, seed):
     log = manager.logs[TP]
     while log.segment_count < 4:

@@ -13,7 +13,7 @@ from storage_engine.tests.log.recovery.crash_program import CrashProgram, comman
 from storage_engine.tests.sampling import ALL_FAULTS
 
 PARTS = 4
-SEEDS = 5000 if ALL_FAULTS else 300
+SEEDS = 5000 if ALL_FAULTS else 100
 
 
 def live(seed: int) -> None:

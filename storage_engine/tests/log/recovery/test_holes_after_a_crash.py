@@ -22,6 +22,7 @@ from storage_engine.tests.log.support import (
     new_log_manager,
 )
 from storage_engine.tests.log.transaction_support import encoded
+from storage_engine.tests.sampling import seeds
 
 ROOT, OTHER = Path("/data"), Path("/other")
 TP = TopicPartition("topic", 0)
@@ -143,7 +144,7 @@ def test_without_recovery_points_every_gap_is_taken_for_one_of_compaction(damage
     assert b"gaps." in disk.read_file(ROOT / "meta.properties")
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_power_losses_at_random_leave_no_hole(seed):
     """Whatever the medium kept of a leader's unflushed records: no offset is missing above what was
     flushed, and nothing that was flushed is gone."""

@@ -20,6 +20,7 @@ from storage_engine.tests.log.support import (
     open_log,
     read_all,
 )
+from storage_engine.tests.sampling import seeds
 
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=500, file_delete_delay_ms=0)
 
@@ -57,7 +58,7 @@ def last_acknowledged(output: str) -> int:
     return end
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_nothing_acknowledged_is_missing_after_sigkill(tmp_path, seed):
     generator = random.Random(seed)
     acknowledged = 0

@@ -23,7 +23,7 @@ from storage_engine.tests.log.transaction_support import (
 )
 from storage_engine.tests.sampling import ALL_FAULTS
 
-EXAMPLES = 300 if ALL_FAULTS else 40
+EXAMPLES = 300 if ALL_FAULTS else 20
 ROOT = Path("/data")
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, file_delete_delay_ms=0)
 COMPACTED = LogConfig(

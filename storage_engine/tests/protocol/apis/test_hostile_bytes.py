@@ -23,10 +23,10 @@ from storage_engine.tests.protocol.apis import kio_messages
 from storage_engine.tests.protocol.apis.each_api import in_each_version
 from storage_engine.tests.sampling import ALL_FAULTS
 
-MESSAGES = 3 if ALL_FAULTS else 2
+MESSAGES = 3 if ALL_FAULTS else 1
 """Random ones, of each kind and version."""
 
-CHANGES = 60 if ALL_FAULTS else 30
+CHANGES = 60 if ALL_FAULTS else 20
 """Of each message: cuts, or bytes."""
 
 SOON_S = 30.0

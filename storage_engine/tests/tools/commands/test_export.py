@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from storage_engine.client.fetching.bulk_reader import RecordsGoneError, Split, cut
 from storage_engine.client.fetching.record_tables import SCHEMA
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.sampling import examples
 from storage_engine.tools.commands.export import ExportOutcome, export
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.export_folder import ExportFolder, ExportRequest
@@ -92,7 +93,7 @@ WHERE = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.lists(WHERE, max_size=3))
 def test_an_export_killed_anywhere_is_completed_by_the_next_and_writes_no_file_again(kills):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

@@ -8,6 +8,7 @@ import pytest
 
 from storage_engine.log.segments import offset_index, time_index
 from storage_engine.tests.log.support import fill, open_log, segment_files
+from storage_engine.tests.sampling import seeds
 from storage_engine.tests.tools.inspection.segments import Segment
 from storage_engine.tools.cli import main
 
@@ -90,7 +91,7 @@ def test_an_index_without_its_log_and_files_that_are_none_are_refused(
         assert str(file.stem) in errors and errors.count("\n") == 1
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_garbage_is_one_line_and_no_crash(
     segment: Segment, capsys: pytest.CaptureFixture[str], seed: int
 ) -> None:

@@ -9,6 +9,7 @@ from storage_engine.client.producer.partition_choice import partition_for_key
 from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.tables.table_batches import table_batches
 from storage_engine.protocol.records.records import decode_batches
+from storage_engine.tests.sampling import examples
 
 
 def batches(table, count, batch_bytes=500):
@@ -31,7 +32,7 @@ def rows_by_partition(table, count, batch_bytes=500):
     return rows
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(
     st.lists(
         st.tuples(
