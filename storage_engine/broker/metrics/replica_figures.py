@@ -12,6 +12,7 @@ from storage_engine.core.ports import Clock
 PARTITIONS_PER_STEP = 20
 """Partitions that are read between two yields, which takes some 0.3 ms."""
 
+PURGATORY_SIZE = "kafka_server_delayedoperationpurgatory_purgatorysize"
 _TOPICS = "kafka_server_brokertopicmetrics_"
 _REPLICAS = "kafka_server_replicamanager_"
 
@@ -63,8 +64,7 @@ class ReplicaFigures:
         for name, value in sums.counts.items():
             samples.add(f"{_REPLICAS}{name}", value)
         for operation, count in sums.waits.items():
-            name = "kafka_server_delayedoperationpurgatory_purgatorysize"
-            samples.add(name, count, operation)
+            samples.add(PURGATORY_SIZE, count, operation)
 
     def _read_topics(self, samples: Samples) -> Iterator[None]:
         hosted = {partition.topic_partition.topic for partition in self._replicas}
@@ -107,7 +107,7 @@ class _Sums:
             "underminisrpartitioncount": 0,
             "atminisrpartitioncount": 0,
         }
-        self.waits = {"Produce": 0, "Fetch": 0, "DeleteRecords": 0}
+        self.waits = {"Produce": 0, "DeleteRecords": 0}
 
     def add(self, partition: HostedPartition) -> None:
         counts, waits = self.counts, self.waits
@@ -120,7 +120,6 @@ class _Sums:
             counts["underminisrpartitioncount"] += in_sync < least
             counts["atminisrpartitioncount"] += in_sync == least
         waits["Produce"] += len(partition.produce_waiters)
-        waits["Fetch"] += len(partition.data_waiters)
         waits["DeleteRecords"] += len(partition.deletion_waiters)
 
 

@@ -65,7 +65,13 @@ def build_metrics(
     scrapes = Scrapes(
         {
             "replicas": ReplicaFigures(replicas.manager, replicas.fetchers, ports.clock),
-            "requests": ServerFigures(counts, server, parts.requests.fetch_sessions, parts.quotas),
+            "requests": ServerFigures(
+                counts,
+                server,
+                parts.requests.fetch_sessions,
+                parts.requests.fetch_waits,
+                parts.quotas,
+            ),
             "cluster": ClusterFigures(
                 metadata, ports.metadata_store, ports.clock, lambda: session.lease_end_monotonic_ms
             ),
