@@ -41,8 +41,6 @@ class ReplicaFigures:
         self._replicas = replicas
         self._fetchers = fetchers
         self._clock = clock
-        self._gone = TopicFigures()
-        """The sums over topics that have no replica here any more: sums never fall."""
 
     def read(self, samples: Samples) -> Iterator[None]:
         yield from self._read_partitions(samples)
@@ -67,13 +65,10 @@ class ReplicaFigures:
             samples.add(PURGATORY_SIZE, count, operation)
 
     def _read_topics(self, samples: Samples) -> Iterator[None]:
-        hosted = {partition.topic_partition.topic for partition in self._replicas}
-        every = self._replicas.figures
-        for topic in every.keys() - hosted:
-            self._take_leave(every.pop(topic))
+        every, gone = self._replicas.figures.by_name, self._replicas.figures.gone
         adders = [(samples.adder(name), read) for name, read in TOPIC_FIGURES.items()]
-        by_codec = list(self._gone.bytes_in)
-        replicated_in, replicated_out = self._gone.replicated_in, self._gone.replicated_out
+        by_codec = list(gone.bytes_in)
+        replicated_in, replicated_out = gone.replicated_in, gone.replicated_out
         for number, (topic, figures) in enumerate(sorted(every.items()), 1):
             label = f'{{topic="{topic}"}} '
             for add, read in adders:
@@ -87,12 +82,6 @@ class ReplicaFigures:
             samples.add("headrace_bytes_in_total", size, codec)
         samples.add(f"{_TOPICS}replicationbytesin_total", replicated_in)
         samples.add(f"{_TOPICS}replicationbytesout_total", replicated_out)
-
-    def _take_leave(self, figures: TopicFigures) -> None:
-        gone = self._gone
-        gone.bytes_in = [a + b for a, b in zip(gone.bytes_in, figures.bytes_in, strict=True)]
-        gone.replicated_in += figures.replicated_in
-        gone.replicated_out += figures.replicated_out
 
 
 class _Sums:

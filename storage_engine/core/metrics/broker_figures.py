@@ -57,6 +57,33 @@ class TopicFigures:
         self.produces += appends
 
 
+class FiguresByTopic:
+    """The figures of the topics that have a replica on one broker: those of a topic end with its
+    last replica there, whether anybody reads them or not."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, TopicFigures] = {}
+        self._replicas: dict[str, int] = {}
+        self.gone = TopicFigures()
+        """The sums over topics that have no replica here any more: sums never fall."""
+
+    def join(self, topic: str) -> TopicFigures:
+        """One more replica of the topic is here."""
+        self._replicas[topic] = self._replicas.get(topic, 0) + 1
+        return self.by_name.setdefault(topic, TopicFigures())
+
+    def leave(self, topic: str) -> None:
+        """One replica less."""
+        self._replicas[topic] -= 1
+        if self._replicas[topic]:
+            return
+        del self._replicas[topic]
+        figures, gone = self.by_name.pop(topic), self.gone
+        gone.bytes_in = [a + b for a, b in zip(gone.bytes_in, figures.bytes_in, strict=True)]
+        gone.replicated_in += figures.replicated_in
+        gone.replicated_out += figures.replicated_out
+
+
 VERSIONS_MAX = 64
 """More than any API has."""
 

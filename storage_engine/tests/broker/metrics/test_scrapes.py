@@ -101,6 +101,9 @@ def test_the_counts_of_a_topic_end_with_it_and_the_sums_do_not_fall(topic):
     assert before["kafka_server_brokertopicmetrics_replicationbytesout_total"] > 0
     topic.answer(topic.delete_topic("t"))
     topic.loop.run_until(lambda: TP not in topic[leader].logs.logs)
+    kept = topic[leader].parts.replicas.manager.figures
+    assert not kept.by_name, "nothing is kept of it, whether anybody scrapes or not"
+    assert not kept._replicas
     after = _values("".join(scrapes.text("text/plain")))
     assert "kafka_server_brokertopicmetrics_messagesin_total" not in after
     for name in (
