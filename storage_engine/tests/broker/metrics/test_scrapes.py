@@ -13,17 +13,20 @@ from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
 from storage_engine.broker.metrics.cluster_figures import ControllerFigures
 from storage_engine.broker.metrics.end_offsets import ASK_MS, EndOffsets
 from storage_engine.broker.metrics.exposition import Samples
-from storage_engine.broker.metrics.group_figures import GroupFigures
+from storage_engine.broker.metrics.group_figures import GROUPS_MAX, GROUPS_PER_STEP, GroupFigures
 from storage_engine.broker.metrics.replica_figures import ReplicaFigures
 from storage_engine.broker.metrics.request_figures import TIMED_PER_S, RequestCounts
 from storage_engine.broker.metrics.scrapes import FigureSource, Scrapes
 from storage_engine.broker.metrics.transaction_figures import TransactionFigures
+from storage_engine.core.groups.coordinator import GroupCoordinator
+from storage_engine.core.groups.group import Group
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.metrics.broker_figures import RequestFigures
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.simulation.world.cluster import SimulatedCluster
 
 PARTITIONS = 200
+DELETED = 40
 TOLD = 1_000
 PIECE_MAX_S = 0.005
 SCRAPE_MAX_S = 0.050
@@ -220,3 +223,32 @@ def test_a_kind_of_request_is_timed_some_hundreds_of_times_a_second_at_most(rate
     figures.counts[9] += rate
     counts.weigh()
     assert min(rate, TIMED_PER_S // 2) <= rate / figures.weight <= TIMED_PER_S
+
+
+def test_a_topic_that_is_deleted_during_a_scrape_spoils_nothing(cluster):
+    cluster.create_topic("t", DELETED)
+    hosted = cluster[1].parts.replicas.manager
+    cluster.loop.run_until(lambda: len(list(hosted)) == DELETED)
+    scrapes = Scrapes(_sources(cluster, 1))
+    pieces = scrapes.text("text/plain")
+    begun = [next(pieces), next(pieces)]
+    cluster.answer(cluster.delete_topic("t"))
+    cluster.loop.run_until(lambda: TP not in cluster[1].logs.logs)
+    found = _values("".join([*begun, *pieces]))
+    assert "headrace_scrape_errors_total" not in found
+    assert found["kafka_server_replicamanager_partitioncount"] == DELETED
+
+
+def test_groups_beyond_a_number_are_counted_only_and_many_do_not_hold_the_loop():
+    coordinator = object.__new__(GroupCoordinator)
+    count = GROUPS_MAX + 5_000
+    coordinator.groups = {str(each): Group(group_id=str(each)) for each in range(count)}
+    ends = SimpleNamespace(ask=lambda: None)
+    clock = SimpleNamespace(wall_ms=lambda: 0)
+    samples = Samples()
+    figures = GroupFigures([coordinator], SimpleNamespace(), ends, clock)
+    steps = sum(1 for _ in figures.read(samples))
+    assert steps >= count // GROUPS_PER_STEP
+    text = "".join(samples.text(open_metrics=False))
+    assert text.count("kafka_consumergroup_members{") == GROUPS_MAX
+    assert f"numgroups {count}\n" in text
