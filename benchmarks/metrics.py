@@ -2,14 +2,14 @@
 partitions.
 
 One broker, whose counting of requests is switched on and off while it runs. The same requests go to
-it by turns, some hundredths of a second each, and each turn with metrics is compared with the one
+it by turns, a few hundredths of a second each, and each turn with metrics is compared with the one
 without beside it. The figure is the processor time of the broker for a request, which other load on
 the machine weighs on less than on rates: the median of the turns' ratios, with the middle half of
 them. Scrapes are measured by themselves, with a topic of many partitions.
 
 examples:
   headrace bench metrics
-  headrace bench metrics --turns 100 --json
+  headrace bench metrics --turns 400 --json
 """
 
 import argparse
@@ -21,9 +21,9 @@ import urllib.request
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.metered.switched_broker import SwitchedBroker, switched_broker
 from benchmarks.support import wire_load
 from benchmarks.support.rounds import Goal, Result, alone, rounded
-from benchmarks.support.switched_broker import SwitchedBroker, switched_broker
 from benchmarks.support.wire_frames import produce_frames
 from benchmarks.support.wire_load import Worker
 from storage_engine.client.admin.topics import create_topic, delete_topics
@@ -58,14 +58,15 @@ LOADS = (
     Load(what="16 KiB, 4 x 8", batch_bytes=16 << 10, connections=4, in_flight=8, ring=64),
     Load(what="128 KiB, 4 x 4", batch_bytes=128 << 10, connections=4, in_flight=4, ring=64),
 )
-WARM_UP_REQUESTS = 2_000
+WARM_UP_REQUESTS = 1_000
+TURNS_PER_TOPIC = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench metrics`."""
     for name, default, meaning in (
-        ("--turns", 40, "turns with metrics, and as many without, of each load"),
-        ("--turn-ms", 150, "processor time of the broker that a turn is to take"),
+        ("--turns", 200, "turns with metrics, and as many without, of each load"),
+        ("--turn-ms", 30, "processor time of the broker that a turn is to take"),
         ("--partitions", 1000, "partitions that a scrape tells of"),
     ):
         parser.add_argument(
@@ -113,16 +114,18 @@ def _produce(
     ours, theirs = [], []
     requests = WARM_UP_REQUESTS
     with Cluster(broker.servers) as cluster:
-        for turn in range(args.turns + 1):
-            # A topic of its own: what stays in memory and on the disk is that of one turn.
-            create_topic(cluster, TOPIC, 1, 1)
+        for turn in range(args.turns):
+            if turn % TURNS_PER_TOPIC == 0:
+                # What stays in memory and on the disk is that of a few turns.
+                if turn:
+                    delete_topics(cluster, [TOPIC])
+                create_topic(cluster, TOPIC, 1, 1)
+                used_us = cost_us(requests, on=False)
+                requests = max(1, int(args.turn_ms * 1000 / used_us / load.connections))
             pair = {on: cost_us(requests, on=on) for on in ((True, False), (False, True))[turn % 2]}
-            delete_topics(cluster, [TOPIC])
-            if turn:
-                ours.append(pair[True])
-                theirs.append(pair[False])
-            else:
-                requests = max(1, int(args.turn_ms * 1000 / pair[False] / load.connections))
+            ours.append(pair[True])
+            theirs.append(pair[False])
+        delete_topics(cluster, [TOPIC])
     ratios = [mine / its for mine, its in zip(ours, theirs, strict=True)]
     return _compared(f"produce, {load.what}, broker's CPU µs a request", ours, theirs, ratios)
 

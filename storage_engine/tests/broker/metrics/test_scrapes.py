@@ -4,6 +4,7 @@ left out. Source: R-MET1, R-MET3."""
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -159,6 +160,10 @@ def test_ends_of_partitions_without_a_replica_here_are_asked_of_their_leaders(tm
         cluster.close()
 
 
+def _answered(call: Any, _request: object) -> None:
+    call.answer()
+
+
 class _Call:
     """As much of an `ApiCall` as timing takes."""
 
@@ -167,6 +172,7 @@ class _Call:
     def __init__(self, version: int = 9) -> None:
         self.version = version
         self.figures: RequestFigures | None = None
+        self.begun_ns = self.weight = 0
 
     def answer(self) -> None:
         if self.figures is not None:
@@ -181,7 +187,7 @@ def _counts() -> RequestCounts:
 def test_of_many_fetches_only_some_are_timed_and_count_for_all():
     counts = _counts()
     table = HandlerTable()
-    table.add(FETCH, lambda call, request: call.answer())
+    table.add(FETCH, _answered)
     counts.count_all(table, SimpleNamespace())
     handler, figures = table.get(FETCH.key).handler, counts.of("FetchConsumer")
     request = SimpleNamespace(replica_id=-1)

@@ -20,7 +20,7 @@ def asked(replica_id: int) -> FetchRequest:
 def test_fetches_of_clients_and_followers_are_counted_while_they_wait_and_nothing_stays():
     loop = SimulatedLoop()
     waits = FetchWaits(SimpleNamespace(), replicas=SimpleNamespace(), scheduler=loop)
-    ended = []
+    ended: list[FetchRead | None] = []
 
     def gone() -> bool:
         return False

@@ -1,7 +1,7 @@
 """A broker whose metrics can be switched off and on while it runs, to be measured with them and
 without in one process: two processes differ by more than metrics cost.
 
-    python -m benchmarks.support.switched_broker FILE.properties
+    python -m benchmarks.metered.switched_broker FILE.properties
 
 SIGUSR1 switches them off, SIGUSR2 on. Only requests are meant: what is counted elsewhere is counted
 whether anybody reads it or not.
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
 
 OFF, ON = signal.SIGUSR1, signal.SIGUSR2
-SWITCH_S = 0.02
+SWITCH_S = 0.005
 """The loop takes up a signal in its next turn."""
 
 _START_S = 60.0
@@ -78,7 +78,7 @@ def switched_broker(folder: Path, settings: Mapping[str, str]) -> Iterator[Switc
             METRICS_LISTENER: f"{HOST}:{metrics_port}",
         }
         write_settings(file, {**own, **settings})
-        command = [sys.executable, "-P", "-m", "benchmarks.support.switched_broker", str(file)]
+        command = [sys.executable, "-P", "-m", "benchmarks.metered.switched_broker", str(file)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = stack.enter_context(
             tethered(command, log=log, folder=folder, environment=environment)
@@ -125,7 +125,7 @@ def main() -> int:
         server.loop.add_signal_handler(ON, switch, True)
         return made
 
-    metrics.build_metrics = build_switched
+    setattr(metrics, build.__name__, build_switched)
     parser = argparse.ArgumentParser()
     broker.add_arguments(parser)
     return broker.run(parser.parse_args(sys.argv[1:]))
