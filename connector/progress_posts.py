@@ -62,6 +62,14 @@ class ProgressPosts:
         self._path = found.path.rstrip("/") + PATH
         self._headers = {"Content-Type": "application/json", "X-Headrace-Progress": "1"}
         if token is not None:
+            # A token that was read from a file has the end of its line.
+            token = token.strip()
+            if not token.isascii() or not token.isprintable():
+                raise ConnectorError(
+                    "BAD_CONSOLE",
+                    "the token has characters that no header can have: give the console's"
+                    " progress token as it is, without line breaks",
+                )
             self._headers["Authorization"] = f"Bearer {token}"
         self._queue: deque[MakeEvent] = deque()
         self._changed = threading.Condition()

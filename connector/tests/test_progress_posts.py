@@ -130,3 +130,18 @@ def test_a_token_is_not_sent_to_another_machine_in_the_clear():
     with pytest.raises(ConnectorError, match="take https"):
         ProgressPosts("http://console.example:8080", token="secret")
     ProgressPosts("https://console.example:8080", token="secret")
+
+
+@pytest.mark.parametrize("token", ["sec\nret", "sec\rret", "geheim-\u20ac"])
+def test_a_token_that_no_header_can_have_is_refused_without_being_told(token):
+    with pytest.raises(ConnectorError, match="token") as refused:
+        ProgressPosts("http://127.0.0.1:8080", token=token)
+    assert token not in str(refused.value)
+
+
+def test_the_line_end_of_a_token_from_a_file_is_no_part_of_it():
+    with console_in_memory() as console:
+        posts = ProgressPosts(console.url, token="secret\n")
+        _add(posts, 1)
+        posts.close(5)
+        assert posts.posted == 1

@@ -20,6 +20,7 @@ from storage_engine.broker.requests.long_work import (
     Steps,
 )
 from storage_engine.core.errors import InvalidRequestError
+from storage_engine.core.metrics.broker_figures import RequestFigures
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis import api_versions
@@ -67,7 +68,7 @@ class Dispatcher:
             if served is None:
                 connection.close(f"{name_of(header.api_key)} is not served")
                 return
-            spec, handler = served
+            spec, handler, figures = served
             version = header.api_version
             if not spec.min_version <= version <= spec.max_version:
                 self._answer_unknown_version(connection, spec, header.correlation_id)
@@ -79,7 +80,7 @@ class Dispatcher:
             connection.close(str(failure))
             return
         except LongMessageError:
-            call = self._call(connection, spec, header)
+            call = self._call(connection, spec, header, figures)
             if len(body) < SCRATCH_BYTES:
                 # The frame's memory is the next one's when this call ends.
                 body = memoryview(bytearray(body))
@@ -87,7 +88,7 @@ class Dispatcher:
             is_urgent = _is_of_a_broker(spec, header.api_version, body)
             self._long_work.run_later(call, begin, is_urgent=is_urgent)
             return
-        call = self._call(connection, spec, header)
+        call = self._call(connection, spec, header, figures)
         if begun_ns is not None:
             self._handle_within_quotas(call, handler, request, len(body), begun_ns)
             return
@@ -112,16 +113,30 @@ class Dispatcher:
         if steps is not None:
             call.run(steps)
 
-    def _call(self, connection: Connection, spec: AnyApi, header: RequestHeader) -> ApiCall[Any]:
-        return ApiCall(
+    def _call(
+        self,
+        connection: Connection,
+        spec: AnyApi,
+        header: RequestHeader,
+        figures: RequestFigures | None,
+    ) -> ApiCall[Any]:
+        version = header.api_version
+        call: ApiCall[Any] = ApiCall(
             spec,
-            header.api_version,
+            version,
             header.correlation_id,
             connection,
             connection.begin(),
             header.client_id or "",
             self._long_work,
         )
+        if figures is not None:
+            # Here and not in a function: this is done for each request.
+            counts = figures.counts
+            counts[version] = number = counts[version] + 1
+            if not number & figures.sample_mask:
+                call.time(figures)
+        return call
 
     def _decode_first(self, call: ApiCall[Any], handler: AnyHandler, body: memoryview) -> Steps:
         """The work of a request with more items than are read in one turn."""

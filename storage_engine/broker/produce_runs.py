@@ -188,8 +188,8 @@ class ProduceRuns:
         if self._untimed:
             self._untimed -= 1
         elif figures is not None:
-            self._untimed = figures.weight - 1
-            call.figures, call.begun_ns = figures, begun_ns
+            self._untimed = figures.sample_mask
+            call.figures, call.begun_ns, call.weight = figures, begun_ns, figures.weight
         tp = pattern.partition
         item = ProducePartition(tp.topic, tp.partition, None)
         request = ProduceRequest(None, pattern.acks, pattern.timeout_ms, [item])

@@ -67,8 +67,8 @@ class HttpListener:
         make_text: MakeText,
         names: Collection[str],
     ) -> None:
-        """`media_type_for` gets the `Accept` of a request. `names`: the host names by which
-        clients may call this server, beside addresses and localhost."""
+        """`media_type_for` gets the `Accept` of a request, and has few results. `names`: the host
+        names by which clients may call this server, beside addresses and localhost."""
         self.loop = loop
         self.host = host
         self.port = port
@@ -82,6 +82,8 @@ class HttpListener:
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections: dict[HttpConnection, None] = {}
         """The one that was used last stands last."""
+        self._joining = 0
+        """Accepted sockets that are no connections yet."""
         self._making = asyncio.Lock()
         self._made: dict[str, tuple[float, bytes]] = {}
 
@@ -118,9 +120,11 @@ class HttpListener:
     # Connections.
 
     def _accepted(self, sock: socket.socket) -> None:
-        if len(self._connections) >= CONNECTIONS_MAX and not self._make_room():
+        is_full = len(self._connections) + self._joining >= CONNECTIONS_MAX
+        if is_full and not self._make_room():
             sock.close()
             return
+        self._joining += 1
         self.run(self._join(sock))
 
     def _make_room(self) -> bool:
@@ -129,6 +133,8 @@ class HttpListener:
         for connection in self._connections:
             if not connection.is_answering:
                 connection.abort()
+                # Not only when the loop tells of its end: others may come in this turn.
+                self.lost(connection)
                 return True
         return False
 
@@ -137,6 +143,8 @@ class HttpListener:
             await self.loop.connect_accepted_socket(partial(HttpConnection, self), sock)
         except OSError:
             sock.close()
+        finally:
+            self._joining -= 1
 
     def opened(self, connection: "HttpConnection") -> None:
         self._connections[connection] = None
@@ -167,7 +175,7 @@ class HttpListener:
         return True
 
     async def text(self, media_type: str) -> bytes:
-        """The whole text, at most a second old."""
+        """The whole text, at most a second old: each type is made once in that time."""
         async with self._making:
             made_s, text = self._made.get(media_type, (-1.0, b""))
             if made_s >= 0 and (self.loop.time() - made_s) * 1000 < KEPT_MS:
@@ -182,8 +190,12 @@ class HttpListener:
                     await asyncio.sleep(0)
                     end_ns = time.perf_counter_ns() + PIECE_NS
             text = b"".join(pieces)
-            # Only the newest: clients of one format are the rule.
-            self._made = {media_type: (begun_s, text)}
+            self._made = {
+                other: each
+                for other, each in self._made.items()
+                if (begun_s - each[0]) * 1000 < KEPT_MS
+            }
+            self._made[media_type] = begun_s, text
             return text
 
 
@@ -318,4 +330,10 @@ class HttpConnection(asyncio.Protocol):
         self._end_in(IDLE_MAX_MS)
         self._http.start_next_cycle()
         # In a turn of its own: a client may have sent thousands at once.
-        self._listener.loop.call_soon(self._next_request)
+        self._listener.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Takes up what came behind the last request."""
+        if self._http.trailing_data[0] and not self._transport.is_closing():
+            self._end_in(REQUEST_MAX_MS)
+        self._next_request()

@@ -12,6 +12,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -158,9 +159,15 @@ class ThreadedForeignSessions:
         while self._waiting and self._under_way < MAX_AT_ONCE:
             self._under_way += 1
             wanted = self._waiting.popleft()
-            threading.Thread(
+            thread = threading.Thread(
                 target=self._work, args=(wanted,), name="session-end", daemon=True
-            ).start()
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # The system gives no more threads.
+                log.warning("session 0x%x not closed: %s", wanted.credentials.session_id, error)
+                self._loop_call_soon(partial(self._ended, wanted, is_over=False))
 
     def _work(self, wanted: _Wanted) -> None:
         is_over = False

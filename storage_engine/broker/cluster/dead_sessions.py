@@ -87,8 +87,10 @@ class DeadSessions:
         foreign_sessions: ForeignSessions,
         controller_id: Callable[[], BrokerId],
         refused_ports: RefusedPorts | None,
+        on_ended: Callable[[BrokerId], None] = lambda broker_id: None,
     ) -> None:
-        """`controller_id`: as last heard; -1 for none. `refused_ports` None: they prove nothing."""
+        """`controller_id`: as last heard; -1 for none. `refused_ports` None: they prove nothing.
+        `on_ended`: the process of that broker has ended, which its session does not tell yet."""
         self._broker_id = broker_id
         self._store = metadata_store
         self._zookeeper = ZookeeperFlows(metadata_store)
@@ -97,6 +99,7 @@ class DeadSessions:
         self._foreign_sessions = foreign_sessions
         self._controller_id = controller_id
         self._refused_ports = refused_ports
+        self._on_ended = on_ended
         self._flows = Flows()
         self._watches = NewestWatches(self._flows)
         self._looks = 0
@@ -232,6 +235,8 @@ class DeadSessions:
             return
         peer.forget()
         peer.has_ended = True
+        if peer.broker_id is not None:
+            self._on_ended(peer.broker_id)
         living = [other for other in self._peers.values() if other.process is not None]
         self._proven(peer, "its process has ended", living)
 

@@ -1,4 +1,5 @@
-"""Leaders that this broker has just lost the connection to: they are perhaps dead.
+"""Leaders that this broker has just lost the connection to, or whose process has ended here: they
+are perhaps dead.
 
     connection lost ──► in doubt ──answers again, another incarnation, DOUBT_MS over──► not in doubt
 
@@ -36,7 +37,7 @@ class LeaderDoubts:
         again and again."""
 
     def lost(self, broker: BrokerId) -> None:
-        """A connection to it broke, or could not be made."""
+        """A connection to it broke or could not be made, or its process has ended."""
         known = self._metadata.brokers.get(broker)
         if known is None:
             return

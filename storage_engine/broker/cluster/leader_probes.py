@@ -109,7 +109,10 @@ class LeaderProbes:
 
     def _on_reply(self, leader: BrokerInfo, reply: object) -> None:
         if isinstance(reply, TransportError):
-            self._doubts.lost(leader.broker_id)
+            known = self._metadata.brokers.get(leader.broker_id)
+            if known is not None and known.epoch == leader.epoch:
+                # Else it tells of an incarnation before the one that is known now.
+                self._doubts.lost(leader.broker_id)
             self._transport.disconnect(_endpoint(leader), CHANNEL)
         else:
             self._doubts.heard(leader.broker_id)

@@ -50,6 +50,7 @@ class ApiCall(Generic[Resp]):
         "rights",
         "spec",
         "version",
+        "weight",
         "work",
     )
 
@@ -66,8 +67,10 @@ class ApiCall(Generic[Resp]):
         self.client_id = client_id
         self.work = work
         self.figures: RequestFigures | None = None
-        """Where requests of this kind are counted, by those who have set `begun_ns`, too."""
+        """Where the time of this one is noted, by those who have set the next two, too."""
         self.begun_ns: int
+        self.weight: int
+        """It is timed for so many."""
         self.is_long = False
         self.is_urgent = False
         self.quota: CallQuota | None = None
@@ -82,6 +85,11 @@ class ApiCall(Generic[Resp]):
         self.rights: CallRights | None = None
         """Set where somebody decides on them."""
 
+    def time(self, figures: RequestFigures) -> None:
+        """From now to its answer."""
+        self.figures, self.weight = figures, figures.weight
+        self.begun_ns = figures.now_ns()
+
     def respond(self, message: Resp) -> None:
         """Answer; to be called once. A thread encodes an answer that may be long."""
         if self.amend is not None:
@@ -91,7 +99,7 @@ class ApiCall(Generic[Resp]):
         if self.quota is not None:
             message = self.quota.answered(message)
         if self.figures is not None:
-            self.figures.answered(self.begun_ns)
+            self.figures.answered(self.begun_ns, self.weight)
         if self.is_long and self.work is not None:
             self.hold()
             self.work.beside(
@@ -193,6 +201,8 @@ class ServedApi(NamedTuple):
 
     spec: AnyApi
     handler: AnyHandler
+    figures: RequestFigures | None = None
+    """Where the dispatcher counts requests; None: it does not."""
 
 
 class HandlerTable:
@@ -215,6 +225,12 @@ class HandlerTable:
     def wrap(self, wrapped: Callable[[AnyApi, AnyHandler], AnyHandler]) -> None:
         """Puts something before each handler."""
         self._served = {
-            key: ServedApi(spec, wrapped(spec, handler))
-            for key, (spec, handler) in self._served.items()
+            key: each._replace(handler=wrapped(each.spec, each.handler))
+            for key, each in self._served.items()
+        }
+
+    def count(self, figures_of: Callable[[AnyApi], RequestFigures | None]) -> None:
+        """Has the dispatcher count the requests of each API there."""
+        self._served = {
+            key: each._replace(figures=figures_of(each.spec)) for key, each in self._served.items()
         }

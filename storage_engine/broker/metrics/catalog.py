@@ -124,12 +124,13 @@ REQUEST_ROWS = (
         HISTOGRAM,
         ("request",),
         "Milliseconds from when a request is taken up to when its answer is handed over. Of kinds"
-        " with more than 1,000 requests a second every eighth is timed, and counts for eight.",
+        " with more than 250 requests a second only some are timed, and count for the others.",
     ),
     _gauge("kafka_network_requestchannel_requestqueuesize", "Requests without an answer."),
     _gauge(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
-        "Waits for partitions: Produce for followers, Fetch of clients for data, DeleteRecords.",
+        "What waits: Fetch requests of clients and of followers for data; partitions of Produce and"
+        " DeleteRecords for followers.",
         "delayedOperation",
     ),
     _gauge(

@@ -12,6 +12,7 @@ from storage_engine.core.ports import Clock
 PARTITIONS_PER_STEP = 20
 """Partitions that are read between two yields, which takes some 0.3 ms."""
 
+PURGATORY_SIZE = "kafka_server_delayedoperationpurgatory_purgatorysize"
 _TOPICS = "kafka_server_brokertopicmetrics_"
 _REPLICAS = "kafka_server_replicamanager_"
 
@@ -40,8 +41,6 @@ class ReplicaFigures:
         self._replicas = replicas
         self._fetchers = fetchers
         self._clock = clock
-        self._gone = TopicFigures()
-        """The sums over topics that have no replica here any more: sums never fall."""
 
     def read(self, samples: Samples) -> Iterator[None]:
         yield from self._read_partitions(samples)
@@ -63,17 +62,13 @@ class ReplicaFigures:
         for name, value in sums.counts.items():
             samples.add(f"{_REPLICAS}{name}", value)
         for operation, count in sums.waits.items():
-            name = "kafka_server_delayedoperationpurgatory_purgatorysize"
-            samples.add(name, count, operation)
+            samples.add(PURGATORY_SIZE, count, operation)
 
     def _read_topics(self, samples: Samples) -> Iterator[None]:
-        hosted = {partition.topic_partition.topic for partition in self._replicas}
-        every = self._replicas.figures
-        for topic in every.keys() - hosted:
-            self._take_leave(every.pop(topic))
+        every, gone = self._replicas.figures.by_name, self._replicas.figures.gone
         adders = [(samples.adder(name), read) for name, read in TOPIC_FIGURES.items()]
-        by_codec = list(self._gone.bytes_in)
-        replicated_in, replicated_out = self._gone.replicated_in, self._gone.replicated_out
+        by_codec = list(gone.bytes_in)
+        replicated_in, replicated_out = gone.replicated_in, gone.replicated_out
         for number, (topic, figures) in enumerate(sorted(every.items()), 1):
             label = f'{{topic="{topic}"}} '
             for add, read in adders:
@@ -88,12 +83,6 @@ class ReplicaFigures:
         samples.add(f"{_TOPICS}replicationbytesin_total", replicated_in)
         samples.add(f"{_TOPICS}replicationbytesout_total", replicated_out)
 
-    def _take_leave(self, figures: TopicFigures) -> None:
-        gone = self._gone
-        gone.bytes_in = [a + b for a, b in zip(gone.bytes_in, figures.bytes_in, strict=True)]
-        gone.replicated_in += figures.replicated_in
-        gone.replicated_out += figures.replicated_out
-
 
 class _Sums:
     """What is told of all partitions together."""
@@ -107,7 +96,7 @@ class _Sums:
             "underminisrpartitioncount": 0,
             "atminisrpartitioncount": 0,
         }
-        self.waits = {"Produce": 0, "Fetch": 0, "DeleteRecords": 0}
+        self.waits = {"Produce": 0, "DeleteRecords": 0}
 
     def add(self, partition: HostedPartition) -> None:
         counts, waits = self.counts, self.waits
@@ -120,7 +109,6 @@ class _Sums:
             counts["underminisrpartitioncount"] += in_sync < least
             counts["atminisrpartitioncount"] += in_sync == least
         waits["Produce"] += len(partition.produce_waiters)
-        waits["Fetch"] += len(partition.data_waiters)
         waits["DeleteRecords"] += len(partition.deletion_waiters)
 
 

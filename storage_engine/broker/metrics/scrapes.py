@@ -14,6 +14,8 @@ from storage_engine.broker.metrics.catalog import CATALOG
 from storage_engine.broker.metrics.exposition import Samples
 
 OPEN_METRICS = "application/openmetrics-text"
+OPEN_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
+TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class FigureSource(Protocol):
@@ -62,12 +64,17 @@ class Scrapes:
 
 
 def media_type_for(accept: str) -> str:
-    """The type of an answer, by the `Accept` of a request."""
+    """The type of an answer, by the `Accept` of a request: one of two, whatever versions it names,
+    since a text that was made serves all who ask for its type."""
     # It is in no process without metrics.
     from prometheus_client.exposition import choose_encoder
 
-    _, media_type = choose_encoder(accept)
-    return media_type
+    try:
+        _, chosen = choose_encoder(accept)
+    except (TypeError, ValueError):
+        # A version that is no number.
+        return TEXT_TYPE
+    return OPEN_TYPE if chosen.startswith(OPEN_METRICS) else TEXT_TYPE
 
 
 def process_text(media_type: str) -> str:

@@ -29,7 +29,7 @@ from storage_engine.core.errors import (
     LogStorageError,
 )
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.metrics.broker_figures import TopicFigures
+from storage_engine.core.metrics.broker_figures import FiguresByTopic
 from storage_engine.core.ports import Background, Clock, Endpoint, MetadataStore, Scheduler
 from storage_engine.core.replication.partition import LagCheck, LagLimits
 from storage_engine.log.appending.append_preparation import requirement_of
@@ -84,8 +84,7 @@ class ReplicaManager:
         self._fetchers = fetchers
         self._topic_config = topic_config
         self._partitions: dict[TopicPartition, HostedPartition] = {}
-        self.figures: dict[str, TopicFigures] = {}
-        """What was counted of each topic that has, or had, a replica here."""
+        self.figures = FiguresByTopic()
         self._background = background
         self._codec_is_loaded = False
         self._stopped = False
@@ -282,7 +281,7 @@ class ReplicaManager:
                 config=config,
                 high_watermark=self._logs.high_watermark(tp),
                 ports=self._ports,
-                figures=self.figures.setdefault(tp.topic, TopicFigures()),
+                figures=self.figures.join(tp.topic),
             )
             self._partitions[tp] = partition
         return partition
@@ -301,6 +300,7 @@ class ReplicaManager:
         self._logs.moves.cancel(tp)
         partition = self._partitions.pop(tp, None)
         if partition is not None:
+            self.figures.leave(tp.topic)
             partition.leader_id = -1
             partition.become_follower(-1)
             partition.wake_all()

@@ -22,7 +22,16 @@ from storage_engine.protocol.apis.fetch import FetchRequest
 class FollowerWait:
     """A follower's fetch that waits for one of the partitions of its session to have news."""
 
-    __slots__ = ("_deadline", "_finish", "_gone", "_reader", "_request", "_session", "is_done")
+    __slots__ = (
+        "_deadline",
+        "_finish",
+        "_gone",
+        "_on_left",
+        "_reader",
+        "_request",
+        "_session",
+        "is_done",
+    )
 
     def __init__(
         self,
@@ -33,9 +42,11 @@ class FollowerWait:
         scheduler: Scheduler,
         finish: Callable[[FetchRequest, FetchRead | None], None],
         gone: Callable[[], bool],
+        on_left: Callable[[], None],
     ) -> None:
         """`finish` gets the request with what is due by then, and what there is of that; None: it
-        is to be read in steps."""
+        is to be read in steps. `on_left`: the wait is over."""
+        self._on_left = on_left
         self._session = session
         self._request = request
         self._reader = reader
@@ -75,6 +86,7 @@ class FollowerWait:
         self._deadline.finish()
         if self._session.on_news == self.on_news:
             self._session.on_news = None
+        self._on_left()
 
 
 class FollowerWaits:
@@ -90,8 +102,16 @@ class FollowerWaits:
         """The waiting fetches of each replica, one for each of its channels."""
 
     def add(self, replica: int, fetch: DelayedFetch | FollowerWait) -> None:
-        others = [each for each in self._waiting.get(replica, ()) if not each.is_done]
-        self._waiting[replica] = [*others, fetch]
+        if not fetch.is_done:
+            self._waiting.setdefault(replica, []).append(fetch)
+
+    def forget_done(self, replica: int) -> None:
+        """Keep only what still waits of this follower, who may be anybody that claims its id."""
+        waiting = [each for each in self._waiting.get(replica, ()) if not each.is_done]
+        if waiting:
+            self._waiting[replica] = waiting
+        else:
+            self._waiting.pop(replica, None)
 
     def end(self, replica: int) -> None:
         """Answer what waits of this follower."""
@@ -110,6 +130,8 @@ class FetchWaits:
         self._scheduler = scheduler
         self._kept = WaitingPartitions()
         self.of_followers = FollowerWaits()
+        self.count = 0
+        """The fetches that wait now."""
 
     def wait(
         self,
@@ -126,6 +148,12 @@ class FetchWaits:
         if not is_follower and not kept.has_room_for(count):
             return False
         kept.add(count)
+        self.count += 1
+
+        def left() -> None:
+            kept.add(-count)
+            self._left(request)
+
         delayed = DelayedFetch(
             request,
             read,
@@ -134,7 +162,7 @@ class FetchWaits:
             scheduler=self._scheduler,
             finish=finish,
             gone=gone,
-            on_left=lambda: kept.add(-count),
+            on_left=left,
         )
         if is_follower:
             self.of_followers.add(request.replica_id, delayed)
@@ -150,6 +178,7 @@ class FetchWaits:
     ) -> None:
         """Have a follower's fetch wait, as `FollowerWait` does."""
         session.settle()
+        self.count += 1
         fetch = FollowerWait(
             session,
             request,
@@ -157,7 +186,13 @@ class FetchWaits:
             scheduler=self._scheduler,
             finish=finish,
             gone=gone,
+            on_left=lambda: self._left(request),
         )
         self.of_followers.add(request.replica_id, fetch)
         if session.has_missed_news:
             fetch.on_news()
+
+    def _left(self, request: FetchRequest) -> None:
+        self.count -= 1
+        if request.replica_id >= 0:
+            self.of_followers.forget_done(request.replica_id)

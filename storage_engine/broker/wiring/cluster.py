@@ -59,7 +59,7 @@ def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
             scheduler=ports.scheduler,
         ),
         registration=registration,
-        dead_sessions=_dead_sessions(ports, metadata),
+        dead_sessions=_dead_sessions(ports, metadata, doubts),
         order_gate=order_gate,
         controller=_controller(ports, config, order_gate),
         topic_admin=TopicAdmin(
@@ -98,7 +98,9 @@ def _registration(ports: BrokerPorts) -> Registration:
     )
 
 
-def _dead_sessions(ports: BrokerPorts, metadata: MetadataCache) -> DeadSessions | None:
+def _dead_sessions(
+    ports: BrokerPorts, metadata: MetadataCache, doubts: LeaderDoubts
+) -> DeadSessions | None:
     proof = ports.config.text(DEATH_PROOF)
     if proof == NO_PROOF:
         return None
@@ -114,6 +116,7 @@ def _dead_sessions(ports: BrokerPorts, metadata: MetadataCache) -> DeadSessions 
         )
         if proof == BY_PORT
         else None,
+        on_ended=doubts.lost,
     )
 
 

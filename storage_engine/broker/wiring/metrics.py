@@ -61,11 +61,13 @@ def build_metrics(
     counts.count_all(parts.table, parts.produce_runs)
     loop_figures = LoopFigures(server, ports.scheduler, ports.clock)
     disk_figures = DiskFigures(ports.logs.dirs, ports.scheduler, ports.background)
+    sessions, waits = parts.requests.fetch_sessions, parts.requests.fetch_waits
+    server_figures = ServerFigures(counts, server, sessions, waits, parts.quotas)
     metadata = parts.cluster.metadata
     scrapes = Scrapes(
         {
             "replicas": ReplicaFigures(replicas.manager, replicas.fetchers, ports.clock),
-            "requests": ServerFigures(counts, server, parts.requests.fetch_sessions, parts.quotas),
+            "requests": server_figures,
             "cluster": ClusterFigures(
                 metadata, ports.metadata_store, ports.clock, lambda: session.lease_end_monotonic_ms
             ),

@@ -57,6 +57,33 @@ class TopicFigures:
         self.produces += appends
 
 
+class FiguresByTopic:
+    """The figures of the topics that have a replica on one broker: those of a topic end with its
+    last replica there, whether anybody reads them or not."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, TopicFigures] = {}
+        self._replicas: dict[str, int] = {}
+        self.gone = TopicFigures()
+        """The sums over topics that have no replica here any more: sums never fall."""
+
+    def join(self, topic: str) -> TopicFigures:
+        """One more replica of the topic is here."""
+        self._replicas[topic] = self._replicas.get(topic, 0) + 1
+        return self.by_name.setdefault(topic, TopicFigures())
+
+    def leave(self, topic: str) -> None:
+        """One replica less."""
+        self._replicas[topic] -= 1
+        if self._replicas[topic]:
+            return
+        del self._replicas[topic]
+        figures, gone = self.by_name.pop(topic), self.gone
+        gone.bytes_in = [a + b for a, b in zip(gone.bytes_in, figures.bytes_in, strict=True)]
+        gone.replicated_in += figures.replicated_in
+        gone.replicated_out += figures.replicated_out
+
+
 VERSIONS_MAX = 64
 """More than any API has."""
 
@@ -64,7 +91,7 @@ VERSIONS_MAX = 64
 class RequestFigures:
     """One kind of request on one broker."""
 
-    __slots__ = ("counts", "now_ns", "times", "weight")
+    __slots__ = ("counts", "now_ns", "sample_mask", "times")
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         """`now_ns`: a clock that never runs backwards, in nanoseconds."""
@@ -73,17 +100,23 @@ class RequestFigures:
         """The number of requests by version."""
         self.times = Histogram(LATENCY_NS)
         """From when a request was taken up to when its answer was handed over, in nanoseconds."""
-        self.weight = 1
-        """One of so many requests is timed, and counts for all of them."""
+        self.sample_mask = 0
+        """Requests are timed whose number has none of these bits. Invariant: one less than a power
+        of two."""
 
     @property
     def count(self) -> int:
         return sum(self.counts)
 
-    def answered(self, begun_ns: int, count: int = 0) -> None:
-        """A request that was taken up at that time is answered; `count`: so many at once."""
+    @property
+    def weight(self) -> int:
+        """One of so many requests is timed, and counts for all of them."""
+        return self.sample_mask + 1
+
+    def answered(self, begun_ns: int, count: int) -> None:
+        """A request that was taken up at that time is answered. `count`: for so many it counts, by
+        the weight of the time when it was taken up."""
         took_ns = self.now_ns() - begun_ns
-        count = count or self.weight
         # As `Histogram.observe`, without a call for each request.
         times = self.times
         times.counts[bisect_left(LATENCY_NS, took_ns)] += count

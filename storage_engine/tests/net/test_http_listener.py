@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -210,5 +211,57 @@ def test_an_address_in_use_is_one_line_that_names_the_setting():
             )
             with pytest.raises(HeadraceError, match=r"metrics\.listener=HOST:PORT"):
                 await other.start()
+
+    run(work())
+
+
+def test_connections_that_come_at_once_do_not_get_beyond_the_limit():
+    async def work():
+        async with served() as server:
+            clients = [await server.connect() for _ in range(4)]
+            loop, listener = asyncio.get_running_loop(), server.listener
+            sockets = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(60)]
+            try:
+                most = 0
+                for _ in range(100):
+                    await asyncio.sleep(0.002)
+                    most = max(most, len(listener._connections))
+                assert most <= CONNECTIONS_MAX
+                ends = []
+                for each in sockets:
+                    each.setblocking(False)
+                    with contextlib.suppress(TimeoutError, ConnectionError):
+                        ends.append(await asyncio.wait_for(loop.sock_recv(each, 1), 0.002))
+                assert len(sockets) - len(ends) <= CONNECTIONS_MAX + 1
+            finally:
+                for each in sockets:
+                    each.close()
+                for _, writer in clients:
+                    writer.close()
+
+    run(work())
+
+
+def test_clients_of_several_formats_by_turns_do_not_make_a_text_each_time():
+    async def work():
+        async with served() as server:
+            other = GET.replace(b"\r\n\r\n", b"\r\nAccept: open\r\n\r\n")
+            answer = await server.ask((GET + other) * 10)
+            assert answer.count(b"HTTP/1.1 200") == 20
+            assert sorted(server.made) == ["open", "text/plain"]
+
+    run(work())
+
+
+def test_half_a_request_behind_a_whole_one_has_the_time_of_a_request(monkeypatch):
+    monkeypatch.setattr(http_listener, "REQUEST_MAX_MS", 100)
+
+    async def work():
+        async with served() as server:
+            reader, writer = await server.connect()
+            writer.write(GET + GET[:20])
+            with contextlib.suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), 2)
+            writer.close()
 
     run(work())

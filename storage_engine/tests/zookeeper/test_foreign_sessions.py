@@ -1,5 +1,6 @@
 """The end of sessions of others: R-CTL12."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ from storage_engine.tests.zookeeper.conftest import SESSION_TIMEOUT_MS
 from storage_engine.tests.zookeeper.loop import HandLoop
 from storage_engine.zookeeper.access import ANYBODY
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper
-from storage_engine.zookeeper.foreign_sessions import ThreadedForeignSessions
+from storage_engine.zookeeper.foreign_sessions import MAX_AT_ONCE, ThreadedForeignSessions
 from storage_engine.zookeeper.session import ZooKeeperSession
 from storage_engine.zookeeper.session_credentials import SessionCredentials, SessionZNode
 
@@ -95,3 +96,22 @@ def test_no_password_is_shown(
     assert "closed" in shown
     assert password.hex() not in shown
     assert repr(password) not in shown
+
+
+def test_a_thread_that_can_not_be_started_is_a_failed_attempt_and_holds_up_no_later_one(
+    monkeypatch,
+):
+    loop = HandLoop()
+    sessions = ThreadedForeignSessions("127.0.0.1:1", 1_000, loop.call_soon, access=ANYBODY)
+
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    outcomes: list[bool] = []
+    with monkeypatch.context() as without_threads:
+        without_threads.setattr(threading.Thread, "start", refused)
+        for number in range(MAX_AT_ONCE + 2):
+            sessions.end(number, b"secret", outcomes.append)
+            loop.run_until(lambda count=number + 1: len(outcomes) == count)
+    assert outcomes == [False] * (MAX_AT_ONCE + 2)
+    assert sessions._under_way == 0

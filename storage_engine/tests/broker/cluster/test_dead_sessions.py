@@ -42,6 +42,20 @@ def test_another_leads_long_before_the_session_of_a_killed_leader_would_expire(c
     assert cluster.produced(TP, b"x") == 0
 
 
+def test_a_broker_whose_process_has_ended_is_in_doubt_at_once_also_where_nobody_fetches_from_it(
+    cluster,
+):
+    dead = next(broker for broker in cluster.brokers if broker.id != leader_of(cluster))
+    others = [broker for broker in cluster.brokers if broker is not dead]
+    cluster.loop.run_for(1_000)
+    assert not any(other.parts.cluster.doubts.current() for other in others)
+    dead.kill()
+    cluster.loop.run_until(
+        lambda: all(dead.id in other.parts.cluster.doubts.current() for other in others),
+        limit_ms=5,
+    )
+
+
 def test_another_is_controller_long_before_the_session_of_a_killed_one_would_expire(cluster):
     controller = cluster.controller
     controller.kill()

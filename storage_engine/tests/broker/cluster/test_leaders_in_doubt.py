@@ -1,13 +1,19 @@
 """Clients are not sent to a leader that has just died, and find its successor soon (R-REP12)."""
 
-from storage_engine.broker.cluster.leader_doubts import DOUBT_MS
-from storage_engine.broker.cluster.leader_probes import CHANNEL, PROBE_MS
+from dataclasses import replace
+from types import SimpleNamespace
+
+from storage_engine.broker.cluster.leader_doubts import DOUBT_MS, LeaderDoubts
+from storage_engine.broker.cluster.leader_probes import CHANNEL, PROBE_MS, LeaderProbes
+from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
+from storage_engine.core.ports import TransportError
 from storage_engine.protocol.apis.find_coordinator import FindCoordinatorRequest
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.registry import api_of
+from storage_engine.simulation.world.clock import SimulatedLoop
 
 TP = TopicPartition("t", 0)
 FIND_COORDINATOR = 10
@@ -140,3 +146,25 @@ def test_a_follower_asks_again_at_once_after_a_lost_connection_and_then_less_and
     before = network.next_correlation_id()
     topic.loop.run_for(10_000)
     assert network.next_correlation_id() - before < 200
+
+
+def test_a_probe_of_an_incarnation_that_is_gone_says_nothing_of_the_one_after_it():
+    before = BrokerInfo(broker_id=BrokerId(2), host="b", port=1, epoch=BrokerEpoch(10))
+    led = {0: SimpleNamespace(leader=2)}
+    metadata = SimpleNamespace(brokers={2: before}, partitions=lambda _: led)
+    loop, replies = SimulatedLoop(), []
+    transport = SimpleNamespace(
+        request=lambda *args, on_reply, **more: replies.append(on_reply),
+        disconnect=lambda *args: None,
+    )
+    doubts = LeaderDoubts(metadata, loop)
+    probes = LeaderProbes(
+        BrokerId(1), metadata=metadata, doubts=doubts, transport=transport, scheduler=loop
+    )
+    probes.ask(["t"], lambda: None)
+    metadata.brokers[2] = replace(before, epoch=BrokerEpoch(11))
+    replies[0](TransportError(reason="gone"))
+    assert not doubts.current()
+    probes.ask(["t"], lambda: None)
+    replies[1](TransportError(reason="gone"))
+    assert doubts.current() == {2}

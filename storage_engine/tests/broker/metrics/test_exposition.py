@@ -1,9 +1,11 @@
 """The text of a scrape, read by the library's parsers."""
 
+import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 from storage_engine.broker.metrics.exposition import Samples
+from storage_engine.broker.metrics.scrapes import OPEN_TYPE, TEXT_TYPE, media_type_for
 from storage_engine.core.metrics.histogram import NS_PER_MS, Histogram
 
 HOSTILE = 'a"b\\c\nd{}=,é\x00'
@@ -64,3 +66,19 @@ def test_a_quantile_is_the_bound_of_its_bucket():
     for value in (1, 1, 4, 400):
         times.observe(value)
     assert [times.quantile(share) for share in (0.5, 0.75, 1)] == [1, 5, 10]
+
+
+@pytest.mark.parametrize(
+    ("accept", "media_type"),
+    [
+        ("", TEXT_TYPE),
+        ("*/*", TEXT_TYPE),
+        ("text/plain; version=1.0.0; escaping=allow-utf-8", TEXT_TYPE),
+        ("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.2", OPEN_TYPE),
+        ("application/openmetrics-text; version=1.7.3", OPEN_TYPE),
+        ("application/openmetrics-text; version=x", TEXT_TYPE),
+        ("application/openmetrics-text; version=0.0.1, text/plain", TEXT_TYPE),
+    ],
+)
+def test_whatever_a_client_accepts_there_are_two_types_of_answers(accept, media_type):
+    assert media_type_for(accept) == media_type

@@ -3,24 +3,31 @@ left out. Source: R-MET1, R-MET3."""
 
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from storage_engine.broker import unexpected
+from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
 from storage_engine.broker.metrics.cluster_figures import ControllerFigures
 from storage_engine.broker.metrics.end_offsets import ASK_MS, EndOffsets
 from storage_engine.broker.metrics.exposition import Samples
-from storage_engine.broker.metrics.group_figures import GroupFigures
+from storage_engine.broker.metrics.group_figures import GROUPS_MAX, GROUPS_PER_STEP, GroupFigures
 from storage_engine.broker.metrics.replica_figures import ReplicaFigures
-from storage_engine.broker.metrics.request_figures import BUSY_PER_S, RequestCounts
+from storage_engine.broker.metrics.request_figures import TIMED_PER_S, RequestCounts
 from storage_engine.broker.metrics.scrapes import FigureSource, Scrapes
 from storage_engine.broker.metrics.transaction_figures import TransactionFigures
+from storage_engine.core.groups.coordinator import GroupCoordinator
+from storage_engine.core.groups.group import Group
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.core.metrics.broker_figures import RequestFigures
+from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.simulation.world.cluster import SimulatedCluster
 
 PARTITIONS = 200
+DELETED = 40
 TOLD = 1_000
 PIECE_MAX_S = 0.005
 SCRAPE_MAX_S = 0.050
@@ -98,6 +105,9 @@ def test_the_counts_of_a_topic_end_with_it_and_the_sums_do_not_fall(topic):
     assert before["kafka_server_brokertopicmetrics_replicationbytesout_total"] > 0
     topic.answer(topic.delete_topic("t"))
     topic.loop.run_until(lambda: TP not in topic[leader].logs.logs)
+    kept = topic[leader].parts.replicas.manager.figures
+    assert not kept.by_name, "nothing is kept of it, whether anybody scrapes or not"
+    assert not kept._replicas
     after = _values("".join(scrapes.text("text/plain")))
     assert "kafka_server_brokertopicmetrics_messagesin_total" not in after
     for name in (
@@ -150,34 +160,101 @@ def test_ends_of_partitions_without_a_replica_here_are_asked_of_their_leaders(tm
         cluster.close()
 
 
-def test_of_many_requests_one_in_eight_is_timed_and_counts_for_all():
+def _answered(call: Any, _request: object) -> None:
+    call.answer()
+
+
+class _Call:
+    """As much of an `ApiCall` as timing takes."""
+
+    time = ApiCall.time
+
+    def __init__(self, version: int = 9) -> None:
+        self.version = version
+        self.figures: RequestFigures | None = None
+        self.begun_ns = self.weight = 0
+
+    def answer(self) -> None:
+        if self.figures is not None:
+            self.figures.answered(self.begun_ns, self.weight)
+
+
+def _counts() -> RequestCounts:
     clock = iter(range(0, 10**9, 1_000))
-    counts = RequestCounts(lambda: next(clock))
-    figures = counts.of("Produce")
+    return RequestCounts(lambda: next(clock))
 
-    class Call:
-        version = 9
-        figures = None
-        begun_ns = 0
 
-    def answer(call, request):
-        if call.figures is not None:
-            call.figures.answered(call.begun_ns)
+def test_of_many_fetches_only_some_are_timed_and_count_for_all():
+    counts = _counts()
+    table = HandlerTable()
+    table.add(FETCH, _answered)
+    counts.count_all(table, SimpleNamespace())
+    handler, figures = table.get(FETCH.key).handler, counts.of("FetchConsumer")
+    request = SimpleNamespace(replica_id=-1)
 
-    counted = counts._counted(PRODUCE, answer)
+    def fetch(number: int) -> None:
+        for _ in range(number):
+            handler(_Call(), request)
 
-    def requests(count: int) -> None:
-        for _ in range(count):
-            counted(Call(), None)
-
-    requests(10)
+    fetch(10)
     assert figures.times.count == 10
-    requests(2 * BUSY_PER_S)
+    fetch(8 * TIMED_PER_S)
     counts.weigh()
-    requests(8 * 500)
-    assert figures.count == 10 + 2 * BUSY_PER_S + 4_000
-    assert figures.times.count == figures.count
+    timed = figures.times.count
+    fetch(4_096)
+    assert figures.count == 10 + 8 * TIMED_PER_S + 4_096
+    assert figures.times.count == timed + 4_096
+    assert figures.weight == 16
     counts.weigh()
     counts.weigh()
-    requests(8)
+    fetch(8)
     assert figures.weight == 1
+
+
+def test_a_request_counts_for_as_many_as_when_it_was_taken_up():
+    counts = _counts()
+    figures = counts.of("FetchConsumer")
+    call = _Call()
+    call.time(figures)
+    figures.counts[9] += 8 * TIMED_PER_S
+    counts.weigh()
+    call.answer()
+    assert figures.times.count == 1
+
+
+@pytest.mark.parametrize("rate", [1, 249, 250, 999, 40_000])
+def test_a_kind_of_request_is_timed_some_hundreds_of_times_a_second_at_most(rate):
+    counts = _counts()
+    figures = counts.of("Produce")
+    figures.counts[9] += rate
+    counts.weigh()
+    assert min(rate, TIMED_PER_S // 2) <= rate / figures.weight <= TIMED_PER_S
+
+
+def test_a_topic_that_is_deleted_during_a_scrape_spoils_nothing(cluster):
+    cluster.create_topic("t", DELETED)
+    hosted = cluster[1].parts.replicas.manager
+    cluster.loop.run_until(lambda: len(list(hosted)) == DELETED)
+    scrapes = Scrapes(_sources(cluster, 1))
+    pieces = scrapes.text("text/plain")
+    begun = [next(pieces), next(pieces)]
+    cluster.answer(cluster.delete_topic("t"))
+    cluster.loop.run_until(lambda: TP not in cluster[1].logs.logs)
+    found = _values("".join([*begun, *pieces]))
+    assert "headrace_scrape_errors_total" not in found
+    assert found["kafka_server_replicamanager_partitioncount"] == DELETED
+
+
+def test_groups_beyond_a_number_are_counted_only_and_many_do_not_hold_the_loop():
+    coordinator = object.__new__(GroupCoordinator)
+    count = GROUPS_MAX + 5_000
+    coordinator.groups = {str(each): Group(group_id=str(each)) for each in range(count)}
+    ends = SimpleNamespace(ask=lambda: None)
+    clock = SimpleNamespace(wall_ms=lambda: 0)
+    samples = Samples()
+    figures = GroupFigures([coordinator], SimpleNamespace(), ends, clock)
+    steps = sum(1 for _ in figures.read(samples))
+    assert steps >= count // GROUPS_PER_STEP
+    text = "".join(samples.text(open_metrics=False))
+    assert text.count("kafka_consumergroup_members{") == GROUPS_MAX
+    assert f"numgroups {count}\n" in text

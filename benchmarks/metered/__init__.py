@@ -1,0 +1,1 @@
+"""What `headrace bench metrics` starts."""
