@@ -72,6 +72,9 @@ RETRY_MS = 500
 WRITES_PER_TURN = 512
 """States of partitions that are written in one turn of the loop, 16 requests: some 50 ms."""
 
+LONG_DELIVERY = 2_000
+"""Partitions of a delivery that gets a turn of its own: some 30 ms."""
+
 RETRY_MAX_MS = 30_000
 """The same after many failures of one effect in a row."""
 
@@ -114,6 +117,8 @@ class ActingController:
         self._flows = flows = Flows()
         self._events: deque[Event] = deque()
         self._stepping = False
+        self._long_deliveries: deque[Deliver] = deque()
+        """Those that wait for a turn of their own; a broker has at most one."""
         self._topic_waiters: dict[str, list[TopicListener]] = {}
         self._deletion_waiters: dict[str, list[TopicListener]] = {}
         self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
@@ -270,8 +275,21 @@ class ActingController:
         for effect in effects:
             if isinstance(effect, WriteStates):
                 self._write_in_turns(effect.writes)
+            elif isinstance(effect, Deliver) and _is_long(effect):
+                self._long_deliveries.append(effect)
+                if len(self._long_deliveries) == 1:
+                    self._scheduler.call_later(0, self._deliver_next)
             else:
                 self._start(effect, RETRY_MS)
+
+    def _deliver_next(self) -> None:
+        """Encodes one long delivery in this turn: a new controller has one for each broker."""
+        if self._flows.closed:
+            return
+        effect = self._long_deliveries.popleft()
+        if self._long_deliveries:
+            self._scheduler.call_later(0, self._deliver_next)
+        self._start(effect, RETRY_MS)
 
     def _write_in_turns(self, writes: Sequence[StateWrite]) -> None:
         """One turn for all of the loss of a broker of 10,000 partitions took more than a second, on
@@ -402,6 +420,11 @@ def replaced() -> KafkaError:
         "the controller was replaced meanwhile: the next one carries on, ask it",
         ErrorCode.REQUEST_TIMED_OUT,
     )
+
+
+def _is_long(effect: Deliver) -> bool:
+    delivery = effect.delivery
+    return len(delivery.metadata) + len(delivery.leadership) > LONG_DELIVERY
 
 
 def _parts(effect: Effect) -> Sequence[Effect]:

@@ -58,7 +58,11 @@ class Turns:
             callback()
 
 
-def acting_controller():
+SILENT = SimpleNamespace(request=lambda *_, **__: None, disconnect=lambda *_: None)
+"""Sends nothing, and nobody answers."""
+
+
+def acting_controller(transport=SILENT):
     zookeeper = Zookeeper()
     turns = Turns(zookeeper)
     acting = ActingController(
@@ -72,7 +76,7 @@ def acting_controller():
         controller_epoch=ControllerEpoch(9),
         epoch_znode_version=1,
         metadata_store=zookeeper,
-        transport=SimpleNamespace(request=lambda *_, **__: None, disconnect=lambda *_: None),
+        transport=transport,
         scheduler=turns,
         resign=lambda: None,
         give_up=lambda: None,
@@ -129,3 +133,19 @@ def test_a_write_that_waited_while_a_newer_state_was_read_counts_as_refused():
     assert not [path for _, path in zookeeper.written if path.endswith(f"/{COUNT - 1}/state")]
     assert acting.core.state(last) == newer
     assert acting.core.refusals(last) == 1, "and it is read again, then written"
+
+
+def test_long_deliveries_are_sent_in_turns_of_their_own():
+    sent = []
+    transport = SimpleNamespace(
+        request=lambda endpoint, *_, **__: sent.append(endpoint.broker_id),
+        disconnect=lambda *_: None,
+    )
+    acting, _zookeeper, turns = acting_controller(transport)
+    assert sent == []
+    told = []
+    while turns.due:
+        turns.next()
+        told.append(sorted(set(sent)))
+    assert told == [[1], [1, 2], [1, 2, 3]]
+    acting.close()
