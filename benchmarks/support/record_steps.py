@@ -19,7 +19,12 @@ from typing import Any
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.core.ports import Endpoint
 from storage_engine.protocol.apis.fetch import API as FETCH
-from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse
+from storage_engine.protocol.apis.fetch import (
+    READ_COMMITTED,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.simulation.world.clock import ProcessLoop
 from storage_engine.simulation.world.cluster import SimulatedCluster
@@ -184,7 +189,7 @@ class RecordSteps:
 
     def _consume(self) -> None:
         wanted = FetchPartition(self._topic_id, 0, self._offset, 1 << 20)
-        request = FetchRequest(WAIT_MS, 1, 50 << 20, [wanted])
+        request = FetchRequest(WAIT_MS, 1, 50 << 20, [wanted], isolation_level=READ_COMMITTED)
         self._ask("fetch", FETCH, FETCH_VERSION, request, self._on_fetched)
 
     def _on_fetched(self, answer: FetchResponse) -> None:

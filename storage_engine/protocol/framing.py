@@ -172,7 +172,7 @@ def parse_response(spec: ApiSpec[Any, Resp], version: int, frame: memoryview) ->
 def _total(buffers: list[Buffer]) -> int:
     if len(buffers) == 1:
         return len(buffers[0])
-    return sum([len(buffer) for buffer in buffers])
+    return sum(map(len, buffers))
 
 
 def _with_head(head: bytes, buffers: list[Buffer]) -> list[Buffer]:
