@@ -31,6 +31,7 @@ from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.replication.follower import divergence
 from storage_engine.core.replication.partition import SessionClock
+from storage_engine.core.replication.replication_quota import NONE_THROTTLED
 from storage_engine.log.files.load_job import ColdBytesError
 from storage_engine.protocol.apis.fetch import (
     ANY_REPLICA_ID,
@@ -117,7 +118,7 @@ class PartitionReader:
             if answer.records is not None:
                 size = len(answer.records)
                 result.bytes_readable += size
-                result.room = max(0, result.room - size)
+                result.room = result.room - size if size < result.room else 0
         if budget.is_used_up:
             result.is_cut = True
 
@@ -196,15 +197,20 @@ class PartitionReader:
                 known = self._replicas.get(tp)
                 if known is not None and _is_at_end(known, wanted):
                     return _nothing_new(known, wanted)
-                partition = self._replicas.leader(tp, wanted.current_leader_epoch)
+                is_led = known is not None and known.leader is not None
+                if known is None or not is_led or wanted.current_leader_epoch != known.leader_epoch:
+                    known = self._replicas.leader(tp, wanted.current_leader_epoch)
+                partition = known
             else:
                 partition = self._replica(request, wanted, tp)
                 preferred = self._preferred(request, wanted, partition)
                 if preferred != NO_PREFERENCE:
                     return _elsewhere(partition, request, preferred)
             try:
-                if request.replica_id >= 0 and self._throttle.holds_back(
-                    partition, request.replica_id
+                if (
+                    request.replica_id >= 0
+                    and partition.config.leader_throttled is not NONE_THROTTLED
+                    and self._throttle.holds_back(partition, request.replica_id)
                 ):
                     room, first = 0, False
                 return _read(partition, request, wanted, room, budget, first=first, wait=wait)
