@@ -37,6 +37,10 @@ FETCH_VERSION = 16
 PRODUCE_VERSION = 10
 """Those of librdkafka 2.16."""
 
+LEADER = "leader"
+FOLLOWER = "follower"
+FOLLOWERS = 2
+
 REST_MS = 20
 """After so long a record is acknowledged and read, and everybody waits for the next one."""
 WAIT_MS = 500
@@ -52,7 +56,7 @@ OTHER = "timers and all else"
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """One step of a record, of all brokers that take it."""
+    """One step of a record on the leader, or on one of its followers."""
 
     broker: str
     step: str
@@ -120,7 +124,10 @@ class RecordSteps:
             StepRow(
                 broker,
                 step,
-                round(calls.times[broker, step] / records, 2),
+                round(
+                    calls.times[broker, step] / records / (FOLLOWERS if broker == FOLLOWER else 1),
+                    2,
+                ),
                 round(statistics.mean(spent), 1),
                 round(statistics.median(us.spent[broker, step]), 1)
                 if (broker, step) in us.spent
@@ -141,7 +148,7 @@ class RecordSteps:
         def after(process: ProcessLoop | None) -> None:
             spent = now() - begun
             if process is not None:
-                broker = "leader" if process is leader else "each follower"
+                broker = LEADER if process is leader else FOLLOWER
                 steps.add((broker, self._named(process is leader)), spent)
             before()
 

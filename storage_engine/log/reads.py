@@ -28,12 +28,12 @@ from storage_engine.protocol.typed.projection import TypedWant
 class LogReads:
     """Reads batches, offsets of times and of leader epochs, and aborted transactions."""
 
-    __slots__ = ("_is_shared", "_log", "_shared")
+    __slots__ = ("_is_shared", "_log", "shared")
 
     def __init__(self, log: LogState) -> None:
         self._log = log
         self._is_shared = False
-        self._shared: tuple[tuple[int, int, int, bool], SegmentSlice] | None = None
+        self.shared: tuple[tuple[int, int, int, bool], SegmentSlice] | None = None
         """The last read, by its offset, end, most bytes, and whether one batch is returned in any
         case."""
 
@@ -45,7 +45,7 @@ class LogReads:
             readers()
         finally:
             self._is_shared = False
-            self._shared = None
+            self.shared = None
 
     def read(
         self,
@@ -77,8 +77,8 @@ class LogReads:
         if offset >= limit:
             return None
         key = offset, limit, max_bytes, at_least_one
-        if self._shared is not None and self._shared[0] == key and self._shared[1].is_current:
-            return self._shared[1]
+        if self.shared is not None and self.shared[0] == key and self.shared[1].is_current:
+            return self.shared[1]
         try:
             found = find_slice(
                 log.read_positions,
@@ -93,7 +93,7 @@ class LogReads:
         except OSError as error:
             raise storage_error("read", log.directory, error) from error
         if self._is_shared and found is not None:
-            self._shared = key, found
+            self.shared = key, found
         return found
 
     def time_of(self, offset: int) -> int | None:

@@ -347,10 +347,10 @@ class HostedPartition:
             batches, self._unflushed_appends = self._unflushed_appends, 0
             if batches and self.must_flush:
                 self.flush(batches=batches)
-        self.data_waiters.wake()
         if has_grown:
-            # In-sync followers have the same to read.
+            # First: producers wait for them. Those in sync have the same to read.
             self.log.reads.share(self.follower_watches.wake)
+        self.data_waiters.wake()
 
     def step(self, event: Event) -> None:
         """Step the leader's state and carry out what follows, if this replica leads."""
