@@ -39,7 +39,8 @@ PRODUCE_VERSION = 10
 
 LEADER = "leader"
 FOLLOWER = "follower"
-FOLLOWERS = 2
+SIDES = {LEADER: 1, FOLLOWER: 2}
+"""So many brokers are on each side."""
 
 REST_MS = 20
 """After so long a record is acknowledged and read, and everybody waits for the next one."""
@@ -124,10 +125,7 @@ class RecordSteps:
             StepRow(
                 broker,
                 step,
-                round(
-                    calls.times[broker, step] / records / (FOLLOWERS if broker == FOLLOWER else 1),
-                    2,
-                ),
+                round(calls.times[broker, step] / records / SIDES[broker], 2),
                 round(statistics.mean(spent), 1),
                 round(statistics.median(us.spent[broker, step]), 1)
                 if (broker, step) in us.spent

@@ -225,8 +225,8 @@ def test_bytes_cut_or_changed_anywhere_mean_to_the_short_path_what_they_mean_to_
     changed = [frame[:end] for frame in frames for end in range(len(frame))]
     for frame in frames:
         for at in range(len(frame)):
-            for byte in (0, 1, 2, 0x7F, 0x80, 0xFF):
-                changed.append(frame[:at] + bytes([byte]) + frame[at + 1 :])
+            rest = frame[at + 1 :]
+            changed += [frame[:at] + bytes([n]) + rest for n in (0, 1, 2, 0x7F, 0x80, 0xFF)]
 
     def meaning(frame: bytes) -> object:
         try:
