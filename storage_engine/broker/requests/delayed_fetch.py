@@ -45,7 +45,7 @@ def is_enough(request: FetchRequest, read: FetchRead) -> bool:
 class _Watched:
     """A partition of a waiting fetch that has several."""
 
-    __slots__ = ("fetch", "partition", "size", "wanted")
+    __slots__ = ("fetch", "partition", "seen", "size", "wanted")
 
     def __init__(
         self, fetch: "DelayedFetch", wanted: FetchPartition, partition: HostedPartition, size: int
@@ -55,6 +55,8 @@ class _Watched:
         self.partition = partition
         self.size = size
         """Bytes that were readable at the last check."""
+        self.seen: _Seen | None = None
+        """What the partition of a consumer was like at its last check."""
 
     def try_complete(self) -> bool:
         return self.fetch.check(self)
@@ -129,6 +131,8 @@ class DelayedFetch:
             if is_news or (request.replica_id >= 0 and has_news(wanted, partition)):
                 # It came while the others were read.
                 late.append(watched)
+            elif request.replica_id < 0:
+                watched.seen = _seen(request, partition)
         if is_gone:
             self._end(None)
             return
@@ -171,8 +175,15 @@ class DelayedFetch:
         request = self._request
         # Most of what wakes a follower's fetch is a high watermark that has moved, which is sent
         # with other news.
-        if request.replica_id >= 0 and not has_news(watched.wanted, watched.partition.current):
-            return False
+        partition = watched.partition.current
+        if request.replica_id >= 0:
+            if not has_news(watched.wanted, partition):
+                return False
+        else:
+            seen = _seen(request, partition)
+            if seen == watched.seen:
+                return False
+            watched.seen = seen
         read = FetchRead(request.max_bytes)
         self._reader.read_more(request, [watched.wanted], read)
         self._readable += read.bytes_readable - watched.size

@@ -1,5 +1,5 @@
-"""Fetch of one partition or none, in the flexible versions: as nearly every fetch of a follower and
-of a consumer of a single record is.
+"""Fetch of a few partitions of one topic, or of none, in the flexible versions: as nearly every
+fetch of a follower and of a consumer is that waits for single records.
 
 Each function does what its counterpart in `fetch` does at a fraction of the calls, and returns None
 for whatever is not exactly that: the general way then decodes, encodes or refuses it.
@@ -22,6 +22,7 @@ from storage_engine.protocol.apis.spec import Buffer
 from storage_engine.protocol.apis.topic_ids import id_bytes, id_text
 from storage_engine.protocol.apis.wire import (
     NAMES_CACHED,
+    UINT8,
     cached_name,
     name_from,
     string,
@@ -32,9 +33,10 @@ from storage_engine.protocol.apis.wire import (
 _HEAD_V12 = struct.Struct(">iiiibiiB")
 # the same without the replica id
 _HEAD_V15 = struct.Struct(">iiibiiB")
-# partitions, partition, leader epoch, offset, last fetched epoch, log start, max bytes, no tags of
-# the partition and of the topic
-_PARTITION = struct.Struct(">BiiqiqiBB")
+# partition, leader epoch, offset, last fetched epoch, log start, max bytes, no tags
+_WANTED = struct.Struct(">iiqiqiB")
+# the same as the one partition of a topic
+_ONE_WANTED = struct.Struct(">BiiqiqiBB")
 # no forgotten topics, length of the rack
 _FORGOTTEN_RACK = struct.Struct(">BB")
 # fields, tag, size, replica id, replica epoch, no tags
@@ -43,14 +45,18 @@ _STATE_BYTES = 13
 
 # throttle time, error, session id, topics
 _RESPONSE_HEAD = struct.Struct(">ihiB")
-# partitions, partition, error, high watermark, last stable offset, log start, aborted
-# transactions (0: null, 1: none), preferred replica
-_RESPONSE_PARTITION = struct.Struct(">BihqqqBi")
+# partition, error, high watermark, last stable offset, log start, aborted transactions (0: null, 1:
+# none), preferred replica
+_ANSWERED = struct.Struct(">ihqqqBi")
+# the same as the one partition of a topic
+_ONE_ANSWERED = struct.Struct(">BihqqqBi")
 _END = b"\x00\x00\x00"
 """No tagged field of the partition, the topic and the message."""
 _NO_TOPIC = 1
 _ONE = 2
 """The compact length of a list of one."""
+_FEW = 20
+"""The most partitions: their number is one byte, and no message is long."""
 _SHORT = 0x7F
 """A length below it is one byte."""
 
@@ -72,8 +78,8 @@ def _topic(topic: str, version: int) -> bytes:
 
 
 def decode_request(version: int, body: memoryview) -> FetchRequest | None:
-    """Decode a request that names one partition or none, forgets none, and has no tagged field but
-    a follower's."""
+    """Decode a request that names few partitions, forgets none, and has no tagged field but a
+    follower's."""
     try:
         if version >= FIRST_WITHOUT_REPLICA_ID:
             replica_id, position = CONSUMER_REPLICA_ID, _HEAD_V15.size
@@ -90,7 +96,7 @@ def decode_request(version: int, body: memoryview) -> FetchRequest | None:
             wanted, position = _decode_wanted(version, body, position)
             if wanted is None:
                 return None
-            partitions.append(wanted)
+            partitions = wanted
         elif topics != _NO_TOPIC:
             return None
         forgotten, rack_size = _FORGOTTEN_RACK.unpack_from(body, position)
@@ -133,8 +139,8 @@ def decode_request(version: int, body: memoryview) -> FetchRequest | None:
 
 def _decode_wanted(
     version: int, body: memoryview, position: int
-) -> tuple[FetchPartition | None, int]:
-    """Decode the one topic of a request with its one partition; return the position behind it."""
+) -> tuple[list[FetchPartition] | None, int]:
+    """Decode the one topic of a request with its partitions; return the position behind it."""
     if version >= FIRST_WITH_TOPIC_IDS:
         end = position + _ID_BYTES
         raw = bytes(body[position:end])
@@ -148,13 +154,18 @@ def _decode_wanted(
         end = position + size
         raw = bytes(body[position + 1 : end])
         topic = cached_name(raw) or name_from(raw)
-    partitions, index, epoch, offset, last_epoch, start, size, *tags = _PARTITION.unpack_from(
-        body, end
-    )
-    if partitions != _ONE or tags != [0, 0]:
+    partitions = body[end] - 1
+    if not 1 <= partitions <= _FEW:
         return None, end
-    wanted = FetchPartition(topic, index, offset, size, epoch, last_epoch, start)
-    return wanted, end + _PARTITION.size
+    end += 1
+    wanted = []
+    for _ in range(partitions):
+        index, epoch, offset, last_epoch, start, size, tags = _WANTED.unpack_from(body, end)
+        if tags:
+            return None, end
+        wanted.append(FetchPartition(topic, index, offset, size, epoch, last_epoch, start))
+        end += _WANTED.size
+    return (None if body[end] else wanted), end + 1
 
 
 def encode_request(version: int, request: FetchRequest) -> list[Buffer] | None:
@@ -181,7 +192,7 @@ def encode_request(version: int, request: FetchRequest) -> list[Buffer] | None:
         topic, index, offset, size, epoch, last_epoch, start, was_damaged, _, want = partitions[0]
         if was_damaged or want is not None:
             return None
-        data += _topic(topic, version) + _PARTITION.pack(
+        data += _topic(topic, version) + _ONE_WANTED.pack(
             _ONE, index, epoch, offset, last_epoch, start, size, 0, 0
         )
     data += b"\x01\x01"
@@ -194,31 +205,55 @@ def encode_request(version: int, request: FetchRequest) -> list[Buffer] | None:
 
 
 def encode_response(version: int, response: FetchResponse) -> list[Buffer] | None:
-    """Encode an answer about one partition that has no more to say than its watermarks and
-    records."""
-    if len(response.partitions) != 1 or response.nodes:
+    """Encode an answer about a few partitions of one topic that has no more to say than their
+    watermarks and records."""
+    partitions = response.partitions
+    if not 1 <= len(partitions) <= _FEW or response.nodes:
         return None
-    (
-        topic, index, error, watermark, stable, start, aborted, preferred, records, cut, led_by,
-    ) = response.partitions[0]  # fmt: skip
-    if aborted or cut is not None or led_by is not None or isinstance(records, SlicedRecords):
-        return None
-    size = 0 if records is None else len(records)
-    head = b"".join(
+    topic = partitions[0].topic
+    pending = b"".join(
         (
             _RESPONSE_HEAD.pack(
                 response.throttle_time_ms, response.error_code, response.session_id, _ONE
             ),
             _topic(topic, version),
-            _RESPONSE_PARTITION.pack(
-                _ONE, index, error, watermark, stable, start, aborted is not None, preferred
-            ),
-            uvarint(size + 1),
+            UINT8.pack(len(partitions) + 1),
         )
     )
-    if records is None or not size:
-        return [head + _END]
-    return [head, records, _END]
+    buffers: list[Buffer] = []
+    for (
+        name,
+        index,
+        error,
+        watermark,
+        stable,
+        start,
+        aborted,
+        other,
+        records,
+        cut,
+        led_by,
+    ) in partitions:
+        if (
+            name != topic
+            or aborted
+            or cut is not None
+            or led_by is not None
+            or isinstance(records, SlicedRecords)
+        ):
+            return None
+        pending += _ANSWERED.pack(
+            index, error, watermark, stable, start, aborted is not None, other
+        )
+        size = 0 if records is None else len(records)
+        pending += uvarint(size + 1)
+        if records is not None and size:
+            buffers.append(pending)
+            buffers.append(records)
+            pending = b""
+        pending += b"\x00"
+    buffers.append(pending + b"\x00\x00")
+    return buffers
 
 
 def decode_response(version: int, body: memoryview) -> FetchResponse | None:
@@ -237,11 +272,11 @@ def decode_response(version: int, body: memoryview) -> FetchResponse | None:
         raw = bytes(body[position + 1 : end])
         topic = cached_name(raw) or name_from(raw)
         partitions, index, error, watermark, stable, start, aborted, preferred = (
-            _RESPONSE_PARTITION.unpack_from(body, end)
+            _ONE_ANSWERED.unpack_from(body, end)
         )
         if partitions != _ONE or aborted:
             return None
-        position = end + _RESPONSE_PARTITION.size
+        position = end + _ONE_ANSWERED.size
         size = shift = 0
         while shift < 35:
             byte = body[position]

@@ -160,16 +160,26 @@ def reads_of(monkeypatch, owner: Any, name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("committed_only", [False, True])
-def test_an_append_alone_costs_a_waiting_consumer_no_read(fetches, monkeypatch, committed_only):
-    request = fetch_request(TP.topic, 0, 1, wait_ms=WAIT_MS, committed_only=committed_only)
-    answers = fetches.send(request)
-    fetches.cluster.loop.run_for(100)
-    reads = reads_of(monkeypatch, PartitionReader, "read")
-    fetches.cluster.produced(TP, b"another")
-    fetches.cluster.answer(answers)
-    assert answers[0].partitions[0].high_watermark == 2
-    # When the high watermark has moved.
-    assert sum(args[1].replica_id < 0 for args, _ in reads) == 1
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_an_append_alone_costs_a_waiting_consumer_no_read(
+    tmp_path, monkeypatch, committed_only, partitions
+):
+    cluster = SimulatedCluster(tmp_path, default_replication_factor="3")
+    assert cluster.create_topic("t", partitions).error_code == 0
+    cluster.loop.run_for(1000)
+    leader = cluster.state(TP).leader
+    request = fetch_request("t", 0, 0, wait_ms=WAIT_MS, committed_only=committed_only)
+    named = [request.partitions[0]._replace(partition=n) for n in range(partitions)]
+    answers = cluster.ask(leader, FETCH, 11, request._replace(partitions=named, replica_id=-2))
+    cluster.loop.run_for(100)
+    reads = reads_of(monkeypatch, PartitionReader, "read_more")
+    cluster.produced(TP, b"record")
+    cluster.answer(answers)
+    cluster.close()
+    assert answers[0].partitions[0].high_watermark == 1
+    # When the high watermark has moved; of several partitions that one is looked at, then all.
+    consumers = [args for args, _ in reads if args[1].replica_id < 0]
+    assert len(consumers) == (1 if partitions == 1 else 2)
 
 
 def test_followers_that_are_told_of_a_batch_share_the_read_and_nothing_is_kept(

@@ -164,6 +164,8 @@ FETCHES = {
     "two": fetch.FetchRequest(1, 1, 9, [fetch.FetchPartition("a", n, 7, 9) for n in (1, 2)], 2),
     "forgotten": fetch.FetchRequest(1, 1, 9, [], 2, session_id=7, forgotten=[("a", [1, 2])]),
     "long name": fetch.FetchRequest(1, 1, 9, [fetch.FetchPartition("n" * 249, 1, 7, 9)]),
+    "two topics": fetch.FetchRequest(1, 1, 9, [fetch.FetchPartition(n, 1, 7, 9) for n in "ab"]),
+    "many": fetch.FetchRequest(1, 1, 9, [fetch.FetchPartition("a", n, 7, 9) for n in range(130)]),
 }
 ANSWERS = {
     "records": fetch.FetchPartitionResponse("a", 1, 0, 70, 60, 5, records=b"x" * 200),
@@ -200,7 +202,10 @@ def test_the_short_path_of_fetch_reads_and_writes_what_the_long_one_does(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = [_by_id(each, version) for each in FETCHES.values()]
-    responses = [fetch.FetchResponse([_by_id(each, version)], 0, 9) for each in ANSWERS.values()]
+    answers = [_by_id(each, version) for each in ANSWERS.values()]
+    responses = [fetch.FetchResponse([each], 0, 9) for each in answers]
+    responses += [fetch.FetchResponse([answers[0], each], 0, 9) for each in answers]
+    responses.append(fetch.FetchResponse([answers[0]] * 130, 0, 9))
 
     def coded() -> tuple[list[object], list[object]]:
         asked = [joined(fetch.encode_request(version, each)) for each in requests]
@@ -220,7 +225,7 @@ def test_bytes_cut_or_changed_anywhere_mean_to_the_short_path_what_they_mean_to_
 ) -> None:
     frames = [
         bytes(joined(fetch.encode_request(version, _by_id(FETCHES[name], version))))
-        for name in ("one", "none", "of an incarnation", "of a rack")
+        for name in ("one", "none", "two", "of an incarnation", "of a rack")
     ]
     changed = [frame[:end] for frame in frames for end in range(len(frame))]
     for frame in frames:
