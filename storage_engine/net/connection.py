@@ -472,14 +472,12 @@ class Connection(FrameProtocol):
         if self._running:
             if len(unsent) > UNSENT_RESPONSE_BUFFERS:
                 self._halted = True
-        elif self._flush_scheduled:
-            pass
-        elif exchanges:
+        elif not exchanges and not self._flush_scheduled:
+            self.flush_released()
+        elif not self._flush_scheduled:
             # More may be answered in this turn.
             self._flush_scheduled = True
             self._server.flush_soon(self)
-        else:
-            self.flush_released()
 
     def flush_released(self) -> None:
         """Send what was answered outside of a run: at once when that was all, so that a follower
