@@ -125,12 +125,9 @@ class ResponseWriter:
         pieces = self.pieces
         if not pieces or not self._may_write():
             return
-        if len(pieces) == 1 and type(pieces[0]) is bytes and len(pieces[0]) <= SMALL_WRITE_BYTES:
-            data = pieces.pop()
-            self._transport.write(data)
-            return
         if sum(map(len, pieces)) <= SMALL_WRITE_BYTES:
-            data = joined(pieces)
+            first = pieces[0]
+            data = first if len(pieces) == 1 and type(first) is bytes else joined(pieces)
             pieces.clear()
             self._transport.write(data)
             return
