@@ -32,7 +32,6 @@ from storage_engine.simulation.world.network import BASE_PORT, CLIENT, Simulated
 from storage_engine.simulation.world.requests import make_batch, produce_request
 
 TOPIC = "record"
-LEADER = 1
 FETCH_VERSION = 16
 PRODUCE_VERSION = 10
 """Those of librdkafka 2.16."""
