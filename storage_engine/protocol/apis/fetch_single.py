@@ -21,6 +21,7 @@ from storage_engine.protocol.apis.fetch_messages import (
 from storage_engine.protocol.apis.spec import Buffer
 from storage_engine.protocol.apis.topic_ids import id_bytes, id_text
 from storage_engine.protocol.apis.wire import (
+    NAME_CACHED_MAX_BYTES,
     NAMES_CACHED,
     UINT8,
     cached_name,
@@ -71,6 +72,8 @@ def _topic(topic: str, version: int) -> bytes:
     prefix = _prefixes.get((by_id, topic))
     if prefix is None:
         prefix = id_bytes(topic) if by_id else string(topic, True)
+        if len(prefix) > NAME_CACHED_MAX_BYTES:
+            return prefix
         if len(_prefixes) >= NAMES_CACHED:
             _prefixes.clear()
         _prefixes[by_id, topic] = prefix
