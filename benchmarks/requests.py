@@ -5,10 +5,15 @@ the memory.
 The broker runs in this process, over simulated ports. With --memory, a second round measures the
 most memory that was in use, and the memory still in use three seconds after the request.
 
+With --record it measures instead what one record costs that is produced with acks=all and read by
+a consumer: the calls and the processor time of each step on the leader and on a follower, without
+what sockets cost.
+
 examples:
   headrace bench requests
   headrace bench requests --items 20000 --api Fetch
   headrace bench requests --memory --json
+  headrace bench requests --record
 """
 
 import argparse
@@ -19,6 +24,7 @@ from pathlib import Path
 from benchmarks.support.largest_requests import TOPIC, largest_requests
 from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.protocol.apis.wire import MAX_ITEMS
+from storage_engine.simulation.record_steps import RecordSteps
 from storage_engine.simulation.request_costs import CostMeter
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.table import print_results, report_line
@@ -33,6 +39,11 @@ COLUMNS = (
     "api", "list", "items", "kib", "loop ms", "turn ms", "threads ms", "peak mib", "kept mib",
     "within",
 )  # fmt: skip
+
+RECORDS = 500
+"""So many records are sent to measure one."""
+
+RECORD_COLUMNS = ("broker", "step", "times", "calls", "us")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +80,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--refused", action="store_true", help="the client may do nothing of what it asks for"
     )
     parser.add_argument("--memory", action="store_true", help="measure memory, too")
+    parser.add_argument(
+        "--record", action="store_true", help="measure each step of one acknowledged record instead"
+    )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench requests`; 1 when a turn was longer than the budget."""
+    if args.record:
+        return _run_record(as_json=args.json)
     rows = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         meter = CostMeter(Path(folder), TOPIC, args.partitions, is_refused=args.refused)
@@ -103,3 +119,15 @@ def run(args: argparse.Namespace) -> int:
             meter.close()
     print_results(COLUMNS, rows, as_json=args.json)
     return 0 if all(row.is_within for row in rows) else 1
+
+
+def _run_record(*, as_json: bool) -> int:
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
+        steps = RecordSteps(Path(folder))
+        collect_seldom()
+        try:
+            rows = steps.rows(RECORDS)
+        finally:
+            steps.close()
+    print_results(RECORD_COLUMNS, rows, as_json=as_json)
+    return 0

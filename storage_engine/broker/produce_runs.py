@@ -86,6 +86,9 @@ class ProduceRuns:
         beginning of a run."""
         if end - position < _LEAST_BYTES or view[position + _API_KEY_AT] != _PRODUCE_KEY:
             return position
+        if end - position == SIZE_BYTES + int.from_bytes(view[position : position + SIZE_BYTES]):
+            # It is alone: columns pay from two requests on.
+            return position
         if self._clients.bounds_requests:
             # The general way counts them.
             return position

@@ -179,7 +179,9 @@ class LogState:
         good, so that read_committed consumers may read up to it."""
         transactions = self.producer_state.transactions
         stable = transactions.last_stable_offset(high_watermark)
-        return min(max(stable, self.log_start_offset), high_watermark)
+        if stable < self.log_start_offset:
+            stable = self.log_start_offset
+        return stable if stable < high_watermark else high_watermark
 
     def out_of_range(self, offset: int) -> OffsetOutOfRangeError:
         """Return the error for an offset that this log does not have."""

@@ -3,6 +3,8 @@
 Source: R-LOG3, R-LOG11, KIP-98.
 """
 
+from collections.abc import Callable
+
 from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.replication.leader_epochs import EpochEnd
 from storage_engine.core.transactions.partition_transactions import AbortedTransaction
@@ -26,10 +28,24 @@ from storage_engine.protocol.typed.projection import TypedWant
 class LogReads:
     """Reads batches, offsets of times and of leader epochs, and aborted transactions."""
 
-    __slots__ = ("_log",)
+    __slots__ = ("_is_shared", "_log", "shared")
 
     def __init__(self, log: LogState) -> None:
         self._log = log
+        self._is_shared = False
+        self.shared: tuple[tuple[int, int, int, bool], SegmentSlice] | None = None
+        """The last read, by its offset, end, most bytes, and whether one batch is returned in any
+        case."""
+
+    def share(self, readers: Callable[[], None]) -> None:
+        """Run what may have several followers read the same batches one after the other: they
+        get one slice, whose bytes are read once. It is kept no longer than this call."""
+        self._is_shared = True
+        try:
+            readers()
+        finally:
+            self._is_shared = False
+            self.shared = None
 
     def read(
         self,
@@ -60,8 +76,11 @@ class LogReads:
             limit = self._sound_until(offset, limit)
         if offset >= limit:
             return None
+        key = offset, limit, max_bytes, at_least_one
+        if self.shared is not None and self.shared[0] == key and self.shared[1].is_current:
+            return self.shared[1]
         try:
-            return find_slice(
+            found = find_slice(
                 log.read_positions,
                 segments.all,
                 segments.number_of(offset),
@@ -73,6 +92,9 @@ class LogReads:
             )
         except OSError as error:
             raise storage_error("read", log.directory, error) from error
+        if self._is_shared and found is not None:
+            self.shared = key, found
+        return found
 
     def time_of(self, offset: int) -> int | None:
         """Return the wall time in ms of the first record of the batch with `offset`, as its

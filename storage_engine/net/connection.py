@@ -472,12 +472,16 @@ class Connection(FrameProtocol):
         if self._running:
             if len(unsent) > UNSENT_RESPONSE_BUFFERS:
                 self._halted = True
+        elif not exchanges and not self._flush_scheduled:
+            self.flush_released()
         elif not self._flush_scheduled:
+            # More may be answered in this turn.
             self._flush_scheduled = True
             self._server.flush_soon(self)
 
     def flush_released(self) -> None:
-        """Send what was answered outside of a run, once per turn of the event loop."""
+        """Send what was answered outside of a run: at once when that was all, so that a follower
+        works while others are answered; else once per turn of the event loop."""
         self._flush_scheduled = False
         if self._life is _Life.CLOSED:
             return

@@ -32,10 +32,7 @@ ResponseBuffers = Sequence[Piece]
 
 def joined(pieces: ResponseBuffers) -> bytes:
     """Joins small pieces into one bytes object."""
-    try:
-        return b"".join(pieces)  # type: ignore[arg-type]
-    except TypeError:
-        return b"".join([as_buffer(piece) for piece in pieces])
+    return b"".join([p if type(p) is bytes else as_buffer(p) for p in pieces])
 
 
 def as_buffer(piece: Piece) -> Buffer:
@@ -129,7 +126,8 @@ class ResponseWriter:
         if not pieces or not self._may_write():
             return
         if sum(map(len, pieces)) <= SMALL_WRITE_BYTES:
-            data = joined(pieces)
+            first = pieces[0]
+            data = first if len(pieces) == 1 and type(first) is bytes else joined(pieces)
             pieces.clear()
             self._transport.write(data)
             return

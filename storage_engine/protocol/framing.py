@@ -125,7 +125,7 @@ def encode_request_frame(
     buffers = spec.encode_request(version, message)
     raw = b"" if client_id is None else client_id.encode()
     tags = b"\x00" if spec.is_flexible(version) else b""
-    size = MIN_REQUEST_BYTES + len(raw) + len(tags) + _total(buffers)
+    size = MIN_REQUEST_BYTES + len(raw) + len(tags) + sum(map(len, buffers))
     head = _FRAMED_REQUEST_HEAD.pack(
         size, spec.key, version, correlation_id, -1 if client_id is None else len(raw)
     )
@@ -137,11 +137,12 @@ def encode_response_frame(
 ) -> list[Buffer]:
     """Return the pieces of a whole frame, size included. LogSlices in `message` stay pieces."""
     buffers = spec.encode_response(version, message)
+    size = sum(map(len, buffers))
     first_flexible = spec.first_flexible_version
     if first_flexible is None or version < first_flexible or spec.key == API_VERSIONS_KEY:
-        head = _SIZE_AND_CORRELATION_ID.pack(4 + _total(buffers), correlation_id)
+        head = _SIZE_AND_CORRELATION_ID.pack(4 + size, correlation_id)
     else:
-        head = _FLEXIBLE_RESPONSE_HEAD.pack(5 + _total(buffers), correlation_id, 0)
+        head = _FLEXIBLE_RESPONSE_HEAD.pack(5 + size, correlation_id, 0)
     return _with_head(head, buffers)
 
 
@@ -167,12 +168,6 @@ def parse_response(spec: ApiSpec[Any, Resp], version: int, frame: memoryview) ->
     InvalidRequestError for a malformed one. Records are slices of `frame`.
     """
     return spec.decode_response(version, response_body(spec, version, frame))
-
-
-def _total(buffers: list[Buffer]) -> int:
-    if len(buffers) == 1:
-        return len(buffers[0])
-    return sum([len(buffer) for buffer in buffers])
 
 
 def _with_head(head: bytes, buffers: list[Buffer]) -> list[Buffer]:

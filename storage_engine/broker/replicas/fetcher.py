@@ -280,8 +280,9 @@ class PeerFetcher:
     def _look(self, now_ms: int) -> None:
         """Find the partitions that are due."""
         due, followed = self._due, self._followed
-        for tp in [tp for tp, f in self._paused.items() if f.resume_ms <= now_ms]:
-            due[tp] = followed[tp]
+        if self._paused:
+            for tp in [tp for tp, f in self._paused.items() if f.resume_ms <= now_ms]:
+                due[tp] = followed[tp]
         if self._session.is_new or self.channel not in (CHANNEL, DURABLE_CHANNEL):
             # Partitions that are behind may be under a throttle, which pauses all of them.
             self._due = dict(followed)
@@ -298,7 +299,8 @@ class PeerFetcher:
         if self._session.is_new:
             part = self._session.next(wanted)
         else:
-            self._left.difference_update(followed.topic_partition for followed in ready)
+            if self._left:
+                self._left.difference_update(followed.topic_partition for followed in ready)
             part = self._session.next_changed(wanted, self._left)
         self._due.clear()
         self._left.clear()
@@ -323,10 +325,11 @@ class PeerFetcher:
             )
             if pause_ms:
                 followed.resume_ms = now_ms + pause_ms
-        tp = followed.topic_partition
         if followed.resume_ms <= now_ms:
-            self._paused.pop(tp, None)
+            if self._paused:
+                self._paused.pop(followed.topic_partition, None)
             return True
+        tp = followed.topic_partition
         self._paused[tp] = followed
         followed.asked = None
         self._left.add(tp)
@@ -350,8 +353,10 @@ class PeerFetcher:
 
     def _longest_wait(self, now_ms: int) -> int:
         """A partition that pauses is not kept waiting by a long poll for the others."""
+        if not self._paused:
+            return self._settings.wait_max_ms
         pauses = [f.resume_ms - now_ms for f in self._paused.values()]
-        return min(pauses, default=self._settings.wait_max_ms)
+        return min(pauses)
 
     def _on_reply(self, reply: FetchResponse | TransportError) -> None:
         self._in_flight = self._long_poll_ended = False
@@ -431,7 +436,8 @@ class PeerFetcher:
             tp = followed.topic_partition
             if self._followed.get(tp) is followed:
                 self._followed[tp] = self._followed.pop(tp)
-        self._let_go(turn.leaving)
+        if turn.leaving:
+            self._let_go(turn.leaving)
         return is_over
 
     def _take(self, followed: Followed, each: FetchPartitionResponse, turn: _Turn) -> None:

@@ -93,6 +93,8 @@ class HostedPartition:
         """The log start offsets of the followers, from their fetches since this replica leads."""
         self._dirty = False
         """True while `end_turn` is due."""
+        self._has_grown = False
+        """True while it is due for more than readers of the high watermark."""
         self._unflushed_appends = 0
         """Appends of this turn that wait for a flush."""
         self.guards = VerificationGuards()
@@ -316,31 +318,39 @@ class HostedPartition:
     def _note_appends(self, count: int) -> None:
         if self.config.flush_before_ack:
             self._unflushed_appends += count
-        if not self._dirty:
+        if not self._has_grown:
             self.mark_dirty()
 
     # --- steps of a leader, and who waits for them ---
 
     def mark_dirty(self) -> None:
         """Has high watermark and waiting requests checked at the end of this turn of the loop."""
-        self._dirty = True
+        self._has_grown = True
         self.follower_watches.note()
+        if not self._dirty:
+            self._end_turn_soon()
+
+    def _end_turn_soon(self) -> None:
+        self._dirty = True
         self._ports.end_of_turn.call(self.topic_partition, self.end_turn)
 
     def end_turn(self) -> None:
         """Applies the appends of this turn."""
+        has_grown, self._has_grown = self._has_grown, False
         self._dirty = False
         if self._successor is not None:
             return  # Its log was replaced in this turn: the one that counts is marked as well.
         leader = self.leader
-        if leader is not None:
+        if leader is not None and has_grown:
             event = Appended(log_end_offset=self.log.log_end_offset)
             self._carry_out(leader, leader.step(event))
             batches, self._unflushed_appends = self._unflushed_appends, 0
             if batches and self.must_flush:
                 self.flush(batches=batches)
+        if has_grown:
+            # First: producers wait for them. Those in sync have the same to read.
+            self.log.reads.share(self.follower_watches.wake)
         self.data_waiters.wake()
-        self.follower_watches.wake()
 
     def step(self, event: Event) -> None:
         """Step the leader's state and carry out what follows, if this replica leads."""
@@ -363,8 +373,8 @@ class HostedPartition:
         self.log.note_high_watermark(self.high_watermark)
         self.produce_waiters.wake()
         self.follower_watches.note()
-        if not self._dirty and len(self.data_waiters):
-            self.mark_dirty()
+        if not self._dirty and self.data_waiters:
+            self._end_turn_soon()
 
     def follower_fetched(
         self,
@@ -499,7 +509,7 @@ class HostedPartition:
         as `current`."""
         replica = copy.copy(self)
         replica.log = log
-        replica._dirty = False
+        replica._dirty = replica._has_grown = False
         replica._unflushed_appends = 0
         self._successor = replica
         return replica

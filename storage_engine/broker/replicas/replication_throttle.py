@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ports import Clock
-from storage_engine.core.replication.replication_quota import ReplicationQuota
+from storage_engine.core.replication.replication_quota import NONE_THROTTLED, ReplicationQuota
 
 Rate = Callable[[], int]
 
@@ -40,6 +40,8 @@ class ReplicationThrottle:
     def counts_sent(self, partition: HostedPartition, follower: int) -> bool:
         """Whether what this follower gets of the partition is under the throttle."""
         config = partition.config
+        if config.leader_throttled is NONE_THROTTLED:
+            return False
         leader = partition.leader
         return (
             config.leader_throttled.covers(partition.topic_partition.partition, self._broker_id)

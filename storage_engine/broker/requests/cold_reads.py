@@ -179,6 +179,16 @@ def _keep_warm(read: FetchRead) -> bool:
     return any(answer.records is not None for answer in read.partitions)
 
 
+def is_at_hand(read: FetchRead) -> bool:
+    """Whether all of it is in memory as it is stored and as it is to be sent. False says nothing
+    for certain."""
+    for answer in read.partitions:
+        records = answer.records
+        if records is not None and not (type(records) is SegmentSlice and records.is_warm()):
+            return False
+    return not read.cold
+
+
 def is_cold_slice(records: object) -> TypeGuard[FoundRecords]:
     """Whether records to be sent are not all in the page cache."""
     return (

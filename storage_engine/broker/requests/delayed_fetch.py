@@ -13,7 +13,7 @@ from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader, has_news
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
-from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.protocol.apis.fetch import READ_COMMITTED, FetchPartition, FetchRequest
 
 LONGEST_WAIT_MS = 60_000
 """The longest wait of a fetch, whatever it asks for: the client sends another, and the end of its
@@ -45,7 +45,7 @@ def is_enough(request: FetchRequest, read: FetchRead) -> bool:
 class _Watched:
     """A partition of a waiting fetch that has several."""
 
-    __slots__ = ("fetch", "partition", "size", "wanted")
+    __slots__ = ("fetch", "partition", "seen", "size", "wanted")
 
     def __init__(
         self, fetch: "DelayedFetch", wanted: FetchPartition, partition: HostedPartition, size: int
@@ -55,6 +55,8 @@ class _Watched:
         self.partition = partition
         self.size = size
         """Bytes that were readable at the last check."""
+        self.seen: _Seen | None = None
+        """What the partition of a consumer was like at its last check."""
 
     def try_complete(self) -> bool:
         return self.fetch.check(self)
@@ -76,6 +78,7 @@ class DelayedFetch:
         "_readable",
         "_reader",
         "_request",
+        "_seen",
         "_waiters",
     )
 
@@ -102,6 +105,8 @@ class DelayedFetch:
         self._done = False
         self._readable = read.bytes_readable
         self._waiters: list[tuple[HostedPartition, DelayedFetch | _Watched]] = []
+        self._seen: _Seen | None = None
+        """What the one partition of a consumer was like at its last look."""
         self._deadline = RequestDeadline(
             scheduler, min(request.max_wait_ms, LONGEST_WAIT_MS), self._expire
         )
@@ -109,6 +114,7 @@ class DelayedFetch:
             partition = self._hosted(replicas, request.partitions[0])
             if partition is not None:
                 self._watch(partition, self)
+                self._seen = _seen(request, partition)
             return
         late: list[_Watched] = []
         is_gone = False
@@ -125,6 +131,8 @@ class DelayedFetch:
             if is_news or (request.replica_id >= 0 and has_news(wanted, partition)):
                 # It came while the others were read.
                 late.append(watched)
+            elif request.replica_id < 0:
+                watched.seen = _seen(request, partition)
         if is_gone:
             self._end(None)
             return
@@ -143,10 +151,17 @@ class DelayedFetch:
         """The one partition of the request may have news."""
         if self._is_over():
             return True
-        ((partition, _),) = self._waiters
+        partition = self._waiters[0][0]
         request = self._request
-        if request.replica_id >= 0 and not has_news(request.partitions[0], partition.current):
-            return False
+        partition = partition.current
+        if request.replica_id >= 0:
+            if not has_news(request.partitions[0], partition):
+                return False
+        else:
+            seen = _seen(request, partition)
+            if seen == self._seen:
+                return False
+            self._seen = seen
         read = self._reader.read(request)
         if not must_answer(request, read):
             return False
@@ -160,8 +175,15 @@ class DelayedFetch:
         request = self._request
         # Most of what wakes a follower's fetch is a high watermark that has moved, which is sent
         # with other news.
-        if request.replica_id >= 0 and not has_news(watched.wanted, watched.partition.current):
-            return False
+        partition = watched.partition.current
+        if request.replica_id >= 0:
+            if not has_news(watched.wanted, partition):
+                return False
+        else:
+            seen = _seen(request, partition)
+            if seen == watched.seen:
+                return False
+            watched.seen = seen
         read = FetchRead(request.max_bytes)
         self._reader.read_more(request, [watched.wanted], read)
         self._readable += read.bytes_readable - watched.size
@@ -201,6 +223,23 @@ class DelayedFetch:
             partition.data_waiters.discard(waiter)
         self._waiters.clear()
         self._on_left()
+
+
+_Seen = tuple[object, object, int, int, int]
+
+
+def _seen(request: FetchRequest, partition: HostedPartition) -> _Seen:
+    """All that decides on what a consumer gets: the log, role and leader epoch, and the bounds of
+    what it may read. An append alone changes none of them."""
+    log = partition.log
+    is_isolated = request.isolation_level == READ_COMMITTED
+    return (
+        log,
+        partition.role,
+        partition.leader_epoch,
+        partition.last_stable_offset if is_isolated else partition.high_watermark,
+        log.log_start_offset,
+    )
 
 
 class WaitingPartitions:

@@ -31,6 +31,7 @@ from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.replication.follower import divergence
 from storage_engine.core.replication.partition import SessionClock
+from storage_engine.core.replication.replication_quota import NONE_THROTTLED
 from storage_engine.log.files.load_job import ColdBytesError
 from storage_engine.protocol.apis.fetch import (
     ANY_REPLICA_ID,
@@ -117,26 +118,28 @@ class PartitionReader:
             if answer.records is not None:
                 size = len(answer.records)
                 result.bytes_readable += size
-                result.room = max(0, result.room - size)
+                result.room = result.room - size if size < result.room else 0
         if budget.is_used_up:
             result.is_cut = True
 
-    def note_progress(self, request: FetchRequest, session: SessionClock | None = None) -> None:
+    def note_progress(self, request: FetchRequest, session: SessionClock | None = None) -> bool:
         """Applies the offsets that a follower's fetch reports; once per request, before the first
         read. Only the registered incarnation of a broker may report them: a forged report could
         have records acknowledged that no replica holds.
 
-        `session`: the fetch speaks for the settled partitions of this session, too.
+        `session`: the fetch speaks for the settled partitions of this session, too. True where the
+        follower has everything, so that a read would find nothing.
         """
         if request.replica_id < 0:
-            return
+            return False
         replica = BrokerId(request.replica_id)
         incarnation = BrokerEpoch(request.replica_epoch)
         eligible = self._is_current(replica, incarnation)
         if not eligible and not self._is_current(replica, leaving(incarnation)):
-            return
+            return False
         if session is not None:
             session.fetched_ms = self._clock.monotonic_ms()
+        caught_up = 0
         for wanted in request.partitions:
             partition = self._replicas.get(TopicPartition(wanted.topic, wanted.partition))
             if partition is None or partition.leader is None:
@@ -145,12 +148,14 @@ class PartitionReader:
                 continue
             if wanted.current_leader_epoch not in (-1, partition.leader_epoch):
                 continue
+            is_at_end, agrees = _standing(partition, wanted)
+            caught_up += is_at_end
             if wanted.was_damaged:
                 self._on_damage(partition, wanted.fetch_offset, "a follower was sent a bad batch")
             partition.note_follower_log_start(request.replica_id, wanted.log_start_offset)
             if wanted.fetch_offset > partition.log.log_end_offset:
                 continue
-            if self._agrees(partition, wanted):
+            if agrees:
                 partition.follower_fetched(
                     replica,
                     wanted.fetch_offset,
@@ -158,6 +163,7 @@ class PartitionReader:
                     broker_epoch=incarnation,
                     session=session,
                 )
+        return caught_up == len(request.partitions)
 
     def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:
         """Counts the bytes that are about to be sent, those to a follower for the throttle, too."""
@@ -173,12 +179,6 @@ class PartitionReader:
             partition.figures.replicated_out += len(answer.records)
             if self._throttle.counts_sent(partition, request.replica_id):
                 self._throttle.sent(len(answer.records))
-
-    def _agrees(self, partition: HostedPartition, wanted: FetchPartition) -> bool:
-        try:
-            return _is_at_end(partition, wanted) or _diverging(partition, wanted) is None
-        except KafkaError:
-            return False
 
     def _read_partition(
         self,
@@ -197,13 +197,20 @@ class PartitionReader:
                 known = self._replicas.get(tp)
                 if known is not None and _is_at_end(known, wanted):
                     return _nothing_new(known, wanted)
-            partition = self._replica(request, wanted, tp)
-            preferred = self._preferred(request, wanted, partition)
-            if preferred != NO_PREFERENCE:
-                return _elsewhere(partition, request, preferred)
+                is_led = known is not None and known.leader is not None
+                if known is None or not is_led or wanted.current_leader_epoch != known.leader_epoch:
+                    known = self._replicas.leader(tp, wanted.current_leader_epoch)
+                partition = known
+            else:
+                partition = self._replica(request, wanted, tp)
+                preferred = self._preferred(request, wanted, partition)
+                if preferred != NO_PREFERENCE:
+                    return _elsewhere(partition, request, preferred)
             try:
-                if request.replica_id >= 0 and self._throttle.holds_back(
-                    partition, request.replica_id
+                if (
+                    request.replica_id >= 0
+                    and partition.config.leader_throttled is not NONE_THROTTLED
+                    and self._throttle.holds_back(partition, request.replica_id)
                 ):
                     room, first = 0, False
                 return _read(partition, request, wanted, room, budget, first=first, wait=wait)
@@ -305,6 +312,16 @@ def _is_at_end(partition: HostedPartition, wanted: FetchPartition) -> bool:
     )
 
 
+def _standing(partition: HostedPartition, wanted: FetchPartition) -> tuple[bool, bool]:
+    """Whether a follower has everything, and whether its log agrees with this one."""
+    try:
+        if _is_at_end(partition, wanted):
+            return True, True
+        return False, _diverging(partition, wanted) is None
+    except KafkaError:
+        return False, False
+
+
 def _nothing_new(partition: HostedPartition, wanted: FetchPartition) -> FetchPartitionResponse:
     """The answer to a follower that has everything, without a read."""
     return FetchPartitionResponse(
@@ -397,6 +414,9 @@ def _diverging(partition: HostedPartition, wanted: FetchPartition) -> tuple[int,
     if wanted.last_fetched_epoch < 0:
         return None
     log = partition.log
+    if wanted.last_fetched_epoch == log.latest_epoch and wanted.fetch_offset <= log.log_end_offset:
+        # As of nearly every follower: the latest epoch ends where the log does.
+        return None
     return divergence(
         log.leader_epochs,
         log_end_offset=log.log_end_offset,

@@ -23,6 +23,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
     FetchResponse,
 )
+from storage_engine.protocol.apis.fetch_messages import with_partitions
 from storage_engine.protocol.fetch_session import (
     FULL_EPOCH,
     NO_SESSION,
@@ -261,7 +262,7 @@ class FetchSessions:
             self._end(session)
             return FetchResponse((), int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NO_SESSION)
         self._touch(session)
-        full = request._replace(partitions=session.wanted(), forgotten=())
+        full = with_partitions(request, session.wanted())
         if not session.partitions:
             self._end(session)
             return SessionFetch(full)

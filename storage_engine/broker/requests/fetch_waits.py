@@ -17,6 +17,7 @@ from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReade
 from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.apis.fetch import FetchRequest
+from storage_engine.protocol.apis.fetch_messages import with_partitions
 
 
 class FollowerWait:
@@ -79,7 +80,7 @@ class FollowerWait:
             self._finish(self._renewed(), None)
 
     def _renewed(self) -> FetchRequest:
-        return self._request._replace(partitions=self._session.wanted())
+        return with_partitions(self._request, self._session.wanted())
 
     def _leave(self) -> None:
         self.is_done = True

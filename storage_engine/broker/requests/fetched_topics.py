@@ -8,12 +8,13 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.core.ids import topic_id_from_text
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
 )
+from storage_engine.protocol.apis.fetch_messages import with_partitions
+from storage_engine.protocol.apis.topic_ids import id_of_text
 
 UNKNOWN = ""
 """The name of a topic that this broker does not know."""
@@ -28,12 +29,12 @@ def with_names(metadata: MetadataCache, request: FetchRequest) -> FetchRequest:
     for wanted in request.partitions:
         if wanted.topic != text or topic_id is None:
             text = wanted.topic
-            topic_id = topic_id_from_text(text)
+            topic_id = id_of_text(text)
             # A topic without an id, which others would take for that of any other.
             found = metadata.topic_name(topic_id) if topic_id.int else None
             name = UNKNOWN if found is None else found
-        partitions.append(wanted._replace(topic=name, topic_id=topic_id))
-    return request._replace(partitions=partitions)
+        partitions.append(tuple.__new__(FetchPartition, (name, *wanted[1:8], topic_id, wanted[9])))
+    return with_partitions(request, partitions)
 
 
 def with_ids(
@@ -42,6 +43,6 @@ def with_ids(
     """The answers, in the order of the request, as it named the topics; in steps."""
     named = []
     for wanted, answer in zip(asked.partitions, answers, strict=True):
-        named.append(answer._replace(topic=wanted.topic))
+        named.append(tuple.__new__(FetchPartitionResponse, (wanted.topic, *answer[1:])))
         yield None
     return named

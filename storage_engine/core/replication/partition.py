@@ -151,8 +151,11 @@ class FollowerProgress:
         it until it is named again."""
         session, self.session = self.session, None
         if session is not None:
-            self.caught_up_ms = max(self.caught_up_ms, session.fetched_ms)
-            self.fetched_ms = max(self.fetched_ms, session.fetched_ms)
+            fetched_ms = session.fetched_ms
+            if fetched_ms > self.caught_up_ms:
+                self.caught_up_ms = fetched_ms
+            if fetched_ms > self.fetched_ms:
+                self.fetched_ms = fetched_ms
 
     def note_fetch(self, event: FollowerFetched) -> None:
         """Record a fetch. One from the leader's end, or from the end at the time of the fetch
@@ -437,7 +440,8 @@ class LeaderPartition:
             if progress is None:
                 # It is in the ISR but no longer assigned: the controller is about to remove it.
                 return []
-            lowest = min(lowest, progress.end_offset)
+            if progress.end_offset < lowest:
+                lowest = progress.end_offset
         if lowest <= self.high_watermark:
             return []
         self.high_watermark = lowest

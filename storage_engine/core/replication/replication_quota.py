@@ -48,6 +48,8 @@ class ThrottledReplicas:
     @classmethod
     def of(cls, items: tuple[str, ...]) -> "ThrottledReplicas":
         """Parse the value of a setting that has been validated."""
+        if not items:
+            return NONE_THROTTLED
         pairs = (item.split(":") for item in items if item != ALL)
         return cls(
             everyone=ALL in items,

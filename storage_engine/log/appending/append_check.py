@@ -83,6 +83,8 @@ def has_gaps(batches: list[tuple[int, BatchHeader]], next_offset: int) -> bool:
     """Return True when offsets are missing from `next_offset` to the end of the batches: their
     leader's log was compacted.
     """
+    if len(batches) == 1:
+        return batches[0][1].base_offset > next_offset
     count = sum(header.last_offset_delta + 1 for _, header in batches)
     return batches[-1][1].next_offset - next_offset > count
 

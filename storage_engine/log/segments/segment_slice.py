@@ -63,10 +63,17 @@ class SegmentSlice:
             return memoryview(self._copy)
         return self._source.view(self._position, self._size)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the log was not truncated since these batches were looked up."""
+        return self._source.cuts == self._cuts
+
     def is_warm(self) -> bool:
         """Return True when a view of the bytes comes from the page cache, judged by samples. Few
         bytes are copied on the way.
         """
+        if self._copy is not None:
+            return True
         if self._size > COPY_MAX_BYTES:
             return self._source.file.is_cached(self._position, self._size)
         self._copy = self._source.file.read_cached(self._position, self._size)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.transactions.partition_transactions import AbortedTransaction
-from storage_engine.log.files.storage_errors import storage_errors
+from storage_engine.log.files.storage_errors import storage_error
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.log.segments.segment_list import SegmentList
 from storage_engine.log.state.producer_replay import rebuild_transaction_indexes
@@ -29,7 +29,7 @@ def find_aborted(
     """
     found: list[AbortedTransaction] = []
     all_segments = segments.all
-    with storage_errors("read", segments.folder.path):
+    try:
         for segment in all_segments[segments.number_of(start_offset) :]:
             index = segment.transaction_index
             check_transaction_index(snapshots, all_segments, segment)
@@ -39,6 +39,8 @@ def find_aborted(
             found += some
             if complete:
                 break
+    except OSError as error:
+        raise storage_error("read", segments.folder.path, error) from error
     return found
 
 

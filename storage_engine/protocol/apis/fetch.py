@@ -17,19 +17,33 @@ FetchRequest.json and FetchResponse.json.
 
 import dataclasses
 import struct
-from collections.abc import Sequence
-from typing import NamedTuple
-from uuid import UUID
 
-from storage_engine.core.ports import LogSlice, SlicedRecords
+from storage_engine.core.ports import SlicedRecords
+from storage_engine.protocol.apis import fetch_single
 from storage_engine.protocol.apis.current_leaders import (
-    CurrentLeader,
-    LeaderNode,
     decode_leader,
     decode_nodes,
     encode_leader,
     encode_nodes,
 )
+from storage_engine.protocol.apis.fetch_messages import ANY_REPLICA_ID as ANY_REPLICA_ID
+from storage_engine.protocol.apis.fetch_messages import CONSUMER_REPLICA_ID as CONSUMER_REPLICA_ID
+from storage_engine.protocol.apis.fetch_messages import FIRST_FLEXIBLE as FIRST_FLEXIBLE
+from storage_engine.protocol.apis.fetch_messages import FIRST_WITH_LEADERS as FIRST_WITH_LEADERS
+from storage_engine.protocol.apis.fetch_messages import FIRST_WITH_NODES as FIRST_WITH_NODES
+from storage_engine.protocol.apis.fetch_messages import FIRST_WITH_TOPIC_IDS as FIRST_WITH_TOPIC_IDS
+from storage_engine.protocol.apis.fetch_messages import (
+    FIRST_WITHOUT_REPLICA_ID as FIRST_WITHOUT_REPLICA_ID,
+)
+from storage_engine.protocol.apis.fetch_messages import READ_COMMITTED as READ_COMMITTED
+from storage_engine.protocol.apis.fetch_messages import READ_UNCOMMITTED as READ_UNCOMMITTED
+from storage_engine.protocol.apis.fetch_messages import REPLICA_STATE_TAG
+from storage_engine.protocol.apis.fetch_messages import FetchPartition as FetchPartition
+from storage_engine.protocol.apis.fetch_messages import (
+    FetchPartitionResponse as FetchPartitionResponse,
+)
+from storage_engine.protocol.apis.fetch_messages import FetchRequest as FetchRequest
+from storage_engine.protocol.apis.fetch_messages import FetchResponse as FetchResponse
 from storage_engine.protocol.apis.grouping import group_runs
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.topic_ids import id_bytes, id_text
@@ -45,98 +59,12 @@ from storage_engine.protocol.apis.wire import (
 )
 from storage_engine.protocol.typed.projection import WANT_TAG, TypedWant, decode_want, encode_want
 
-FIRST_FLEXIBLE = 12
-FIRST_WITH_LEADERS = 12
-FIRST_WITH_TOPIC_IDS = 13
-FIRST_WITHOUT_REPLICA_ID = 15
-FIRST_WITH_NODES = 16
-CONSUMER_REPLICA_ID = -1
-ANY_REPLICA_ID = -2
-"""The replica id of a consumer that any replica answers, not only the leader (Kafka's debugging
-consumer)."""
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
-
-_REPLICA_STATE_TAG = 1
 _WAS_DAMAGED_TAG = 10_000
 """The tag of a partition's field, far from the numbers that Kafka will ever use."""
 WANT_ITEM_BYTES = 16
 """So many bytes of what a client wants of typed batches count as an item of the request."""
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
-
-
-class FetchPartition(NamedTuple):
-    """The offset from which to read one partition."""
-
-    topic: str
-    """The name; from FIRST_WITH_TOPIC_IDS on the wire has the id as text."""
-    partition: int
-    fetch_offset: int
-    partition_max_bytes: int
-    current_leader_epoch: int = -1
-    """The leader epoch that the client knows; -1 when it does not care."""
-    last_fetched_epoch: int = -1
-    """The leader epoch of the last record before `fetch_offset` in the follower's log."""
-    log_start_offset: int = -1
-    """The follower's log start; -1 from consumers."""
-    was_damaged: bool = False
-    """True when the follower has been sent bad bytes from `fetch_offset` on."""
-    topic_id: UUID | None = None
-    """The id by which the request named the topic, not on the wire. A topic that was created again
-    since has another one."""
-    want: TypedWant | None = None
-    """The form in which the client takes the batches of a typed topic; None: records of JSON."""
-
-
-class FetchRequest(NamedTuple):
-    """The partitions are in the order in which they are to be served."""
-
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    partitions: Sequence[FetchPartition]
-    replica_id: int = CONSUMER_REPLICA_ID
-    isolation_level: int = READ_UNCOMMITTED
-    session_id: int = 0
-    session_epoch: int = -1
-    forgotten: Sequence[tuple[str, Sequence[int]]] = ()
-    rack_id: str = ""
-    replica_epoch: int = -1
-    """The follower's incarnation, -1 where it has none; version 12 between our brokers carries it.
-    A broker in controlled shutdown sends -2 less its number."""
-
-
-class FetchPartitionResponse(NamedTuple):
-    """The answer for one partition."""
-
-    topic: str
-    partition: int
-    error_code: int = 0
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    aborted_transactions: Sequence[tuple[int, int]] | None = None
-    """(producer id, first offset) of aborted transactions; None unless read_committed."""
-    preferred_read_replica: int = -1
-    records: memoryview | bytes | bytearray | LogSlice | SlicedRecords | None = None
-    """None is sent as no bytes, as Kafka's broker does. A decoded response has None or a slice of
-    the frame."""
-    diverging_epoch: tuple[int, int] | None = None
-    """The (epoch, end offset) where the follower's log diverges from the leader's."""
-    current_leader: CurrentLeader | None = None
-    """Who leads it now, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
-
-
-class FetchResponse(NamedTuple):
-    """Answer to a FetchRequest."""
-
-    partitions: Sequence[FetchPartitionResponse]
-    error_code: int = 0
-    session_id: int = 0
-    throttle_time_ms: int = 0
-    nodes: Sequence[LeaderNode] = ()
-    """The brokers that partitions name in `current_leader`."""
 
 
 # replica id, max wait, min bytes, max bytes, isolation level, [session id, session epoch]
@@ -152,6 +80,10 @@ _REQUEST_V12 = struct.Struct(">iiqiqi")
 
 
 def decode_request(version: int, body: memoryview) -> FetchRequest:
+    if version >= FIRST_FLEXIBLE:
+        request = fetch_single.decode_request(version, body)
+        if request is not None:
+            return request
     return decode_with(
         f"Fetch request of version {version}",
         body,
@@ -186,7 +118,7 @@ def _read_request(reader: Reader, version: int) -> FetchRequest:
     rack_id = reader.name() if version >= 11 else ""
     replica_epoch = -1
     tags = reader.tags()
-    if tags and (state := tags.get(_REPLICA_STATE_TAG)) is not None:
+    if tags and (state := tags.get(REPLICA_STATE_TAG)) is not None:
         state_id, replica_epoch = _replica_state(state)
         if version >= FIRST_WITHOUT_REPLICA_ID:
             replica_id = state_id
@@ -267,6 +199,8 @@ def _replica_state(state: memoryview) -> tuple[int, int]:
 
 def encode_request(version: int, request: FetchRequest) -> list[Buffer]:
     flexible = version >= FIRST_FLEXIBLE
+    if flexible and (single := fetch_single.encode_request(version, request)) is not None:
+        return single
     writer = Writer(flexible=flexible)
     limits = request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level
     session = request.session_id, request.session_epoch
@@ -299,7 +233,7 @@ def encode_request(version: int, request: FetchRequest) -> list[Buffer]:
         tells_replica = request.replica_epoch != -1
     if tells_replica:
         state = struct.pack(">iqb", *replica, 0)
-        writer.tags([(_REPLICA_STATE_TAG, state)])
+        writer.tags([(REPLICA_STATE_TAG, state)])
     else:
         writer.tags()
     return [writer.data]
@@ -334,6 +268,8 @@ _EPOCH_AND_END = struct.Struct(">iqb")
 
 def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
     flexible = version >= FIRST_FLEXIBLE
+    if flexible and (single := fetch_single.encode_response(version, response)) is not None:
+        return single
     if version >= 7:
         pending = [
             _RESPONSE_HEAD_V7.pack(
@@ -403,6 +339,10 @@ def _response_tags(partition: FetchPartitionResponse) -> bytes:
 
 
 def decode_response(version: int, body: memoryview) -> FetchResponse:
+    if version >= FIRST_FLEXIBLE:
+        response = fetch_single.decode_response(version, body)
+        if response is not None:
+            return response
     return decode_leniently(
         f"Fetch response of version {version}",
         body,

@@ -19,6 +19,12 @@ def id_text(raw: bytes) -> str:
 
 
 @functools.lru_cache(_REMEMBERED)
+def id_of_text(text: str) -> UUID:
+    """The id that a text stands for; ValueError where it stands for none."""
+    return topic_id_from_text(text)
+
+
+@functools.lru_cache(_REMEMBERED)
 def id_bytes(text: str) -> bytes:
     """The 16 bytes of a text."""
     return topic_id_from_text(text).bytes

@@ -60,6 +60,28 @@ def test_responses_keep_the_order_of_requests_when_handlers_finish_in_another(lo
         assert [client.receive() for _ in range(3)] == [b"first", b"second", b"third"]
 
 
+def test_an_answer_leaves_at_once_when_it_is_all_that_is_owed_else_once_a_turn(loop_thread):
+    holder = Holder()
+    with serving(loop_thread, holder) as server, Client(server.port) as client:
+
+        def unsent_after(*payloads):
+            holder.held.clear()
+            client.send(*payloads)
+            holder.wait_for(len(payloads))
+            return loop_thread.call(partial(answer_all, next(iter(server.connections))))
+
+        def answer_all(connection):
+            unsent = []
+            for exchange, payload in holder.held:
+                exchange.respond([framed(payload)])
+                unsent.append(len(connection._writer.pieces))
+            return unsent
+
+        assert unsent_after(b"alone") == [0]
+        assert unsent_after(b"first", b"second") == [1, 2]
+        assert [client.receive() for _ in range(3)] == [b"alone", b"first", b"second"]
+
+
 def test_a_skipped_exchange_gets_no_response_and_holds_up_no_other(loop_thread):
     def handle(connection, frame):
         exchange = connection.begin()

@@ -161,13 +161,13 @@ def leader_epoch_of_fetches_ignored(stack: ExitStack) -> None:
     def any_leader(self: Any, tp: Any, leader_epoch: int = -1) -> Any:
         return leader(self, tp)
 
-    def note_any(self: Any, request: Any, session: Any = None) -> None:
+    def note_any(self: Any, request: Any, session: Any = None) -> bool:
         wanted = [item._replace(current_leader_epoch=-1) for item in request.partitions]
-        note(self, request._replace(partitions=wanted), session)
+        return note(self, request._replace(partitions=wanted), session)
 
     set_attribute(stack, ReplicaManager, "leader", any_leader)
     set_attribute(stack, PartitionReader, "note_progress", note_any)
-    set_attribute(stack, PartitionReader, "_agrees", lambda self, partition, wanted: True)
+    set_attribute(stack, fetch_reads, "_standing", lambda _partition, _wanted: (False, True))
 
 
 @mutation

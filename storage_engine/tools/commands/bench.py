@@ -15,7 +15,7 @@ benchmarks:
   metrics       what metrics for Prometheus cost a broker
   produce       records a second, beside other clients for Python
   replication   acks=all beside acks=1, and how fast a replica that lost its disk catches up
-  requests      what the largest request of each kind costs a broker
+  requests      what the largest request of each kind costs a broker, or each step of one record
   scale         what many partitions cost: creation, metadata, memory, failovers, restarts
   secured       what TLS, log-ins and access rules cost, beside Apache Kafka, and how quotas hold
   spark-phases  where the time of a small micro-batch goes, phase by phase

@@ -16,7 +16,7 @@ from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
-from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD, is_cold_slice
+from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD, is_at_hand, is_cold_slice
 from storage_engine.broker.requests.current_leaders import CurrentLeaders
 from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, is_enough, must_answer
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
@@ -130,8 +130,13 @@ class _Answering:
             return
         named = self._readable(named)
         self.request = named
-        self.handler.reader.note_progress(named, self._session_clock)
-        self.wait_or_answer(self.handler.reader.read(named))
+        reader, session = self.handler.reader, self.fetch.session
+        if not isinstance(session, FollowerSession):
+            reader.note_progress(named)
+        elif reader.note_progress(named, session.clock) and self._may_wait(session):
+            self._wait_in_session(session)
+            return
+        self.wait_or_answer(reader.read(named))
 
     @property
     def _session_clock(self) -> SessionClock | None:
@@ -210,13 +215,26 @@ class _Answering:
             if is_enough(self.request, read):
                 self._answer(read)
             else:
-                self.handler.waits.wait_in_session(
-                    session, self.fetch.request, finish=self._finish_in_session, gone=self._gone
-                )
+                self._wait_in_session(session)
         elif must_answer(self.request, read) or not self.handler.waits.wait(
             self.request, read, finish=self._finish, gone=self._gone
         ):
             self._answer(read)
+
+    def _may_wait(self, session: FollowerSession) -> bool:
+        """Whether a fetch of this session waits when there is nothing for it."""
+        request = self.request
+        return (
+            session.epoch == self.fetch.epoch
+            and request.max_wait_ms > 0
+            and request.min_bytes > 0
+            and self.call.version < FIRST_WITH_TOPIC_IDS
+        )
+
+    def _wait_in_session(self, session: FollowerSession) -> None:
+        self.handler.waits.wait_in_session(
+            session, self.fetch.request, finish=self._finish_in_session, gone=self._gone
+        )
 
     def _finish_in_session(self, request: FetchRequest, read: FetchRead | None) -> None:
         """The wait is over, and these partitions are due."""
@@ -248,6 +266,8 @@ class _Answering:
     def _answer(self, read: FetchRead) -> None:
         if len(self.request.partitions) > FEW_PARTITIONS:
             self.call.run(self._answer_many(read))
+        elif is_at_hand(read):
+            self._send(read)
         else:
             self.handler.json_answers.answer(self.request, read, self._send, self._gone)
 
@@ -291,6 +311,9 @@ class _Answering:
 
     def _send(self, read: FetchRead) -> None:
         self.handler.reader.note_sent(self.request, read.partitions)
+        if not read.failed and self.asked_for is None and self.call.version < FIRST_WITH_TOPIC_IDS:
+            self._respond(read.partitions, read)
+            return
         steps = self._sent(read)
         if len(read.partitions) > FEW_PARTITIONS:
             self.call.run(steps)

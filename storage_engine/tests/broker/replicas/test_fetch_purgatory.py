@@ -9,6 +9,7 @@ import pytest
 from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.log.segments import log_file
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchRequest
 from storage_engine.simulation.world.cluster import SimulatedCluster
@@ -140,6 +141,64 @@ def test_a_high_watermark_that_moves_costs_waiting_followers_no_read(fetches, mo
     fetches.cluster.loop.run_for(100)
     reads.clear()
     fetches.cluster.produced(TP, b"another")
-    # When the record comes, and when each asks for the next.
+    # When the record comes. A fetch for the next one finds nothing, and is not read for.
     followers = [b for b in (1, 2, 3) if b != fetches.leader]
-    assert sorted(each for each in reads if each >= 0) == sorted(followers * 2)
+    assert sorted(each for each in reads if each >= 0) == sorted(followers)
+
+
+def reads_of(monkeypatch, owner: Any, name: str) -> list[Any]:
+    """What a method is called with from now on."""
+    calls: list[Any] = []
+    method = getattr(owner, name)
+
+    def watched(*args: Any, **options: Any) -> Any:
+        calls.append((args, options))
+        return method(*args, **options)
+
+    monkeypatch.setattr(owner, name, watched)
+    return calls
+
+
+@pytest.mark.parametrize("committed_only", [False, True])
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_an_append_alone_costs_a_waiting_consumer_no_read(
+    tmp_path, monkeypatch, committed_only, partitions
+):
+    cluster = SimulatedCluster(tmp_path, default_replication_factor="3")
+    assert cluster.create_topic("t", partitions).error_code == 0
+    cluster.loop.run_for(1000)
+    leader = cluster.state(TP).leader
+    request = fetch_request("t", 0, 0, wait_ms=WAIT_MS, committed_only=committed_only)
+    named = [request.partitions[0]._replace(partition=n) for n in range(partitions)]
+    answers = cluster.ask(leader, FETCH, 11, request._replace(partitions=named, replica_id=-2))
+    cluster.loop.run_for(100)
+    reads = reads_of(monkeypatch, PartitionReader, "read_more")
+    cluster.produced(TP, b"record")
+    cluster.answer(answers)
+    cluster.close()
+    assert answers[0].partitions[0].high_watermark == 1
+    # When the high watermark has moved; of several partitions that one is looked at, then all.
+    consumers = [args for args, _ in reads if args[1].replica_id < 0]
+    assert len(consumers) == (1 if partitions == 1 else 2)
+
+
+def test_followers_that_are_told_of_a_batch_share_the_read_and_nothing_is_kept(
+    fetches, monkeypatch
+):
+    fetches.cluster.loop.run_for(100)
+    reads = reads_of(monkeypatch, log_file.LogFile, "read_cached")
+    fetches.cluster.produced(TP, b"another")
+    fetches.cluster.loop.run_for(100)
+    assert len(reads) == 1
+    partition = fetches.cluster[fetches.leader].replicas.get(TP)
+    assert partition.log.reads.shared is None
+
+
+def test_followers_that_are_told_of_a_batch_get_it_whole_and_alike(fetches):
+    for number in range(5):
+        fetches.cluster.produced(TP, b"record %d" % number)
+    fetches.cluster.loop.run_for(1000)
+    logs = [broker.replicas.get(TP).log for broker in fetches.cluster.brokers]
+    first, *others = [bytes(log.reads.read(0, max_bytes=1 << 20).read_bytes()) for log in logs]
+    assert [log.log_end_offset for log in logs] == [6, 6, 6]
+    assert others == [first, first]

@@ -11,7 +11,15 @@ from kafka.protocol.producer import ProduceResponse as ForeignProduceResponse
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32, i64
 
-from storage_engine.protocol.apis import current_leaders, fetch, grouping, metadata, produce
+from storage_engine.core.errors import InvalidRequestError
+from storage_engine.protocol.apis import (
+    current_leaders,
+    fetch,
+    fetch_single,
+    grouping,
+    metadata,
+    produce,
+)
 from storage_engine.tests.protocol.apis import kio_messages
 from storage_engine.tests.protocol.apis.buffers import joined
 
@@ -139,6 +147,101 @@ def test_errors_of_single_records_become_the_message_when_there_is_no_other(vers
     data = kio_messages.encode(theirs)
     (partition,) = produce.decode_response(version, memoryview(data)).partitions
     assert partition.error_message == "record 4: no key"
+
+
+FETCHES = {
+    "one": fetch.FetchRequest(500, 1, 99, [fetch.FetchPartition("a", 1, 70, 9, 3, 2, 5)], 2),
+    "none": fetch.FetchRequest(500, 1, 99, [], 2, 1, 77, 5),
+    "of an incarnation": fetch.FetchRequest(
+        500, 1, 99, [fetch.FetchPartition("a", 1, 70, 9)], 2, replica_epoch=1 << 40
+    ),
+    "of a rack": fetch.FetchRequest(
+        500, 1, 99, [fetch.FetchPartition("a", 1, 70, 9)], rack_id="r1"
+    ),
+    "damaged": fetch.FetchRequest(
+        1, 1, 99, [fetch.FetchPartition("a", 1, 7, 9, was_damaged=True)], 2
+    ),
+    "two": fetch.FetchRequest(1, 1, 9, [fetch.FetchPartition("a", n, 7, 9) for n in (1, 2)], 2),
+    "forgotten": fetch.FetchRequest(1, 1, 9, [], 2, session_id=7, forgotten=[("a", [1, 2])]),
+    "long name": fetch.FetchRequest(1, 1, 9, [fetch.FetchPartition("n" * 249, 1, 7, 9)]),
+    "two topics": fetch.FetchRequest(1, 1, 9, [fetch.FetchPartition(n, 1, 7, 9) for n in "ab"]),
+    "many": fetch.FetchRequest(1, 1, 9, [fetch.FetchPartition("a", n, 7, 9) for n in range(130)]),
+}
+ANSWERS = {
+    "records": fetch.FetchPartitionResponse("a", 1, 0, 70, 60, 5, records=b"x" * 200),
+    "nothing": fetch.FetchPartitionResponse("a", 1, 0, 70, 60, 5),
+    "isolated": fetch.FetchPartitionResponse("a", 1, 0, 70, 60, 5, [], -1, b"records"),
+    "aborted": fetch.FetchPartitionResponse("a", 1, 0, 70, 60, 5, [(4, 8)], -1, b"records"),
+    "elsewhere": fetch.FetchPartitionResponse("a", 1, 0, 70, preferred_read_replica=3),
+    "diverging": fetch.FetchPartitionResponse("a", 1, 0, 70, diverging_epoch=(3, 60)),
+    "moved": fetch.FetchPartitionResponse("a", 1, 6, current_leader=(2, 7)),
+    "long name": fetch.FetchPartitionResponse("n" * 249, 1, 0, 70, records=b"records"),
+}
+
+
+def _long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("decode_request", "encode_request", "decode_response", "encode_response"):
+        monkeypatch.setattr(fetch_single, name, lambda _version, _message: None)
+
+
+def _by_id(message: fetch.FetchRequest | fetch.FetchPartitionResponse, version: int):
+    """The message with the text of an id where versions with ids have one."""
+    if version < fetch.FIRST_WITH_TOPIC_IDS:
+        return message
+    text = "AAAAAAAAAAAAAAAAAAAABw"
+    if isinstance(message, fetch.FetchPartitionResponse):
+        return message._replace(topic=text)
+    return message._replace(
+        partitions=[each._replace(topic=text) for each in message.partitions],
+        forgotten=[(text, indexes) for _, indexes in message.forgotten],
+    )
+
+
+@pytest.mark.parametrize("version", range(12, 18))
+def test_the_short_path_of_fetch_reads_and_writes_what_the_long_one_does(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [_by_id(each, version) for each in FETCHES.values()]
+    answers = [_by_id(each, version) for each in ANSWERS.values()]
+    responses = [fetch.FetchResponse([each], 0, 9) for each in answers]
+    responses += [fetch.FetchResponse([answers[0], each], 0, 9) for each in answers]
+    responses.append(fetch.FetchResponse([answers[0]] * 130, 0, 9))
+
+    def coded() -> tuple[list[object], list[object]]:
+        asked = [joined(fetch.encode_request(version, each)) for each in requests]
+        told = [joined(fetch.encode_response(version, each)) for each in responses]
+        read = [fetch.decode_request(version, memoryview(each)) for each in asked]
+        heard = [fetch.decode_response(version, memoryview(each)) for each in told]
+        return [*asked, *told], [*read, *heard]
+
+    short = coded()
+    _long_way(monkeypatch)
+    assert coded() == short
+
+
+@pytest.mark.parametrize("version", [12, 13, 16])
+def test_bytes_cut_or_changed_anywhere_mean_to_the_short_path_what_they_mean_to_the_long(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = [
+        bytes(joined(fetch.encode_request(version, _by_id(FETCHES[name], version))))
+        for name in ("one", "none", "two", "of an incarnation", "of a rack")
+    ]
+    changed = [frame[:end] for frame in frames for end in range(len(frame))]
+    for frame in frames:
+        for at in range(len(frame)):
+            rest = frame[at + 1 :]
+            changed += [frame[:at] + bytes([n]) + rest for n in (0, 1, 2, 0x7F, 0x80, 0xFF)]
+
+    def meaning(frame: bytes) -> object:
+        try:
+            return fetch.decode_request(version, memoryview(frame))
+        except InvalidRequestError as error:
+            return str(error)
+
+    short = [meaning(each) for each in changed]
+    _long_way(monkeypatch)
+    assert [meaning(each) for each in changed] == short
 
 
 @pytest.mark.parametrize("version", range(4, 13))
