@@ -72,7 +72,7 @@ class FollowerAppends:
         if log.is_closed or not segment.size or not _are_several(records):
             return None
         run = stored_run(records, end_offset, log.leader_epochs.latest_epoch)
-        if run is None or len(run.columns) >= segment.index_room:
+        if run is None:
             return None
         max_timestamps = run.columns.max_timestamps
         try:
