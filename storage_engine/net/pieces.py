@@ -15,6 +15,7 @@ from storage_engine.net.limits import (
     IOV_BUFFERS,
     SMALL_WRITE_BYTES,
     TLS_WRITE_BYTES,
+    TURN_WRITE_BYTES,
     WRITE_HIGH_WATER_BYTES,
     WRITE_PIECE_BYTES,
 )
@@ -136,7 +137,7 @@ class ResponseWriter:
             pieces.clear()
             self._transport.write(data)
             return
-        left = WRITE_PIECE_BYTES
+        left = TURN_WRITE_BYTES
         while left > 0 and pieces and self._may_write():
             left -= self._write_some()
 

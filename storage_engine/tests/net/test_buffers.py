@@ -5,7 +5,7 @@ import os
 import pytest
 
 from storage_engine.net.buffers import BufferPool
-from storage_engine.net.limits import WRITE_PIECE_BYTES
+from storage_engine.net.limits import TURN_WRITE_BYTES
 from storage_engine.net.pieces import EncryptedWriter, PieceRest, ResponseWriter
 
 MIB = 1 << 20
@@ -110,17 +110,17 @@ def test_a_long_answer_takes_several_turns_of_the_loop(monkeypatch, kind):
         before = len(transport.sent)
         writer.flush()
         turns += 1
-        assert len(transport.sent) - before <= WRITE_PIECE_BYTES
+        assert len(transport.sent) - before <= TURN_WRITE_BYTES
         assert writer.has_more == bool(writer.pieces)
-    assert turns == 5
+    assert turns == 3
     assert transport.sent == b"".join(answer)
 
 
 def test_the_small_rest_of_a_mapped_slice_is_copied_by_a_system_call(monkeypatch):
     transport = TakesAll(monkeypatch)
     writer = ResponseWriter(transport, 0)
-    data = bytes(range(256)) * (WRITE_PIECE_BYTES // 256) + b"the rest"
-    writer.pieces.append(MappedSlice(data, viewable=1))
+    data = bytes(range(256)) * (TURN_WRITE_BYTES // 256) + b"the rest"
+    writer.pieces.append(MappedSlice(data, viewable=2))
     writer.flush()
     assert writer.has_more
     writer.flush()
