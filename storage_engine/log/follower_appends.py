@@ -11,7 +11,13 @@ from storage_engine.log.batch_writes import write_batches
 from storage_engine.log.files.storage_errors import storage_errors
 from storage_engine.log.log_state import LogState
 from storage_engine.log.segments.placing import MAX_RELATIVE_OFFSET, runs_of
+from storage_engine.log.state.producer_replay import record_run
 from storage_engine.log.truncation import Truncation
+from storage_engine.protocol.records.batch_columns import StoredRun, stored_run
+from storage_engine.protocol.records.record_batch import LENGTH_END
+
+RUN_BATCHES = 4
+"""Fewer batches take less time one by one."""
 
 
 class FollowerAppends:
@@ -32,6 +38,9 @@ class FollowerAppends:
         segments = log.segments
         segments.check_whole()
         end_offset = log.log_end_offset
+        run = self._run(records, end_offset)
+        if run is not None:
+            return self._store_run(records, run)
         is_empty = self._is_empty
         batches = follower_batches(records, end_offset, empty=is_empty)
         if not batches:
@@ -55,6 +64,39 @@ class FollowerAppends:
         end_offset = log.log_end_offset
         return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)
 
+    def _run(self, records: memoryview, end_offset: int) -> StoredRun | None:
+        """Return the batches if all are good and go to the active segment as they are, like nearly
+        all that a leader sends; None: each has to be looked at."""
+        log = self._log
+        segment = log.segments.active
+        if log.is_closed or not segment.size or not _are_several(records):
+            return None
+        run = stored_run(records, end_offset, log.leader_epochs.latest_epoch)
+        if run is None:
+            return None
+        max_timestamps = run.columns.max_timestamps
+        try:
+            # Batches without a time make a segment roll by another rule.
+            must_roll = min(max_timestamps) < 0 or log.append_rules.roll_rule.demands_roll(
+                segment, run.size, run.offsets[-1] - 1, max(max_timestamps), log.clock.wall_ms()
+            )
+        except OSError:
+            # The append of them one by one gets the error again, and reports it.
+            return None
+        return None if must_roll else run
+
+    def _store_run(self, records: memoryview, run: StoredRun) -> AppendResult:
+        log = self._log
+        log.room.take(len(records))
+        now_ms = log.clock.wall_ms()
+        segment = log.segments.active
+        segment.write(records[: run.size])
+        segment.wrote_ms = now_ms
+        segment.note_run(run.columns.sizes, run.offsets, run.columns.max_timestamps)
+        record_run(log.producer_state, run.columns, run.offsets, now_ms, run.transactional)
+        base_offset, end_offset = run.offsets[0], run.offsets[-1]
+        return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, run.size)
+
     def end_at(self, offset: int) -> None:
         """Moves the log's end up to `offset`: the offsets between are missing, as they are in
         another log that was compacted and then truncated."""
@@ -73,3 +115,9 @@ class FollowerAppends:
     def _is_empty(self) -> bool:
         segments = self._log.segments
         return segments.active.size == 0 and len(segments) == 1
+
+
+def _are_several(records: memoryview) -> bool:
+    """Whether there are about RUN_BATCHES or more, judged by the first."""
+    first_bytes = LENGTH_END + int.from_bytes(records[LENGTH_END - 4 : LENGTH_END], "big")
+    return first_bytes * RUN_BATCHES <= len(records)

@@ -9,11 +9,7 @@ from contextlib import suppress
 from uuid import UUID
 
 from storage_engine.core.errors import CorruptRecordError, KafkaError, RecordListTooLargeError
-from storage_engine.core.retained.producer_state import (
-    BATCHES_REMEMBERED,
-    ProducerStates,
-    SequencedBatch,
-)
+from storage_engine.core.retained.producer_state import ProducerStates
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.log.appending.append_check import check_producers
 from storage_engine.log.appending.append_preparation import Requirement, check_typed
@@ -21,6 +17,7 @@ from storage_engine.log.appending.append_result import AppendResult
 from storage_engine.log.batch_writes import write_batches
 from storage_engine.log.log_state import LogState
 from storage_engine.log.segments.placing import place
+from storage_engine.log.state.producer_replay import record_run
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID
 from storage_engine.protocol.records.batch_columns import BatchColumns
 from storage_engine.protocol.records.control_record import encode_marker
@@ -128,7 +125,7 @@ class LeaderAppends:
         segment.write(*columns.placed(offsets, leader_epoch))
         segment.wrote_ms = now_ms
         segment.note_run(columns.sizes, offsets, columns.max_timestamps)
-        _record_producers(log.producer_state, columns, offsets, now_ms)
+        record_run(log.producer_state, columns, offsets, now_ms)
         return offsets
 
     def append_marker(
@@ -258,27 +255,3 @@ def _producers_allow(states: ProducerStates, columns: BatchColumns) -> bool:
         # An append of the batches one by one reports it.
         return False
     return duplicate is None
-
-
-def _record_producers(
-    states: ProducerStates, columns: BatchColumns, offsets: list[int], now_ms: int
-) -> None:
-    """Record appended batches for which `_producers_allow` returned True."""
-    if columns.have_no_producer:
-        return
-    count = len(columns)
-    # The batches before these would be dropped again at once.
-    for number in range(max(0, count - BATCHES_REMEMBERED), count):
-        sequence = columns.sequences[number]
-        states.record(
-            columns.producer_ids[number],
-            columns.producer_epochs[number],
-            SequencedBatch(
-                sequence,
-                advance_sequence(sequence, columns.last_offset_deltas[number]),
-                offsets[number],
-                offsets[number + 1] - 1,
-                columns.max_timestamps[number],
-            ),
-            now_ms=now_ms,
-        )

@@ -399,13 +399,18 @@ class Connection(FrameProtocol):
             self._short_of_memory = False
             server.short_of_memory[self] = None
             return
-        if self._writer.is_paused or pending > server.limits.pending_per_connection // 2:
+        if self._owes or pending > server.limits.pending_per_connection // 2:
             return
         if pending and server.pending >= server.limits.queued_max_requests:
             server.crowded.add(self)
         elif self._reading is not _Reading.QUEUED:
             self._reading = _Reading.QUEUED
             server.go_on_soon(self)
+
+    @property
+    def _owes(self) -> bool:
+        """Whether what is answered must be sent before more is read."""
+        return self._writer.is_paused or self._writer.has_more
 
     def _stop_reading(self) -> None:
         self._halted = True
@@ -416,7 +421,7 @@ class Connection(FrameProtocol):
     def go_on(self) -> None:
         """Deliver what a halted run has left; when that is done, read again."""
         self._reading = _Reading.STOPPED
-        if self._life is not _OPEN or self._writer.is_paused or self._holds:
+        if self._life is not _OPEN or self._owes or self._holds:
             return
         self._halted = False
         late, self._late = self._late, None
@@ -513,6 +518,13 @@ class Connection(FrameProtocol):
             log.warning("connection closed connection=%s reason=%s", self.name, error)
             self._writer.pieces.clear()
             self.abort()
+            return
+        if self._writer.has_more:
+            # A long answer goes on in the next turn, and no further request is read before.
+            self._stop_reading()
+            if not self._flush_scheduled:
+                self._flush_scheduled = True
+                self._server.flush_soon(self)
 
 
 def _ignore(frame: memoryview) -> None:

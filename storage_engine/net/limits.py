@@ -22,8 +22,11 @@ SMALL_WRITE_BYTES = 64 * 1024
 system call."""
 
 WRITE_PIECE_BYTES = (1024 + 64) * 1024
-"""The most bytes offered to a socket in one call: a fetch of 1 MiB with its header, and not so much
-that one reader occupies the loop for longer than a millisecond."""
+"""The most bytes offered to a socket in one call: a fetch of 1 MiB with its header."""
+
+TURN_WRITE_BYTES = 2 * WRITE_PIECE_BYTES
+"""The most bytes sent to one client in a turn of the loop: two fetches of 1 MiB that came together,
+and not so much that one reader occupies the loop for longer than a millisecond."""
 
 WRITE_HIGH_WATER_BYTES = 128 * 1024
 """Unsent bytes at which a connection is no longer read: who does not take answers gets no more work

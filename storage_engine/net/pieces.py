@@ -15,6 +15,7 @@ from storage_engine.net.limits import (
     IOV_BUFFERS,
     SMALL_WRITE_BYTES,
     TLS_WRITE_BYTES,
+    TURN_WRITE_BYTES,
     WRITE_HIGH_WATER_BYTES,
     WRITE_PIECE_BYTES,
 )
@@ -117,7 +118,7 @@ class ResponseWriter:
         """The transport has more than enough to send; it says when and for how long."""
 
     def flush(self) -> None:
-        """Send as much as the transport takes now.
+        """Send as much as the transport takes now, and one turn may: see `has_more`.
 
         HeadraceError when a slice of a log can't be read any more. Its size may be announced
         already, so no more may be sent.
@@ -127,19 +128,29 @@ class ResponseWriter:
             return
         if sum(map(len, pieces)) <= SMALL_WRITE_BYTES:
             first = pieces[0]
+            if isinstance(first, PieceRest):
+                # The rest of a mapped slice: only a system call may read that.
+                pieces[0] = first = first.copy(len(first))
             data = first if len(pieces) == 1 and type(first) is bytes else joined(pieces)
             pieces.clear()
             self._transport.write(data)
             return
-        while pieces and self._may_write():
-            self._write_some()
+        left = TURN_WRITE_BYTES
+        while left > 0 and pieces and self._may_write():
+            left -= self._write_some()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the next turn of the loop is to send what this one was not to."""
+        return bool(self.pieces) and self._may_write()
 
     def _may_write(self) -> bool:
         return not self.is_paused and not self._transport.is_closing()
 
-    def _write_some(self) -> None:
-        """Offer up to WRITE_PIECE_BYTES to the socket, without copying them."""
+    def _write_some(self) -> int:
+        """Offer up to WRITE_PIECE_BYTES to the socket, without copying them; the bytes offered."""
         views, count, rest = gather(self.pieces)
+        offered = sum(map(len, views))
         self.pieces[:count] = rest
         if self._transport.get_write_buffer_size() == 0:
             try:
@@ -159,6 +170,7 @@ class ResponseWriter:
             views = after(views, written)
         for view in views:
             self._transport.write(view)
+        return offered
 
 
 class EncryptedWriter(ResponseWriter):
@@ -168,8 +180,8 @@ class EncryptedWriter(ResponseWriter):
 
     __slots__ = ()
 
-    def _write_some(self) -> None:
-        """Encrypt up to TLS_WRITE_BYTES, and give them to the transport."""
+    def _write_some(self) -> int:
+        """Encrypt up to TLS_WRITE_BYTES, and give them to the transport; the bytes taken."""
         chunk: list[Buffer] = []
         room = TLS_WRITE_BYTES
         pieces = self.pieces
@@ -183,3 +195,4 @@ class EncryptedWriter(ResponseWriter):
             else:
                 del pieces[0]
         self._transport.write(b"".join(chunk))
+        return TLS_WRITE_BYTES - room

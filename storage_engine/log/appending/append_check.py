@@ -8,6 +8,7 @@ from storage_engine.core.errors import (
     InvalidRecordError,
 )
 from storage_engine.core.retained.producer_state import ProducerStates, SequencedBatch
+from storage_engine.protocol.records.batch_columns import MAX_OFFSET
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import (
     MAGIC,
@@ -15,9 +16,6 @@ from storage_engine.protocol.records.record_batch import (
     crc_matches,
     iter_headers,
 )
-
-MAX_OFFSET = (1 << 63) - 1
-"""The largest offset: an int64, which the log's end is, too."""
 
 
 def check_producers(

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.retained.producer_state import (
     ANY_FORGOTTEN,
+    BATCHES_REMEMBERED,
     NONE_FORGOTTEN,
     ProducerStates,
     SequencedBatch,
@@ -20,8 +21,13 @@ from storage_engine.core.transactions.partition_transactions import (
 )
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.log.state.producer_snapshots import ProducerSnapshots
+from storage_engine.protocol.records.batch_columns import BatchColumns
 from storage_engine.protocol.records.control_record import read_marker
-from storage_engine.protocol.records.record_batch import BatchHeader
+from storage_engine.protocol.records.record_batch import (
+    NO_SEQUENCE,
+    BatchHeader,
+    advance_sequence,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +61,46 @@ def record_batch(
         in_transaction=header.is_transactional,
     )
     return None
+
+
+def record_run(
+    states: ProducerStates,
+    columns: BatchColumns,
+    offsets: Sequence[int],
+    now_ms: int,
+    transactional: Sequence[int] = (),
+) -> None:
+    """Records batches without markers that stand at these offsets, which end with the one after the
+    last, as `record_batch` would. `transactional`: not 0 for each that belongs to a transaction;
+    empty where none does."""
+    if columns.have_no_producer:
+        return
+    count = len(columns)
+    ids, epochs = columns.producer_ids, columns.producer_epochs
+    first = 0
+    if not any(transactional):
+        transactional = ()
+        if ids.count(ids[0]) == epochs.count(epochs[0]) == count:
+            # The batches before these would be dropped again at once.
+            first = max(0, count - BATCHES_REMEMBERED)
+    for number in range(first, count):
+        if ids[number] < 0:
+            continue
+        sequence = columns.sequences[number]
+        delta = columns.last_offset_deltas[number]
+        states.record(
+            ids[number],
+            epochs[number],
+            SequencedBatch(
+                sequence,
+                NO_SEQUENCE if sequence < 0 else advance_sequence(sequence, delta),
+                offsets[number],
+                offsets[number + 1] - 1,
+                columns.max_timestamps[number],
+            ),
+            now_ms=now_ms,
+            in_transaction=bool(transactional and transactional[number]),
+        )
 
 
 def load_producers(

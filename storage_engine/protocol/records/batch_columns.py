@@ -1,7 +1,8 @@
 """Many record batches at once: one column per field in place of one object per batch.
 
 These columns only prove that all batches are good. If one is not, each has to be checked by itself
-with `record_batch.validate_for_append`, which finds the error.
+to find the error: with `record_batch.validate_for_append`, or by a follower with
+`append_check.follower_batches`.
 
 Every step here is one call of the standard library for all batches, since a loop over them in the
 interpreter costs more than their CRCs. Source: R-LOG12; the layout is that of `record_batch`.
@@ -11,16 +12,20 @@ import struct
 from collections.abc import Sequence
 from itertools import accumulate, repeat
 from operator import add, and_, sub
-from typing import Self
+from typing import NamedTuple, Self
 
 from crc32c import crc32c
 
 from storage_engine.protocol.records.record_batch import (
     ATTRIBUTES_AT,
+    CONTROL_BIT,
+    HEADER_BYTES,
     LAST_CODEC,
     LENGTH_END,
     MAGIC,
     MAX_SEQUENCE,
+    MIN_BATCH_LENGTH,
+    TRANSACTIONAL_BIT,
     BytesLike,
 )
 
@@ -32,6 +37,10 @@ _FIELDS = struct.Struct(">hi8xqqhii")
 """The rest of the header, without the base timestamp."""
 
 assert _HEAD.size == ATTRIBUTES_AT
+
+
+MAX_OFFSET = (1 << 63) - 1
+"""The largest offset: an int64, which the log's end is, too."""
 
 
 class BatchColumns:
@@ -95,8 +104,12 @@ class BatchColumns:
             and max(self.attributes) <= LAST_CODEC
             and min(self.counts) > 0
             and list(map(sub, self.counts, self.last_offset_deltas)).count(1) == len(self)
-            and list(map(crc32c, self._sealed)) == self._crcs
+            and self.crcs_match
         )
+
+    @property
+    def crcs_match(self) -> bool:
+        return list(map(crc32c, self._sealed)) == self._crcs
 
     @property
     def have_no_producer(self) -> bool:
@@ -135,3 +148,54 @@ class BatchColumns:
         )
         parts[1::2] = self._sealed
         return [b"".join(parts)]
+
+
+class StoredRun(NamedTuple):
+    """Batches of a leader's log, which go on where another log ends."""
+
+    columns: BatchColumns
+    offsets: list[int]
+    """The base offset of each, and the one after the last."""
+    size: int
+    """In bytes. A batch that is cut off at the end does not count."""
+
+    @property
+    def transactional(self) -> Sequence[int]:
+        """For each batch whether it belongs to a transaction: not 0."""
+        return list(map(and_, self.columns.attributes, repeat(TRANSACTIONAL_BIT)))
+
+
+def stored_run(records: memoryview, next_offset: int, leader_epoch: int) -> StoredRun | None:
+    """Return the whole batches of `records` if they are good data of this epoch, without a gap from
+    `next_offset` on; else None, and each has to be checked by itself."""
+    crcs: list[int] = []
+    sealed: list[BytesLike] = []
+    bases: list[int] = []
+    position, end = 0, len(records)
+    unpack = _HEAD.unpack_from
+    while end - position >= HEADER_BYTES:
+        base_offset, length, epoch, magic, crc = unpack(records, position)
+        following = position + LENGTH_END + length
+        if length < MIN_BATCH_LENGTH or magic != MAGIC or epoch != leader_epoch:
+            return None
+        if following > end:
+            break
+        bases.append(base_offset)
+        crcs.append(crc)
+        sealed.append(records[position + ATTRIBUTES_AT : following])
+        position = following
+    if not bases:
+        return None
+    columns = BatchColumns(crcs, sealed)
+    deltas = columns.last_offset_deltas
+    # Compaction leaves batches with fewer records than offsets.
+    offsets = list(accumulate(map(add, deltas, repeat(1)), initial=next_offset))
+    if (
+        min(deltas) < 0
+        or offsets[:-1] != bases
+        or offsets[-1] > MAX_OFFSET
+        or any(map(and_, columns.attributes, repeat(CONTROL_BIT)))
+        or not columns.crcs_match
+    ):
+        return None
+    return StoredRun(columns, offsets, position)

@@ -145,3 +145,31 @@ def offsets_of(headers: list[BatchHeader]) -> list[int]:
 
 def segment_files(path: Path, suffix: str = ".log") -> list[Path]:
     return sorted((path / str(TP)).glob("*" + suffix))
+
+
+def state_of(log):
+    """All of it that an append changes."""
+    producers = [
+        (entry.producer_id, entry.epoch, list(entry.batches))
+        for entry in sorted(log.producer_state, key=lambda entry: entry.producer_id)
+    ]
+    files = {
+        path.name: path.read_bytes()
+        for path in sorted(log.directory.iterdir())
+        if path.suffix == ".log"
+    }
+    segments = [
+        (
+            segment.base_offset,
+            segment.size,
+            segment.next_offset,
+            segment.largest_timestamp(),
+            segment.max_timestamp_offset,
+            segment.indexes_full,
+            segment._bytes_since_index,
+            [segment.offset_index.entry(number) for number in range(len(segment.offset_index))],
+            [segment.time_index.entry(number) for number in range(len(segment.time_index))],
+        )
+        for segment in log.segments
+    ]
+    return log.log_end_offset, producers, files, segments, read_all(log)

@@ -26,6 +26,7 @@ from storage_engine.broker.replicas.replication_throttle import ReplicationThrot
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
+from storage_engine.log.follower_appends import FollowerAppends
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
@@ -39,13 +40,14 @@ from storage_engine.tests.protocol.hostile_batches import GOOD
 STEADY = TopicPartition("steady", 0)
 COLD = [TopicPartition("cold", p) for p in range(3)]
 LEADER, COLD_BROKER = 1, 3
-RECORDS = 12
+RECORDS = 60
 SIZE = 1000
 SETTINGS = {
     "replica_fetch_max_bytes": str(2 * SIZE),
-    "replica_fetch_response_max_bytes": str(5 * SIZE),
+    "replica_fetch_response_max_bytes": str(6 * SIZE),
 }
-"""An answer has a few records, not of all partitions, and is taken in several turns."""
+"""An answer has some records of each partition, and is taken in several turns, those of a partition
+as one run (see `FollowerAppends`)."""
 
 MOMENTS = [
     *((CATCH_UP_CHANNEL, number, delay_ms) for number in (1, 2, 7) for delay_ms in (0, 1)),
@@ -61,8 +63,10 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.fetches: list[tuple[str, dict[TopicPartition, FollowerState]]] = []
         self.taken: dict[TopicPartition, int] = {}
+        self.runs = 0
         self.on_fetch: Callable[[str], None] = lambda _channel: None
         fetch, take = PeerFetcher._fetch, LeaderAnswers.take
+        store_run = FollowerAppends._store_run
 
         def watched_fetch(fetcher: Any, ready: Any, now_ms: int) -> None:
             fetch(fetcher, ready, now_ms)
@@ -78,6 +82,11 @@ class Watched:
                 self.taken[tp] = self.taken.get(tp, 0) + size
             return size
 
+        def watched_run(appends: Any, *given: Any) -> Any:
+            self.runs += 1
+            return store_run(appends, *given)
+
+        monkeypatch.setattr(FollowerAppends, "_store_run", watched_run)
         monkeypatch.setattr(PeerFetcher, "_fetch", watched_fetch)
         monkeypatch.setattr(LeaderAnswers, "take", watched_take)
 
@@ -104,7 +113,7 @@ def made(tmp_path_factory) -> Iterator[Moving]:
             cluster.produced_when_there(tp, b"first")
         for number in range(RECORDS):
             for tp in COLD:
-                cluster.produced(tp, b"%04d" % number + b"x" * SIZE)
+                cluster.produced(tp, b"%04d" % number + b"x" * (SIZE // 5))
         yield cluster
     finally:
         cluster.close()
@@ -150,6 +159,7 @@ def test_only_partitions_that_are_behind_use_the_channel_and_each_byte_comes_onc
     for tp in COLD:
         assert watched.channels_of(tp) == [CHANNEL, CATCH_UP_CHANNEL, CHANNEL]
         assert watched.taken[tp] == len(cluster.contents(LEADER, tp))
+    assert watched.runs > len(COLD)
     assert watched.channels_of(STEADY) == [CHANNEL]
     for channel, asked in watched.fetches:
         is_behind = channel == CATCH_UP_CHANNEL

@@ -27,6 +27,7 @@ from storage_engine.tests.log.support import (
     open_log,
     read_all,
     segment_files,
+    state_of,
 )
 from storage_engine.tests.sampling import examples
 
@@ -106,33 +107,6 @@ def columns_or_one_by_one(log, appends, *, in_place=False):
         AppendResult(base, following - 1, following, -1, False, len(data))
         for base, following, data in zip(offsets, offsets[1:], appends, strict=False)
     ]
-
-
-def state_of(log):
-    producers = [
-        (entry.producer_id, entry.epoch, list(entry.batches))
-        for entry in sorted(log.producer_state, key=lambda entry: entry.producer_id)
-    ]
-    files = {
-        path.name: path.read_bytes()
-        for path in sorted(log.directory.iterdir())
-        if path.suffix == ".log"
-    }
-    segments = [
-        (
-            segment.base_offset,
-            segment.size,
-            segment.next_offset,
-            segment.largest_timestamp(),
-            segment.max_timestamp_offset,
-            segment.indexes_full,
-            segment._bytes_since_index,
-            [segment.offset_index.entry(number) for number in range(len(segment.offset_index))],
-            [segment.time_index.entry(number) for number in range(len(segment.time_index))],
-        )
-        for segment in log.segments
-    ]
-    return log.log_end_offset, producers, files, segments, read_all(log)
 
 
 @st.composite
