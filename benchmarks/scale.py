@@ -62,11 +62,11 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--brokers is for --controller-alone: else there are three")
     if args.partitions > MAX_PARTITIONS:
         raise UsageError(f"--partitions must be at most {MAX_PARTITIONS}: it is one machine")
-    from benchmarks.support import scale_steps
+    from benchmarks.scaling import steps
 
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
-        steps = scale_steps.measure(Path(folder), args.partitions, report_line)
-        results = list(steps)
+        figures = steps.measure(Path(folder), args.partitions, report_line)
+        results = list(figures)
     print_results(COLUMNS, results, as_json=args.json)
     return 0
 
@@ -75,7 +75,7 @@ def _controller_alone(args: argparse.Namespace) -> int:
     brokers = 3 if args.brokers is None else args.brokers
     if brokers < 3:
         raise UsageError("--brokers must be at least 3: each partition has three replicas")
-    from benchmarks.support.controller_alone import measure_controller
+    from benchmarks.scaling.controller_alone import measure_controller
 
     results = list(measure_controller(args.partitions, brokers))
     print_results(COLUMNS, results, as_json=args.json)

@@ -47,7 +47,7 @@ def test_a_new_controller_makes_and_encodes_the_metadata_of_all_brokers_once():
     assert all(each.metadata is deliveries[0].metadata for each in deliveries)
     shared = MetadataParts()
     requests = [metadata_request(each, shared) for each in deliveries]
-    pieces = [message.partitions.encoded() for _, message in requests]
+    pieces = [update_metadata.API.encode_request(*request)[1] for request in requests]
     assert all(piece is pieces[0] for piece in pieces)
 
 

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from storage_engine.core.control.awaited_topics import AwaitedTopics
+from storage_engine.core.control.controller import AwaitedTopics
 from storage_engine.core.control.controller_events import TopicsReady
 
 PARTITIONS = 500

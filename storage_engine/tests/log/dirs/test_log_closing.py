@@ -57,9 +57,14 @@ def test_logs_are_flushed_on_many_threads_and_all_their_records_are_there_again(
 
 
 def test_as_many_flushes_are_handed_over_together_as_descriptors_allow(tmp_path):
-    handed = []
+    handed: list[int] = []
+
+    def run(works):
+        handed.append(len(works))
+        return one_after_another(works)
+
     manager = filled(tmp_path, WatchedDisk(), COUNT)
-    manager.close(lambda works: (handed.append(len(works)), one_after_another(works))[1])
+    manager.close(run)
     assert handed == [LOGS_PER_ROUND, COUNT - LOGS_PER_ROUND]
 
 

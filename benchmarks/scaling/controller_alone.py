@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterator
 from uuid import UUID
 
+from benchmarks.scaling.steps import Figure
 from benchmarks.support.rounds import rounded
-from benchmarks.support.scale_steps import Figure
 from storage_engine.broker.controller.delivery_requests import (
     MetadataParts,
     OrderSender,

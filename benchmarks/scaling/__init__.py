@@ -1,0 +1,1 @@
+"""What many partitions cost: on one machine, and for a controller alone."""
