@@ -30,6 +30,7 @@ from storage_engine.core.replication.partition import (
     Flushed,
     FollowerFetched,
     HighWatermarkAdvanced,
+    LagCheck,
     LeaderPartition,
     Leadership,
     ProposeIsr,
@@ -324,8 +325,15 @@ class HostedPartition:
     def mark_dirty(self) -> None:
         """Has high watermark and waiting requests checked at the end of this turn of the loop."""
         self._dirty = True
+        self.note_change()
         self.follower_watches.note()
         self._ports.end_of_turn.call(self.topic_partition, self.end_turn)
+
+    def note_change(self) -> None:
+        """Tells periodic work that the log was written to."""
+        changes = self._ports.changes
+        changes.logs[self.topic_partition] = None
+        changes.high_watermarks = True
 
     def end_turn(self) -> None:
         """Applies the appends of this turn."""
@@ -348,6 +356,9 @@ class HostedPartition:
         leader = replica.leader
         if leader is not None:
             replica._carry_out(leader, leader.step(event))
+            if not isinstance(event, LagCheck):
+                # With another ISR the fetches of a session don't count for this partition any more.
+                replica.follower_watches.note()
 
     def _carry_out(self, leader: LeaderPartition, effects: list[Effect]) -> None:
         for effect in effects:
@@ -360,6 +371,7 @@ class HostedPartition:
                     self._ports.read_isr(self, leader)
 
     def _high_watermark_advanced(self) -> None:
+        self._ports.changes.high_watermarks = True
         self.log.note_high_watermark(self.high_watermark)
         self.produce_waiters.wake()
         self.follower_watches.note()
@@ -472,6 +484,7 @@ class HostedPartition:
         self.wake_all()
 
     def _note_order(self, item: LeaderAndIsrPartition) -> None:
+        self._ports.changes.high_watermarks = True
         self.controller_epoch = item.controller_epoch
         self.assigned_replicas = tuple(item.replicas)
         self.leader_id = item.leader

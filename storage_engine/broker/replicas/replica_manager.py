@@ -16,7 +16,7 @@ from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.isr_writer import IsrWriter
 from storage_engine.broker.replicas.lease import LeaderLease
-from storage_engine.broker.replicas.partition_ports import PartitionPorts
+from storage_engine.broker.replicas.partition_ports import Changes, PartitionPorts
 from storage_engine.broker.replicas.postponed_roles import PostponedRoles
 from storage_engine.broker.replicas.purgatory import EndOfTurn
 from storage_engine.broker.replicas.replica_failures import ReplicaFailures
@@ -91,6 +91,7 @@ class ReplicaManager:
         self._stopped = False
         self._checkpointed: dict[TopicPartition, int] = {}
         self._checkpointed_ms = 0
+        self.changes = Changes()
         self.lease = LeaderLease(lease_valid)
         self.durable_acks = DurableAcks(background, scheduler)
         self.isr = IsrWriter(metadata_store, scheduler, local=settings.broker_id, lease=self.lease)
@@ -107,6 +108,7 @@ class ReplicaManager:
             clock=clock,
             lease=self.lease,
             end_of_turn=EndOfTurn(scheduler),
+            changes=self.changes,
             propose_isr=self.isr.propose,
             read_isr=self.isr.read_back,
             flush=self.durable_acks.flush,
@@ -285,6 +287,8 @@ class ReplicaManager:
                 figures=self.figures.setdefault(tp.topic, TopicFigures()),
             )
             self._partitions[tp] = partition
+            # Recovery may have left something to flush.
+            partition.note_change()
         return partition
 
     def _prepare_for(self, config: TopicConfig) -> None:
@@ -300,6 +304,7 @@ class ReplicaManager:
         self._fetchers.remove(tp)
         self._logs.moves.cancel(tp)
         partition = self._partitions.pop(tp, None)
+        self.changes.high_watermarks = True
         if partition is not None:
             partition.leader_id = -1
             partition.become_follower(-1)
@@ -324,6 +329,13 @@ class ReplicaManager:
     def fail_folder(self, path: Path, failure: Exception) -> None:
         """Takes a log directory out of service until the next start."""
         self._failures.fail_folder(path, failure)
+
+    def open_again(self, partition: HostedPartition) -> None:
+        """Ends a change of the log that was cut short. LogStorageError where that is not possible
+        yet."""
+        partition.log.open_again()
+        partition.note_change()
+        self._fetchers.look_at(partition.topic_partition)
 
     def replace_log(self, partition: HostedPartition, replaced: PartitionLog) -> None:
         """The replica lies in another log directory from now on, with the same records, all of
@@ -369,8 +381,11 @@ class ReplicaManager:
     def _check_laggards(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for partition in list(self._partitions.values()):
-            if partition.leader is not None:
+            leader = partition.leader
+            if leader is not None:
                 end = partition.log.log_end_offset
+                if leader.holds_all_everywhere(end):
+                    continue
                 try:
                     partition.step(LagCheck(now_ms=now_ms, log_end_offset=end))
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
@@ -378,7 +393,8 @@ class ReplicaManager:
 
     def _checkpoint_what_moved(self) -> None:
         is_late = self._clock.monotonic_ms() - self._checkpointed_ms >= SAME_CHECKPOINT_MS
-        if is_late or self.high_watermarks != self._checkpointed:
+        has_moved, self.changes.high_watermarks = self.changes.high_watermarks, False
+        if is_late or (has_moved and self.high_watermarks != self._checkpointed):
             self.checkpoint_high_watermarks()
 
     def checkpoint_high_watermarks(self) -> None:

@@ -29,7 +29,9 @@ CHECK_INTERVAL_MS = 1000
 """How often the broker looks for a log that is due for a scrub."""
 
 LOOK_AGAIN_MS = 5000
-"""When no log is due, the broker looks at all of them again after this time."""
+LOOK_AGAIN_MAX_MS = 30_000
+"""When no log is due, the broker looks at all of them again when the next one is, but not before
+the first and not after the second of these times."""
 
 RETRY_MS = 30_000
 """The delay before replicas are asked again for a range that none of them could provide."""
@@ -179,14 +181,19 @@ class Scrubs:
             return None
         now_ms = self._clock.wall_ms()
         best: tuple[int, HostedPartition] | None = None
+        next_due_ms = now_ms + LOOK_AGAIN_MAX_MS
         for partition in self._replicas:
             if partition.role is Role.FAILED or partition.role is Role.IDLE:
                 continue
             due_ms = self._due_ms(partition)
-            if due_ms is not None and due_ms <= now_ms and (best is None or due_ms < best[0]):
+            if due_ms is None:
+                continue
+            if due_ms > now_ms:
+                next_due_ms = min(next_due_ms, due_ms)
+            elif best is None or due_ms < best[0]:
                 best = due_ms, partition
         if best is None:
-            self._look_again_ms = started_ms + LOOK_AGAIN_MS
+            self._look_again_ms = started_ms + max(LOOK_AGAIN_MS, next_due_ms - now_ms)
             return None
         partition = best[1]
         retry = self._retries.get(partition.topic_partition)

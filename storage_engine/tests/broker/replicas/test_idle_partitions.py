@@ -10,7 +10,7 @@ import pytest
 from storage_engine.broker.replicas.fetcher import PeerFetcher
 from storage_engine.broker.replicas.followed_partition import Followed
 from storage_engine.broker.requests.fetch_reads import PartitionReader
-from storage_engine.broker.requests.follower_sessions import FollowerSession
+from storage_engine.broker.requests.follower_sessions import LOOK_AT_ALL_MS, FollowerSession
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.replication.isr import CommittedIsr
 from storage_engine.core.replication.partition import LagCheck
@@ -136,9 +136,9 @@ def test_an_idle_partition_learns_of_its_high_watermark_within_a_long_poll(clust
         assert cluster[broker].replicas.get(TP).high_watermark == 2
 
 
-def test_the_log_start_of_an_idle_partition_reaches_its_followers(cluster):
+def test_a_log_start_that_nobody_has_told_of_reaches_the_followers_of_an_idle_partition(cluster):
     lead(cluster).log.retention.advance_log_start(1)
-    cluster.loop.run_for(4000)
+    cluster.loop.run_for(LOOK_AT_ALL_MS + 2000)
     for broker in ALL:
         assert cluster[broker].replicas.get(TP).log.log_start_offset == 1
 
