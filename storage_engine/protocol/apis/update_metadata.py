@@ -13,8 +13,10 @@ A message of our own under Kafka's api key 6, versions 0 to 2, not flexible. Fie
     response   error_code int16
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from uuid import UUID
 
 from storage_engine.core.control.cluster_state import BrokerEndpoint
@@ -135,8 +137,8 @@ def _read_endpoint(reader: Reader) -> BrokerEndpoint:
 
 def _read_partition(reader: Reader) -> UpdateMetadataPartition:
     return UpdateMetadataPartition(
-        topic=reader.name(),
-        topic_id=reader.uuid(),
+        topic=sys.intern(reader.name()),
+        topic_id=_shared_id(reader.uuid()),
         partition=reader.int32(),
         leader=BrokerId(reader.int32()),
         leader_epoch=LeaderEpoch(reader.int32()),
@@ -146,8 +148,22 @@ def _read_partition(reader: Reader) -> UpdateMetadataPartition:
     )
 
 
-def _read_broker_ids(reader: Reader) -> list[BrokerId]:
-    return [BrokerId(broker) for broker in reader.int32s()]
+def _read_broker_ids(reader: Reader) -> tuple[BrokerId, ...]:
+    return _shared_replicas(tuple(reader.int32s()))
+
+
+# Brokers keep what they read here, of every partition of the cluster. There are few ways to place
+# replicas, and few topics: what is equal is kept once.
+
+
+@lru_cache(4096)
+def _shared_replicas(brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
+
+
+@lru_cache(64)
+def _shared_id(topic_id: UUID) -> UUID:
+    return topic_id
 
 
 def encode_request(version: int, request: UpdateMetadataRequest) -> list[Buffer]:
