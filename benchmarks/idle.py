@@ -1,10 +1,10 @@
 """Measures what brokers cost that have nothing to do: processor time, and resident memory.
 
 The benchmark starts three brokers over loopback, with default settings, reads their memory, makes
-a topic with three replicas, so that each broker has all of its partitions, waits until nothing is
-left to do, and measures. A figure is that of the broker that costs most. Processor time is that of
-all threads, in the kernel too: it hardly depends on what else the machine does, but for caches that
-others have emptied. The limit is a process that wakes up as often and does nothing.
+a topic with three replicas, so that each broker has all of its partitions, waits until all are in
+sync and some seconds more, and measures. A figure is that of the broker that costs most. Processor
+time is that of all threads, in the kernel too: it hardly depends on what else the machine does, but
+for caches that others have emptied. The limit is a process that wakes up as often and does nothing.
 
 examples:
   headrace bench idle
@@ -31,6 +31,7 @@ MEMORY_GOAL = Goal(most=60.0)
 
 _TOPIC = "idle"
 _BROKERS = 3
+_IN_SYNC_MS = 300_000
 _SLEEP_S = 0.001
 
 
@@ -74,8 +75,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(folder: Path, partitions: int, *, settle_s: int, seconds: int) -> Iterator[Result]:
+    from benchmarks.support.failover_clients import Survivors
     from storage_engine.client.admin.topics import create_topic
     from storage_engine.client.cluster import Cluster
+    from storage_engine.net.deadline import Deadline
     from storage_engine.tools.local.cluster_plan import UpRequest
     from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -87,7 +90,14 @@ def _measure(folder: Path, partitions: int, *, settle_s: int, seconds: int) -> I
         assignment = {p: everyone[p % 3 :] + everyone[: p % 3] for p in range(partitions)}
         with Cluster(cluster.bootstrap_servers) as client:
             create_topic(client, _TOPIC, assignment=assignment)
-        report_line(f"{partitions} partitions are made; {settle_s} s to settle")
+        with Survivors([(entry.host, entry.port) for entry in cluster.state.brokers]) as everybody:
+            everybody.until_led(
+                _TOPIC,
+                partitions,
+                Deadline.after(_IN_SYNC_MS),
+                lambda row: len(row.isr) == _BROKERS,
+            )
+        report_line(f"{partitions} partitions are in sync; {settle_s} s to settle")
         time.sleep(settle_s)
         before, started = [_usage(pid) for pid in pids], time.monotonic()
         time.sleep(seconds)
