@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.partition_ports import Changes
+from storage_engine.broker.replicas.partition_ports import ReplicaChanges
 from storage_engine.core.ids import TopicPartition
 
 ROUND_MS = 10_000
@@ -22,7 +22,7 @@ class ChangedReplicas:
     """Invariant: a replica with unflushed records is in here, unless nobody has told of them since
     the last look at it."""
 
-    def __init__(self, changes: Changes) -> None:
+    def __init__(self, changes: ReplicaChanges) -> None:
         self._told = changes.logs
         self._round: Iterator[HostedPartition] = iter(())
         self._left = 0

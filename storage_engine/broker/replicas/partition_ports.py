@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Changes:
+class ReplicaChanges:
     """What has happened since the periodic work has looked: it passes idle partitions by."""
 
     logs: dict[TopicPartition, None] = field(default_factory=dict)
@@ -38,5 +38,5 @@ class PartitionPorts:
     read_isr: Callable[["HostedPartition", LeaderPartition], None]
     flush: Callable[["HostedPartition", Callable[[], None] | None, int], None]
     """See `DurableAcks.flush`."""
-    changes: Changes = field(default_factory=Changes)
+    changes: ReplicaChanges = field(default_factory=ReplicaChanges)
     on_failure: Callable[["HostedPartition", Exception], None]

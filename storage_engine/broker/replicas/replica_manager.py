@@ -17,7 +17,7 @@ from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.isr_writer import IsrWriter
 from storage_engine.broker.replicas.lease import LeaderLease
-from storage_engine.broker.replicas.partition_ports import Changes, PartitionPorts
+from storage_engine.broker.replicas.partition_ports import PartitionPorts, ReplicaChanges
 from storage_engine.broker.replicas.postponed_roles import PostponedRoles
 from storage_engine.broker.replicas.purgatory import EndOfTurn
 from storage_engine.broker.replicas.replica_failures import ReplicaFailures
@@ -92,7 +92,7 @@ class ReplicaManager:
         self._stopped = False
         self._checkpointed: dict[TopicPartition, int] = {}
         self._checkpointed_ms = 0
-        self.changes = Changes()
+        self.changes = ReplicaChanges()
         self._latest_config: TopicConfig | None = None
         self._latest_id = UUID(int=0)
         self.lease = LeaderLease(lease_valid)

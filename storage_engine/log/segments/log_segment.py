@@ -41,15 +41,12 @@ SCAN_BYTES = 8 << 10
 
 NO_TIMESTAMP = -1
 
-FILE_NAMES_SHARED = 64
-"""The names of files that are kept: thousands of logs begin at offset 0."""
-
 _OFFSET_STEM = re.compile("[0-9]{20}")
 
 logger = logging.getLogger(__name__)
 
 
-@lru_cache(FILE_NAMES_SHARED)
+@lru_cache(64)  # Thousands of logs begin at offset 0: they share the names.
 def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
