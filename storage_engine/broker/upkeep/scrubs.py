@@ -181,8 +181,13 @@ class Scrubs:
             return None
         now_ms = self._clock.wall_ms()
         best: tuple[int, HostedPartition] | None = None
-        next_due_ms = now_ms + LOOK_AGAIN_MAX_MS
+        next_due_ms: int | None = None
         for partition in self._replicas:
+            if next_due_ms is None:
+                next_due_ms = now_ms + LOOK_AGAIN_MAX_MS
+            if partition.role is Role.IDLE:
+                # It may get its role at any moment, and be due then.
+                next_due_ms = now_ms
             if partition.role is Role.FAILED or partition.role is Role.IDLE:
                 continue
             due_ms = self._due_ms(partition)
@@ -193,7 +198,8 @@ class Scrubs:
             elif best is None or due_ms < best[0]:
                 best = due_ms, partition
         if best is None:
-            self._look_again_ms = started_ms + max(LOOK_AGAIN_MS, next_due_ms - now_ms)
+            wait_ms = 0 if next_due_ms is None else next_due_ms - now_ms
+            self._look_again_ms = started_ms + max(LOOK_AGAIN_MS, wait_ms)
             return None
         partition = best[1]
         retry = self._retries.get(partition.topic_partition)
