@@ -19,8 +19,8 @@ Hosted = Callable[[TopicPartition], HostedPartition | None]
 
 
 class ChangedReplicas:
-    """Invariant: a replica with unflushed records is in here, unless nobody has told of them since
-    the last look at it."""
+    """Invariant: a replica that is to be flushed is in here, unless nobody has told of it since the
+    last look at it."""
 
     def __init__(self, changes: ReplicaChanges) -> None:
         self._told = changes.logs
@@ -59,7 +59,7 @@ def _is_settled(partition: HostedPartition) -> bool:
     log = partition.log
     segments = log.segments
     return (
-        segments.active.next_offset <= log.flush_state.recovery_point
+        not log.flush_state.may_be_due
         and not segments.has_deleted_files
         and not segments.is_cut_short
     )

@@ -376,6 +376,7 @@ class ReplicaManager:
                 was_compacted = was_compacted or partition.config.log.compacts
                 partition.config = config
                 partition.log.update_config(config.log)
+                partition.note_change()
                 partition.flushed()
                 if partition.leader is not None and partition.must_flush:
                     partition.flush()

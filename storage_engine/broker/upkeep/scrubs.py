@@ -150,6 +150,8 @@ class Scrubs:
         log.error("%s partition=%s offset=%d", what, tp, offset)
         try:
             partition.log.repair.close_segment_with(offset)
+            # Its segment is to be flushed before it is checked.
+            partition.note_change()
         except LogStorageError as failure:
             partition.fail(failure)
             return

@@ -167,16 +167,25 @@ def test_periodic_work_passes_by_logs_that_nobody_has_written_to(cluster):
     for broker in ALL:
         replicas = cluster[broker].replicas
         changed = ChangedReplicas(replicas.changes)
-        # The one record of these replicas is not flushed: flush.ms has no end by default.
-        assert [each.topic_partition for each in changed.present(replicas.get)] == [TP]
-    lead(cluster).log.flush()
+        # The record of one of them is not flushed: by default that waits for the segment's end.
+        assert replicas.get(TP).log.recovery_point == 0
+        assert changed.present(replicas.get) == []
+
+
+def test_a_log_that_is_to_be_flushed_some_time_is_looked_at_until_it_is(cluster):
+    hosted = lead(cluster)
     replicas = cluster[cluster.state(TP).leader].replicas
+    timed = replace(hosted.config, log=replace(hosted.config.log, flush_ms=30_000))
+    replicas.apply_topic_config(TP.topic, timed)
+    cluster.loop.run_for(20_000)
+    assert hosted.log.recovery_point == 0
+    cluster.loop.run_for(12_000)
+    assert hosted.log.recovery_point == 1
     assert ChangedReplicas(replicas.changes).present(replicas.get) == []
 
 
 def test_what_nobody_has_told_of_a_log_is_found_within_a_round(cluster):
     hosted = lead(cluster)
-    hosted.log.flush()
     replicas = cluster[cluster.state(TP).leader].replicas
     changed = ChangedReplicas(replicas.changes)
     assert changed.present(replicas.get) == []
