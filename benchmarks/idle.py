@@ -1,10 +1,11 @@
 """Measures what brokers cost that have nothing to do: processor time, and resident memory.
 
 The benchmark starts three brokers over loopback, with default settings, reads their memory, makes
-a topic with three replicas, so that each broker has all of its partitions, writes a record to
-each with acks=all, waits some seconds, and measures. A figure is that of the broker that costs most. Processor
-time is that of all threads, in the kernel too: it hardly depends on what else the machine does, but
-for caches that others have emptied. The limit is a process that wakes up as often and does nothing.
+a topic with three replicas, so that each broker has all of its partitions, writes a record to each
+with acks=all, waits some seconds, and measures. A figure is that of the broker that costs most.
+Processor time is that of all threads, in the kernel too: it hardly depends on what else the machine
+does, but for caches that others have emptied. The limit is a process that wakes up as often and
+does nothing.
 
 examples:
   headrace bench idle
