@@ -175,11 +175,11 @@ def test_periodic_work_passes_by_logs_that_nobody_has_written_to(cluster):
 def test_a_log_that_is_to_be_flushed_some_time_is_looked_at_until_it_is(cluster):
     hosted = lead(cluster)
     replicas = cluster[cluster.state(TP).leader].replicas
-    timed = replace(hosted.config, log=replace(hosted.config.log, flush_ms=60_000))
+    timed = replace(hosted.config, log=replace(hosted.config.log, flush_ms=15_000))
     replicas.apply_topic_config(TP.topic, timed)
-    cluster.loop.run_for(20_000)
+    cluster.loop.run_for(6000)
     assert hosted.log.recovery_point == 0
-    cluster.loop.run_for(45_000)
+    cluster.loop.run_for(6000)
     assert hosted.log.recovery_point == 1
     assert ChangedReplicas(replicas.changes).present(replicas.get) == []
 
