@@ -148,7 +148,7 @@ def _read_partition(reader: Reader) -> UpdateMetadataPartition:
     )
 
 
-def _read_broker_ids(reader: Reader) -> tuple[BrokerId, ...]:
+def _read_broker_ids(reader: Reader) -> Sequence[BrokerId]:
     return _shared_replicas(tuple(reader.int32s()))
 
 
@@ -157,8 +157,8 @@ def _read_broker_ids(reader: Reader) -> tuple[BrokerId, ...]:
 
 
 @lru_cache(4096)
-def _shared_replicas(brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
-    return tuple(map(BrokerId, brokers))
+def _shared_replicas(brokers: tuple[int, ...]) -> Sequence[BrokerId]:
+    return [BrokerId(broker) for broker in brokers]
 
 
 @lru_cache(64)
