@@ -84,6 +84,15 @@ def test_a_controller_alone_is_measured_at_any_size(capsys):
     assert amounts["a broker is lost: requests"] >= 19
 
 
+def test_what_idle_brokers_cost_is_told(tmp_path, capsys):
+    options = ["--partitions", "6", "--settle", "2", "--seconds", "2", "--dir", str(tmp_path)]
+    assert main(["bench", "idle", *options, "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [result["goal"] for result in results if result["goal"]] == ["<= 1.0", "<= 60.0"]
+    assert all(result["measured"] > 0 for result in results[:5])
+    assert not list(tmp_path.iterdir()), "it cleans up after itself"
+
+
 @pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
 def test_busy_brokers_without_descriptors_are_not_deposed(tmp_path, capsys):
     options = ["--minutes", "1", "--load", "4", "--dir", str(tmp_path), "--json"]
@@ -99,6 +108,7 @@ def test_busy_brokers_without_descriptors_are_not_deposed(tmp_path, capsys):
         (["replication", "--bytes", "1000"], "--bytes and --cold-bytes must be"),
         (["replication", "--dir", "/does/not/exist"], "is not a directory; create it first"),
         (["failover", "--dir", "/does/not/exist"], "is not a directory; create it first"),
+        (["idle", "--dir", "/does/not/exist"], "is not a directory; create it first"),
         (["kills", "--dir", "/does/not/exist"], "is not a directory; create it first"),
         (["kills", "--rows", "leader,cat"], "there is no row 'cat'"),
         (["scale", "--dir", "/does/not/exist"], "is not a directory; create it first"),

@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 FETCH_VERSION = 12
 """The first that carries the last fetched epoch and answers with a divergence."""
 
-LOOK_AT_ALL_MS = 2000
-"""How often all partitions are looked at, some 0.5 us each: retention and repairs change them, too.
-"""
+LOOK_AT_ALL_MS = 30_000
+"""How often all partitions are looked at, some 0.5 us each, for what nobody has told."""
+
 LOST_RETRY_MS = 20
 """First pause after a lost connection: what broke may have been the connection alone, or the leader
 may be another by then. It doubles up to replica.fetch.backoff.ms."""
@@ -187,6 +187,12 @@ class PeerFetcher:
             self._end_long_poll()
         else:
             self._schedule(0)
+
+    def look_at(self, tp: TopicPartition) -> None:
+        """Names it in the next fetch, if it is followed here and its end has changed."""
+        followed = self._followed.get(tp)
+        if followed is not None:
+            self._due[tp] = followed
 
     def _end_long_poll(self) -> None:
         if self._long_poll_ended:
@@ -448,6 +454,7 @@ class PeerFetcher:
         if len(partition.data_waiters):
             turn.watched.append(partition)
         size = self._answers.take(followed, each)
+        partition.note_change()
         turn.room_bytes -= size
         if partition.log.log_start_offset > start_offset:
             turn.shortened.append(partition)

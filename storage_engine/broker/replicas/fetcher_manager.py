@@ -45,6 +45,11 @@ class FetcherManager:
             self._close_idle(key)
             self._fetchers[key[0], followed.channel].wake()
 
+    def look_at(self, tp: TopicPartition) -> None:
+        """The log was changed by others than the fetches of this partition."""
+        for fetcher in self._fetchers.values():
+            fetcher.look_at(tp)
+
     def wake(self) -> None:
         """Fetch what was added since the last call."""
         for fetcher in self._fetchers.values():

@@ -30,6 +30,7 @@ from storage_engine.core.replication.partition import (
     Flushed,
     FollowerFetched,
     HighWatermarkAdvanced,
+    LagCheck,
     LeaderPartition,
     Leadership,
     ProposeIsr,
@@ -334,12 +335,20 @@ class HostedPartition:
         self._dirty = True
         self._ports.end_of_turn.call(self.topic_partition, self.end_turn)
 
+    def note_change(self) -> None:
+        """Tells periodic work that the log was written to."""
+        changes = self._ports.changes
+        changes.logs[self.topic_partition] = None
+        changes.high_watermarks = True
+
     def end_turn(self) -> None:
         """Applies the appends of this turn."""
         has_grown, self._has_grown = self._has_grown, False
         self._dirty = False
         if self._successor is not None:
             return  # Its log was replaced in this turn: the one that counts is marked as well.
+        if has_grown:
+            self.note_change()
         leader = self.leader
         if leader is not None and has_grown:
             event = Appended(log_end_offset=self.log.log_end_offset)
@@ -358,6 +367,9 @@ class HostedPartition:
         leader = replica.leader
         if leader is not None:
             replica._carry_out(leader, leader.step(event))
+            if not isinstance(event, LagCheck):
+                # With another ISR the fetches of a session don't count for this partition any more.
+                replica.follower_watches.note()
 
     def _carry_out(self, leader: LeaderPartition, effects: list[Effect]) -> None:
         for effect in effects:
@@ -370,6 +382,7 @@ class HostedPartition:
                     self._ports.read_isr(self, leader)
 
     def _high_watermark_advanced(self) -> None:
+        self._ports.changes.high_watermarks = True
         self.log.note_high_watermark(self.high_watermark)
         self.produce_waiters.wake()
         self.follower_watches.note()
@@ -482,6 +495,7 @@ class HostedPartition:
         self.wake_all()
 
     def _note_order(self, item: LeaderAndIsrPartition) -> None:
+        self._ports.changes.high_watermarks = True
         self.controller_epoch = item.controller_epoch
         self.assigned_replicas = tuple(item.replicas)
         self.leader_id = item.leader

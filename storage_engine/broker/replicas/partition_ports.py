@@ -1,17 +1,27 @@
 """What all partitions of a broker share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.purgatory import EndOfTurn
-from storage_engine.core.ids import BrokerId
+from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.replication.partition import LagLimits, LeaderPartition, ProposeIsr
 
 if TYPE_CHECKING:
     from storage_engine.broker.replicas.hosted_partition import HostedPartition
+
+
+@dataclass(slots=True)
+class ReplicaChanges:
+    """What has happened since the periodic work has looked: it passes idle partitions by."""
+
+    logs: dict[TopicPartition, None] = field(default_factory=dict)
+    """The partitions whose logs were written to; see `ChangedReplicas`."""
+    high_watermarks: bool = True
+    """True when some high watermark may have moved, or a replica has come or gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,4 +38,5 @@ class PartitionPorts:
     read_isr: Callable[["HostedPartition", LeaderPartition], None]
     flush: Callable[["HostedPartition", Callable[[], None] | None, int], None]
     """See `DurableAcks.flush`."""
+    changes: ReplicaChanges = field(default_factory=ReplicaChanges)
     on_failure: Callable[["HostedPartition", Exception], None]

@@ -45,6 +45,10 @@ class RequestDeadline:
         return True
 
 
+_NOBODY: dict[Waiter, None] = {}
+"""Stands for the waiters of all lists that have none; never changed."""
+
+
 class WaitList:
     """Waiters of one partition, in the order of arrival."""
 
@@ -52,12 +56,14 @@ class WaitList:
 
     def __init__(self) -> None:
         # A dict keeps the order, and lets one of many leave without a search.
-        self._waiters: dict[Waiter, None] = {}
+        self._waiters = _NOBODY
 
     def __len__(self) -> int:
         return len(self._waiters)
 
     def add(self, waiter: Waiter) -> None:
+        if self._waiters is _NOBODY:
+            self._waiters = {}
         self._waiters[waiter] = None
 
     def discard(self, waiter: Waiter) -> None:
@@ -69,10 +75,10 @@ class WaitList:
         too, and is answered when its time is over."""
         if not self._waiters:
             return
-        waiters, self._waiters = self._waiters, {}
+        waiters, self._waiters = self._waiters, _NOBODY
         left = {waiter: None for waiter in waiters if not guarded("a waiter", waiter.try_complete)}
         # A waiter's answer may have added new ones meanwhile.
-        self._waiters = left | self._waiters
+        self._waiters = left | self._waiters or _NOBODY
 
 
 class Awaited(Protocol):

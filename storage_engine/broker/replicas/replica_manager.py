@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.folder_notice import FolderNotice
@@ -16,7 +17,7 @@ from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.isr_writer import IsrWriter
 from storage_engine.broker.replicas.lease import LeaderLease
-from storage_engine.broker.replicas.partition_ports import PartitionPorts
+from storage_engine.broker.replicas.partition_ports import PartitionPorts, ReplicaChanges
 from storage_engine.broker.replicas.postponed_roles import PostponedRoles
 from storage_engine.broker.replicas.purgatory import EndOfTurn
 from storage_engine.broker.replicas.replica_failures import ReplicaFailures
@@ -90,6 +91,9 @@ class ReplicaManager:
         self._stopped = False
         self._checkpointed: dict[TopicPartition, int] = {}
         self._checkpointed_ms = 0
+        self.changes = ReplicaChanges()
+        self._latest_config: TopicConfig | None = None
+        self._latest_id = UUID(int=0)
         self.lease = LeaderLease(lease_valid)
         self.durable_acks = DurableAcks(background, scheduler)
         self.isr = IsrWriter(metadata_store, scheduler, local=settings.broker_id, lease=self.lease)
@@ -106,6 +110,7 @@ class ReplicaManager:
             clock=clock,
             lease=self.lease,
             end_of_turn=EndOfTurn(scheduler),
+            changes=self.changes,
             propose_isr=self.isr.propose,
             read_isr=self.isr.read_back,
             flush=self.durable_acks.flush,
@@ -272,19 +277,33 @@ class ReplicaManager:
             self.stop(tp, delete=False)
             partition = None
         if partition is None:
-            config = self._topic_config(tp.topic)
+            config = self._shared_config(tp.topic)
             self._prepare_for(config)
             partition = HostedPartition(
                 tp,
                 log=self._logs.get_or_create(tp, config.log, topic_id=topic_id),
-                topic_id=item.topic_id,
+                topic_id=self._shared_id(item.topic_id),
                 config=config,
                 high_watermark=self._logs.high_watermark(tp),
                 ports=self._ports,
                 figures=self.figures.join(tp.topic),
             )
             self._partitions[tp] = partition
+            # Recovery may have left something to flush.
+            partition.note_change()
         return partition
+
+    def _shared_config(self, topic: str) -> TopicConfig:
+        """One object for partitions that come one after the other: each of its own takes 1 KiB."""
+        config = self._topic_config(topic)
+        if config != self._latest_config:
+            self._latest_config = config
+        return self._latest_config
+
+    def _shared_id(self, topic_id: UUID) -> UUID:
+        if topic_id != self._latest_id:
+            self._latest_id = topic_id
+        return self._latest_id
 
     def _prepare_for(self, config: TopicConfig) -> None:
         """Before the first topic takes a batch whose records must be looked at."""
@@ -299,6 +318,7 @@ class ReplicaManager:
         self._fetchers.remove(tp)
         self._logs.moves.cancel(tp)
         partition = self._partitions.pop(tp, None)
+        self.changes.high_watermarks = True
         if partition is not None:
             self.figures.leave(tp.topic)
             partition.leader_id = -1
@@ -325,6 +345,13 @@ class ReplicaManager:
         """Takes a log directory out of service until the next start."""
         self._failures.fail_folder(path, failure)
 
+    def open_again(self, partition: HostedPartition) -> None:
+        """Ends a change of the log that was cut short. LogStorageError where that is not possible
+        yet."""
+        partition.log.open_again()
+        partition.note_change()
+        self._fetchers.look_at(partition.topic_partition)
+
     def replace_log(self, partition: HostedPartition, replaced: PartitionLog) -> None:
         """The replica lies in another log directory from now on, with the same records, all of
         which are on the medium there."""
@@ -349,6 +376,7 @@ class ReplicaManager:
                 was_compacted = was_compacted or partition.config.log.compacts
                 partition.config = config
                 partition.log.update_config(config.log)
+                partition.note_change()
                 partition.flushed()
                 if partition.leader is not None and partition.must_flush:
                     partition.flush()
@@ -369,8 +397,11 @@ class ReplicaManager:
     def _check_laggards(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for partition in list(self._partitions.values()):
-            if partition.leader is not None:
+            leader = partition.leader
+            if leader is not None:
                 end = partition.log.log_end_offset
+                if leader.holds_all_everywhere(end):
+                    continue
                 try:
                     partition.step(LagCheck(now_ms=now_ms, log_end_offset=end))
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
@@ -378,7 +409,8 @@ class ReplicaManager:
 
     def _checkpoint_what_moved(self) -> None:
         is_late = self._clock.monotonic_ms() - self._checkpointed_ms >= SAME_CHECKPOINT_MS
-        if is_late or self.high_watermarks != self._checkpointed:
+        has_moved, self.changes.high_watermarks = self.changes.high_watermarks, False
+        if is_late or (has_moved and self.high_watermarks != self._checkpointed):
             self.checkpoint_high_watermarks()
 
     def checkpoint_high_watermarks(self) -> None:

@@ -27,8 +27,8 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
 )
 
-LOOK_AT_ALL_MS = 2000
-"""How often all partitions of a session are looked at: some 0.5 us each."""
+LOOK_AT_ALL_MS = 30_000
+"""How often all partitions of a session are looked at for what nobody has told: 0.5 us each."""
 
 Hosted = Callable[[TopicPartition], HostedPartition | None]
 

@@ -88,6 +88,8 @@ class Compactions:
     def _most_urgent(self, now_ms: int) -> tuple[HostedPartition, CompactionPlan] | None:
         found: tuple[HostedPartition, CompactionPlan] | None = None
         for partition in list(self._replicas):
+            if not partition.config.log.compacts:
+                continue
             if partition.role is Role.FAILED or partition in self._resting:
                 continue
             if partition.log.unfollowed_cuts is not None:

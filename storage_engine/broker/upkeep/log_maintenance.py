@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage_engine.broker.replicas.changed_replicas import ChangedReplicas
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.upkeep.compactions import Compactions
@@ -29,6 +30,10 @@ DELETED_FILES_INTERVAL_MS = 1000
 
 FREE_SPACE_INTERVAL_MS = 1000
 """How long appends rely on the last measurement of free space."""
+
+LOOK_AROUND_INTERVAL_MS = 1000
+"""How often the broker looks at some of the replicas of which nobody has told; see
+`ChangedReplicas`."""
 
 MAKE_GOOD_INTERVAL_MS = 1000
 """How often work that a shortage of descriptors prevented is retried."""
@@ -71,6 +76,7 @@ class LogMaintenance:
         self._deletion_policy = deletion_policy
         self._compactions = compactions
         self._scrubs = scrubs
+        self._changed = ChangedReplicas(replicas.changes)
         self._flushing: set[HostedPartition] = set()
         self._retention_ms = intervals.retention_ms
         self._retention_timer: Timer | None = None
@@ -78,6 +84,7 @@ class LogMaintenance:
 
     def start(self) -> None:
         self._schedule_retention()
+        self._every(LOOK_AROUND_INTERVAL_MS, self._look_around)
         self._every(self._intervals.flush_ms, self._flush)
         self._every(self._intervals.checkpoint_ms, self._checkpoint)
         self._every(DELETED_FILES_INTERVAL_MS, self._remove_deleted_files)
@@ -122,6 +129,13 @@ class LogMaintenance:
 
         self._scheduler.call_later(interval_ms, run)
 
+    def _look_around(self) -> None:
+        self._changed.look_around(self._replicas, LOOK_AROUND_INTERVAL_MS)
+
+    def _present(self) -> list[HostedPartition]:
+        """Of thousands of logs few have something to do: the question would be the work."""
+        return self._changed.present(self._replicas.get)
+
     def _each(
         self,
         work: Callable[[HostedPartition], None],
@@ -143,6 +157,7 @@ class LogMaintenance:
     def _delete_old(self, partition: HostedPartition, now_ms: int) -> None:
         # Followers take over the leader's log start, so that all replicas begin at one offset.
         if partition.leader is not None:
+            start_offset = partition.log.log_start_offset
             try:
                 partition.log.retention.delete_old_segments(
                     now_ms, partition.high_watermark, self._deletion_policy
@@ -150,6 +165,9 @@ class LogMaintenance:
             except DeletionPolicyError:
                 # Of this log the round is over; the others have theirs.
                 log.exception("no segment deleted partition=%s", partition.topic_partition)
+            if partition.log.log_start_offset != start_offset:
+                partition.note_change()
+                partition.follower_watches.note()
 
     def _expire_producers(self) -> None:
         now_ms = self._clock.wall_ms()
@@ -160,8 +178,7 @@ class LogMaintenance:
 
     def _flush(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        # Of thousands of logs few are due: the question is the work.
-        due = [each for each in self._replicas if each.log.flush_state.is_due(now_ms)]
+        due = [each for each in self._present() if each.log.flush_state.is_due(now_ms)]
         self._each(self._flush_one, due)
 
     def _flush_one(self, partition: HostedPartition) -> None:
@@ -189,8 +206,8 @@ class LogMaintenance:
         self._background.submit(job.run, done, failed)
 
     def _make_good(self) -> None:
-        due = [each for each in self._replicas if each.log.segments.is_cut_short]
-        self._each(lambda partition: partition.log.open_again(), due)
+        due = [each for each in self._present() if each.log.segments.is_cut_short]
+        self._each(self._replicas.open_again, due)
         self._logs.retry_removals()
 
     def _checkpoint(self) -> None:
@@ -202,7 +219,7 @@ class LogMaintenance:
     def _remove_deleted_files(self) -> None:
         now_ms = self._clock.monotonic_ms()
         deleted: list[Path] = []
-        for partition in self._replicas:
+        for partition in self._present():
             if partition.log.segments.has_deleted_files:
                 deleted.extend(partition.log.take_deleted_files(now_ms))
         if deleted:

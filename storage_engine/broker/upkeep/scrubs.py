@@ -30,7 +30,9 @@ CHECK_INTERVAL_MS = 1000
 """How often the broker looks for a log that is due for a scrub."""
 
 LOOK_AGAIN_MS = 5000
-"""How often all logs are looked at; what becomes due in between waits for the next look."""
+LOOK_AGAIN_MAX_MS = 30_000
+"""All logs are looked at again when the next one is due, but not before the first and not after
+the second of these times; what becomes due in between waits for the next look."""
 
 RETRY_MS = 30_000
 """The delay before replicas are asked again for a range that none of them could provide."""
@@ -151,6 +153,8 @@ class Scrubs:
         log.error("%s partition=%s offset=%d", what, tp, offset)
         try:
             partition.log.repair.close_segment_with(offset)
+            # Its segment is to be flushed before it is checked.
+            partition.note_change()
         except LogStorageError as failure:
             partition.fail(failure)
             return
@@ -194,13 +198,26 @@ class Scrubs:
         """After an unclean stop all are due: a look at all after each pass would be quadratic."""
         self._forget_who_is_gone()
         due = []
+        next_due_ms: int | None = None
         for partition in self._replicas:
+            if next_due_ms is None:
+                next_due_ms = now_ms + LOOK_AGAIN_MAX_MS
+            if partition.role is Role.FAILED:
+                continue
             due_ms = self._due_ms(partition)
-            if due_ms is not None and due_ms <= now_ms:
+            if partition.role is Role.IDLE or (due_ms is not None and due_ms <= now_ms):
+                # An idle one may get its role at any moment, and be due then.
+                next_due_ms = now_ms
+            if due_ms is None:
+                continue
+            if due_ms <= now_ms:
                 due.append((due_ms, partition))
+            else:
+                next_due_ms = min(next_due_ms, due_ms)
         due.sort(key=lambda each: each[0])
         self._due = deque(partition for _, partition in due)
-        self._look_again_ms = self._clock.monotonic_ms() + LOOK_AGAIN_MS
+        wait_ms = 0 if next_due_ms is None else next_due_ms - now_ms
+        self._look_again_ms = self._clock.monotonic_ms() + max(LOOK_AGAIN_MS, wait_ms)
 
     def _next_due(self, now_ms: int) -> HostedPartition | None:
         while self._due:

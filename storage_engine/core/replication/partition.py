@@ -330,6 +330,12 @@ class LeaderPartition:
         progress.session = session
         return True
 
+    def holds_all_everywhere(self, log_end_offset: int) -> bool:
+        """Whether every follower has all up to this end, so that a LagCheck would do nothing."""
+        if log_end_offset != self._log_end_offset:
+            return False
+        return all(each.end_offset == log_end_offset for each in self._followers.values())
+
     def has_in_session(self, replica: BrokerId, session: SessionClock) -> bool:
         """Whether the fetches of the session speak for this partition without naming it."""
         progress = self._followers.get(replica)

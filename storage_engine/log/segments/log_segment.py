@@ -14,6 +14,7 @@ import logging
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 
@@ -45,6 +46,7 @@ _OFFSET_STEM = re.compile("[0-9]{20}")
 logger = logging.getLogger(__name__)
 
 
+@lru_cache(64)  # Thousands of logs begin at offset 0: they share the names.
 def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
@@ -115,23 +117,25 @@ class LogSegment:
         the index."""
         self.indexes_full = False
         """True when no batch may follow that would need an entry."""
-        self.file = LogFile(disk, pool, directory / file_name(base_offset, LOG_SUFFIX))
+        self.file = LogFile(disk, pool, directory, file_name(base_offset, LOG_SUFFIX))
         self.offset_index = OffsetIndex(
             disk,
             pool,
-            directory / file_name(base_offset, INDEX_SUFFIX),
+            directory,
+            file_name(base_offset, INDEX_SUFFIX),
             base_offset,
             index_max_bytes,
         )
         self.time_index = TimeIndex(
             disk,
             pool,
-            directory / file_name(base_offset, TIME_INDEX_SUFFIX),
+            directory,
+            file_name(base_offset, TIME_INDEX_SUFFIX),
             base_offset,
             index_max_bytes,
         )
         self.transaction_index = TransactionIndex(
-            disk, pool, directory / file_name(base_offset, TRANSACTION_INDEX_SUFFIX)
+            disk, pool, directory, file_name(base_offset, TRANSACTION_INDEX_SUFFIX)
         )
 
     # -- append ------------------------------------------------------------------------------------
@@ -429,7 +433,7 @@ class LogSegment:
         """Records the folder's new path. The files keep their names, and open files stay open."""
         self.directory = path
         for holder in (self.file, *self._index_files()):
-            holder.path = path / holder.path.name
+            holder.folder_is_renamed(path)
 
     def _index_files(self) -> tuple[IndexFile, IndexFile, IndexFile]:
         return self.offset_index.file, self.time_index.file, self.transaction_index.file

@@ -36,9 +36,15 @@ class OffsetIndex:
     __slots__ = ("_base_offset", "_max_entries", "file")
 
     def __init__(
-        self, disk: Disk, pool: OpenFiles, path: Path, base_offset: int, max_bytes: int
+        self,
+        disk: Disk,
+        pool: OpenFiles,
+        folder: Path,
+        name: str,
+        base_offset: int,
+        max_bytes: int,
     ) -> None:
-        self.file = IndexFile(disk, pool, path, ENTRY.size)
+        self.file = IndexFile(disk, pool, folder, name, ENTRY.size)
         self._base_offset = base_offset
         self._max_entries = max(1, max_bytes // ENTRY.size)
 

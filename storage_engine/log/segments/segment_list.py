@@ -6,7 +6,6 @@ from the newest segment to the oldest and at the beginning the other way round, 
 between leaves a log without holes. Source: R-LOG2, R-LOG9.
 """
 
-import itertools
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -59,9 +58,10 @@ class SegmentList:
         self.name_changes = 1
         """The number of changes of names in the folder; changes that belong together count once."""
         self._synced_name_changes = 0
-        self._deleted: list[tuple[int, LogSegment, list[Path]]] = []
-        self._deletions = itertools.count()
-        self._moved: list[Path] = []
+        self._deleted: tuple[tuple[int, LogSegment, list[Path]], ...] = ()
+        self._deletions = 0
+        """The number that tells the next deleted segment from others of its base offset."""
+        self._moved: tuple[Path, ...] = ()
         """The files of segments that are about to be replaced."""
         self.is_cut_short = False
         """See `PartitionLog.is_cut_short`."""
@@ -148,7 +148,7 @@ class SegmentList:
     def move_away(self, segments: Sequence[LogSegment]) -> None:
         """Renames the files of segments that are about to be replaced; reads of them continue."""
         for segment in segments:
-            self._moved += segment.mark_deleted(next(self._deletions))
+            self._moved += tuple(self._renamed(segment))
 
     def replace(self, segments: Sequence[LogSegment], replacement: LogSegment) -> None:
         """Puts one segment, which has its files, in the place of some that were moved away."""
@@ -158,10 +158,9 @@ class SegmentList:
         self.all = (*self.all[:number], replacement, *self.all[following:])
         self.name_changes += 1
         due_ms = self._due_ms()
-        for segment in segments:
-            self._deleted.append((due_ms, segment, []))
-        self._deleted.append((due_ms, segments[0], self._moved))
-        self._moved = []
+        self._deleted += tuple((due_ms, segment, []) for segment in segments)
+        self._deleted += ((due_ms, segments[0], list(self._moved)),)
+        self._moved = ()
 
     @property
     def has_deleted_files(self) -> bool:
@@ -170,7 +169,7 @@ class SegmentList:
     def take_deleted_files(self, now_ms: int) -> list[Path]:
         """Return files of deleted segments whose delay is over; the caller removes them."""
         due = [entry for entry in self._deleted if entry[0] <= now_ms]
-        self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
+        self._deleted = tuple(entry for entry in self._deleted if entry[0] > now_ms)
         for _, segment, _ in due:
             # An open file would keep its space.
             segment.close()
@@ -226,8 +225,12 @@ class SegmentList:
             self._delete(segment)
 
     def _delete(self, segment: LogSegment) -> None:
-        paths = segment.mark_deleted(next(self._deletions))
-        self._deleted.append((self._due_ms(), segment, paths))
+        self._deleted += ((self._due_ms(), segment, self._renamed(segment)),)
+
+    def _renamed(self, segment: LogSegment) -> list[Path]:
+        """Returns the paths by which the files of a deleted segment go from now on."""
+        number, self._deletions = self._deletions, self._deletions + 1
+        return segment.mark_deleted(number)
 
     def _due_ms(self) -> int:
         return self._clock.monotonic_ms() + self.folder.config.file_delete_delay_ms

@@ -37,9 +37,15 @@ class TimeIndex:
     __slots__ = ("_appended", "_base_offset", "_max_entries", "file")
 
     def __init__(
-        self, disk: Disk, pool: OpenFiles, path: Path, base_offset: int, max_bytes: int
+        self,
+        disk: Disk,
+        pool: OpenFiles,
+        folder: Path,
+        name: str,
+        base_offset: int,
+        max_bytes: int,
     ) -> None:
-        self.file = IndexFile(disk, pool, path, ENTRY.size)
+        self.file = IndexFile(disk, pool, folder, name, ENTRY.size)
         self._base_offset = base_offset
         self._max_entries = max(2, max_bytes // ENTRY.size)
         # The newest entry of this process: reading it back costs more than adding one.

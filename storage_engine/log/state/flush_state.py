@@ -8,6 +8,7 @@ from pathlib import Path
 from storage_engine.core.errors import LogDirError, LogShortageError
 from storage_engine.core.ports import Clock
 from storage_engine.log.files.storage_errors import storage_errors
+from storage_engine.log.log_config import NO_TIME_LIMIT
 from storage_engine.log.segments.segment_list import SEGMENTS_PER_FLUSH, SegmentList
 from storage_engine.log.state.flush_job import FlushJob
 from storage_engine.log.state.leader_epoch_checkpoint import LeaderEpochCheckpoint
@@ -85,6 +86,19 @@ class FlushState:
         return (
             unflushed >= config.flush_messages
             or now_ms - self._last_flush_ms >= config.flush_ms
+            or self.recovery_point < active.base_offset
+        )
+
+    @property
+    def may_be_due(self) -> bool:
+        """Return True when a flush is due, or will be though nothing more is appended. By default
+        only a finished segment is flushed, which takes an append."""
+        active = self._segments.active
+        unflushed = active.next_offset - self.recovery_point
+        config = self._segments.folder.config
+        return unflushed > 0 and (
+            config.flush_ms < NO_TIME_LIMIT
+            or unflushed >= config.flush_messages
             or self.recovery_point < active.base_offset
         )
 

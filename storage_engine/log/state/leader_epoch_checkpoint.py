@@ -19,16 +19,20 @@ from storage_engine.protocol.records.record_batch import BatchHeader
 class LeaderEpochCheckpoint:
     """Changes `cache`, and the file with it."""
 
-    __slots__ = ("_disk", "cache", "path", "unsaved", "unsynced")
+    __slots__ = ("_disk", "_folder", "cache", "unsaved", "unsynced")
 
     def __init__(self, folder: LogFolder, cache: LeaderEpochCache) -> None:
         self._disk = folder.disk
-        self.path = folder.path / LEADER_EPOCHS_FILE
+        self._folder = folder.path
         self.cache = cache
         self.unsaved = False
         """True when the file differs from the cache: `save` before the recovery point rises."""
         self.unsynced = True
         """True when the file's content may not be on the medium."""
+
+    @property
+    def path(self) -> Path:
+        return self._folder / LEADER_EPOCHS_FILE
 
     def start_epoch(self, epoch: int, start_offset: int) -> None:
         """Records that a leader of `epoch` will write from `start_offset` on."""
@@ -50,7 +54,7 @@ class LeaderEpochCheckpoint:
             self.unsaved = True
 
     def folder_is_renamed(self, path: Path) -> None:
-        self.path = path / LEADER_EPOCHS_FILE
+        self._folder = path
 
     def save(self) -> None:
         """Writes the cache to the file."""

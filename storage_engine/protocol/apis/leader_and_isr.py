@@ -12,6 +12,7 @@ A message of our own under Kafka's api key 4, versions 0 to 1, not flexible. Fie
     response   error_code int16, [topic string, partition int32, error_code int16]
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -129,7 +130,7 @@ def _read_request(version: int, reader: Reader) -> LeaderAndIsrRequest:
 def _read_partition(reader: Reader) -> LeaderAndIsrPartition:
     # Keyword arguments are evaluated in the order in which they stand, which is that of the wire.
     return LeaderAndIsrPartition(
-        topic=reader.name(),
+        topic=sys.intern(reader.name()),
         topic_id=reader.uuid(),
         partition=reader.int32(),
         controller_epoch=ControllerEpoch(reader.int32()),

@@ -13,8 +13,10 @@ A message of our own under Kafka's api key 6, versions 0 to 2, not flexible. Fie
     response   error_code int16
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import overload
 from uuid import UUID
 
@@ -173,8 +175,8 @@ def _read_endpoint(reader: Reader) -> BrokerEndpoint:
 
 def _read_partition(reader: Reader) -> UpdateMetadataPartition:
     return UpdateMetadataPartition(
-        topic=reader.name(),
-        topic_id=reader.uuid(),
+        topic=sys.intern(reader.name()),
+        topic_id=_shared_id(reader.uuid()),
         partition=reader.int32(),
         leader=BrokerId(reader.int32()),
         leader_epoch=LeaderEpoch(reader.int32()),
@@ -184,8 +186,22 @@ def _read_partition(reader: Reader) -> UpdateMetadataPartition:
     )
 
 
-def _read_broker_ids(reader: Reader) -> list[BrokerId]:
-    return [BrokerId(broker) for broker in reader.int32s()]
+def _read_broker_ids(reader: Reader) -> Sequence[BrokerId]:
+    return _shared_replicas(tuple(reader.int32s()))
+
+
+# Brokers keep what they read here, of every partition of the cluster. There are few ways to place
+# replicas, and few topics: what is equal is kept once.
+
+
+@lru_cache(4096)
+def _shared_replicas(brokers: tuple[int, ...]) -> Sequence[BrokerId]:
+    return [BrokerId(broker) for broker in brokers]
+
+
+@lru_cache(64)
+def _shared_id(topic_id: UUID) -> UUID:
+    return topic_id
 
 
 def encode_request(version: int, request: UpdateMetadataRequest) -> list[Buffer]:

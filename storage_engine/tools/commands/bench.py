@@ -10,6 +10,7 @@ benchmarks:
   consume       records a second, beside other clients for Python
   failover      how long partitions are without a leader when brokers die or stop
   hostile       what a producer notices of clients that send the most expensive requests
+  idle          what brokers cost that have nothing to do: processor time and memory
   kills         how long producers wait when a broker is killed or hangs; that nothing is lost
   log           the log on its disk: appends, reads, recovery, memory, shared flushes
   metrics       what metrics for Prometheus cost a broker
@@ -44,6 +45,7 @@ NAMES = (
     "consume",
     "failover",
     "hostile",
+    "idle",
     "kills",
     "log",
     "metrics",

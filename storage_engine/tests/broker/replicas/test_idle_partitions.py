@@ -3,14 +3,16 @@ nothing for them, and they stay in sync, are acknowledged and fail over as if it
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from storage_engine.broker.replicas.changed_replicas import ROUND_MS, ChangedReplicas
 from storage_engine.broker.replicas.fetcher import PeerFetcher
 from storage_engine.broker.replicas.followed_partition import Followed
 from storage_engine.broker.requests.fetch_reads import PartitionReader
-from storage_engine.broker.requests.follower_sessions import FollowerSession
+from storage_engine.broker.requests.follower_sessions import LOOK_AT_ALL_MS, FollowerSession
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.replication.isr import CommittedIsr
 from storage_engine.core.replication.partition import LagCheck
@@ -18,6 +20,7 @@ from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.requests import make_batch
 
 LAG_MS = 10_000
+RETENTION_CHECK_MS = 20_000
 PARTITIONS = 40
 TP = TopicPartition("idle", 0)
 ALL = {1, 2, 3}
@@ -26,7 +29,11 @@ ALL = {1, 2, 3}
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[SimulatedCluster]:
     made = SimulatedCluster(
-        tmp_path, 3, default_replication_factor="3", replica_lag_time_max_ms=str(LAG_MS)
+        tmp_path,
+        3,
+        default_replication_factor="3",
+        replica_lag_time_max_ms=str(LAG_MS),
+        log_retention_check_interval_ms=str(RETENTION_CHECK_MS),
     )
     try:
         made.create_topic(TP.topic, PARTITIONS)
@@ -136,11 +143,57 @@ def test_an_idle_partition_learns_of_its_high_watermark_within_a_long_poll(clust
         assert cluster[broker].replicas.get(TP).high_watermark == 2
 
 
-def test_the_log_start_of_an_idle_partition_reaches_its_followers(cluster):
+def test_a_log_start_that_nobody_has_told_of_reaches_the_followers_of_an_idle_partition(cluster):
     lead(cluster).log.retention.advance_log_start(1)
-    cluster.loop.run_for(4000)
+    cluster.loop.run_for(LOOK_AT_ALL_MS + 2000)
     for broker in ALL:
         assert cluster[broker].replicas.get(TP).log.log_start_offset == 1
+
+
+def test_the_log_start_that_retention_moves_reaches_the_followers_at_once(cluster):
+    hosted = lead(cluster)
+    hosted.log.roll_at_end()
+    hosted.config = replace(hosted.config, log=replace(hosted.config.log, retention_ms=1))
+    hosted.log.update_config(hosted.config.log)
+    cluster.loop.run_for(RETENTION_CHECK_MS)
+    assert hosted.log.log_start_offset == 1
+    cluster.loop.run_for(2000)
+    for broker in ALL:
+        assert cluster[broker].replicas.get(TP).log.log_start_offset == 1
+
+
+def test_periodic_work_passes_by_logs_that_nobody_has_written_to(cluster):
+    cluster.loop.run_for(ROUND_MS)
+    for broker in ALL:
+        replicas = cluster[broker].replicas
+        changed = ChangedReplicas(replicas.changes)
+        # The record of one of them is not flushed: by default that waits for the segment's end.
+        assert replicas.get(TP).log.recovery_point == 0
+        assert changed.present(replicas.get) == []
+
+
+def test_a_log_that_is_to_be_flushed_some_time_is_looked_at_until_it_is(cluster):
+    hosted = lead(cluster)
+    replicas = cluster[cluster.state(TP).leader].replicas
+    timed = replace(hosted.config, log=replace(hosted.config.log, flush_ms=15_000))
+    replicas.apply_topic_config(TP.topic, timed)
+    cluster.loop.run_for(6000)
+    assert hosted.log.recovery_point == 0
+    cluster.loop.run_for(6000)
+    assert hosted.log.recovery_point == 1
+    assert ChangedReplicas(replicas.changes).present(replicas.get) == []
+
+
+def test_what_nobody_has_told_of_a_log_is_found_within_a_round(cluster):
+    hosted = lead(cluster)
+    replicas = cluster[cluster.state(TP).leader].replicas
+    changed = ChangedReplicas(replicas.changes)
+    assert changed.present(replicas.get) == []
+    hosted.log.segments.is_cut_short = True
+    for _ in range(ROUND_MS // 1000):
+        changed.look_around(replicas, 1000)
+    assert changed.present(replicas.get) == [hosted]
+    hosted.log.segments.is_cut_short = False
 
 
 def test_as_another_incarnation_a_follower_is_told_of_all_partitions_in_its_session(cluster):

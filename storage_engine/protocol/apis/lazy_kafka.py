@@ -1,0 +1,74 @@
+"""Puts off what `import kafka` loads: kafka-python's clients, 13 MiB of memory and half a second.
+
+The modules of the APIs need no more than `kafka.protocol`, but Python runs a package's own
+`__init__` first, and that of kafka-python imports its producer, consumer and administration. Here
+the package is made without running it. Whoever asks it for a name, such as `kafka.KafkaProducer`,
+gets it: the first such question runs the `__init__`.
+"""
+
+import importlib
+import importlib.machinery
+import importlib.util
+import sys
+import threading
+from types import ModuleType
+from typing import Any
+
+PACKAGE = "kafka"
+
+ITS_OWN = frozenset(
+    f"__{name}__" for name in ("all", "author", "copyright", "license", "title", "version")
+)
+"""Names with two underscores that the `__init__` makes. Python and its tools ask every module for
+others, which it does not have."""
+
+
+def put_off_clients() -> None:
+    """Makes the package `kafka` without its clients. Nothing happens where it was imported before,
+    or is not installed."""
+    if PACKAGE in sys.modules:
+        return
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or spec.loader is None or spec.submodule_search_locations is None:
+        return
+    package = importlib.util.module_from_spec(spec)
+    package.__dict__["__getattr__"] = _Rest(package, spec).get
+    sys.modules[PACKAGE] = package
+
+
+class _Rest:
+    """What the package has beside the submodules that were imported so far."""
+
+    def __init__(self, package: ModuleType, spec: importlib.machinery.ModuleSpec) -> None:
+        self._package = package
+        self._spec = spec
+        self._lock = threading.RLock()
+        self._is_running = False
+
+    def get(self, name: str) -> Any:
+        """AttributeError where kafka-python has no such name, as of any module."""
+        if name.startswith("__") and name not in ITS_OWN:
+            raise AttributeError(f"module {PACKAGE!r} has no attribute {name!r}")
+        with self._lock:
+            if not self._is_running and not self._is_submodule(name):
+                self._run()
+        if name in self._package.__dict__:
+            return self._package.__dict__[name]
+        if self._is_submodule(name):
+            # Its own modules write `from kafka import errors`, also while they are imported.
+            return importlib.import_module(f"{PACKAGE}.{name}")
+        raise AttributeError(f"module {PACKAGE!r} has no attribute {name!r}")
+
+    def _is_submodule(self, name: str) -> bool:
+        return importlib.util.find_spec(f"{PACKAGE}.{name}") is not None
+
+    def _run(self) -> None:
+        self._is_running = True
+        loader = self._spec.loader
+        assert loader is not None
+        try:
+            loader.exec_module(self._package)
+        except BaseException:
+            self._is_running = False
+            raise
+        self._package.__dict__.pop("__getattr__", None)
