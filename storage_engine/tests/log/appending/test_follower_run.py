@@ -81,11 +81,10 @@ def answers(draw):
         if draw(st.integers(0, 3)) == 0:
             number = draw(st.integers(0, len(some) - 1))
             field = draw(st.sampled_from(sorted(LIES)))
-            batch = bytearray(some[number])
-            seal(
-                batch, 0, read_header(batch)._replace(**{field: draw(st.sampled_from(LIES[field]))})
-            )
-            some[number] = memoryview(batch)
+            false = bytearray(some[number])
+            lie = {field: draw(st.sampled_from(LIES[field]))}
+            seal(false, 0, read_header(false)._replace(**lie))
+            some[number] = memoryview(false)
         data = bytearray(b"".join(some))
         if draw(st.integers(0, 5)) == 0:
             data[draw(st.integers(0, len(data) - 1))] ^= draw(st.integers(1, 255))
