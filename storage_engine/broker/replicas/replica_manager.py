@@ -399,11 +399,10 @@ class ReplicaManager:
         for partition in list(self._partitions.values()):
             leader = partition.leader
             if leader is not None:
-                end = partition.log.log_end_offset
-                if leader.holds_all_everywhere(end):
-                    continue
                 try:
-                    partition.step(LagCheck(now_ms=now_ms, log_end_offset=end))
+                    end = partition.log.log_end_offset
+                    if not leader.holds_all_everywhere(end):
+                        partition.step(LagCheck(now_ms=now_ms, log_end_offset=end))
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are looked at
                     unexpected.report(f"in-sync replicas of {partition.topic_partition}", error)
 

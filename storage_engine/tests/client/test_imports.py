@@ -7,7 +7,8 @@ from storage_engine import client
 
 HEAVY = (
     "asyncio",
-    "kafka",
+    "kafka.protocol",
+    "kafka.producer",
     "numpy",
     "pyarrow",
     "kazoo",

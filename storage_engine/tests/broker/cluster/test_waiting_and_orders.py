@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from storage_engine.broker.cluster.orders import STEPS_PER_TURN, Orders
+from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.broker.replicas.purgatory import WaitList
 from storage_engine.broker.requests.delayed_fetch import LONGEST_WAIT_MS, DelayedFetch
 from storage_engine.broker.requests.fetch_reads import FetchRead
@@ -110,6 +111,12 @@ class OnePartition:
     def __init__(self) -> None:
         self.data_waiters = WaitList()
         self.reads = 0
+        self.role = Role.LEADER
+        self.leader_epoch = self.high_watermark = self.log_start_offset = 0
+
+    @property
+    def log(self) -> "OnePartition":
+        return self
 
     def get(self, _tp: TopicPartition) -> "OnePartition":
         return self
@@ -154,6 +161,7 @@ def test_a_fetch_is_answered_once_when_its_time_is_over(loop):
 def test_a_fetch_whose_client_is_gone_is_forgotten_and_not_read_for(loop):
     partition, answers, gone = waiting_fetch(loop, 500)
     gone.append(True)
+    partition.high_watermark += 1
     partition.data_waiters.wake()
     loop.run_for(1000)
     assert (len(partition.data_waiters), partition.reads, answers) == (0, 0, [])
