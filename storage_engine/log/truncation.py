@@ -17,6 +17,7 @@ from storage_engine.core.retained.producer_state import (
 from storage_engine.log.files.storage_errors import storage_errors
 from storage_engine.log.log_state import LogState
 from storage_engine.log.state.aborted_transactions import check_transaction_index
+from storage_engine.log.state.producer_cut import producers_of_tail, take_back
 from storage_engine.log.state.producer_replay import load_producers
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class Truncation:
             check_transaction_index(
                 log.snapshots, segments.all, segments.all[segments.number_of(offset)]
             )
+            tail_ids = producers_of_tail(segments.active, offset)
             self._lower_offsets(offset)
         with self._whole_or_cut_short():
             log.read_positions.clear()
@@ -57,15 +59,7 @@ class Truncation:
             self._lower_offsets(end_offset)
             log.damaged = tuple(bad for bad in log.damaged if bad.end_offset <= end_offset)
             log.epoch_checkpoint.truncate_from_end(end_offset)
-            before = log.producer_state
-            log.producer_state = load_producers(
-                log.snapshots,
-                segments.all,
-                log_start_offset=log.log_start_offset,
-                has_gaps=log.cleaning.may_have_gaps,
-                now_ms=log.clock.wall_ms(),
-            )
-            log.producer_state.cut_from(before)
+            self._cut_producers(tail_ids)
         if log.unfollowed_cuts is not None:
             log.unfollowed_cuts.note_end(end_offset)
         if end_offset < log.log_start_offset:
@@ -109,6 +103,21 @@ class Truncation:
             forgotten_to=ANY_FORGOTTEN if offset > 0 else NONE_FORGOTTEN
         )
         log.epoch_checkpoint.truncate_from_end(0)
+
+    def _cut_producers(self, tail_ids: set[int] | None) -> None:
+        """Bring the producers to the end that is left; `tail_ids`: see `producers_of_tail`."""
+        log = self._log
+        states = log.producer_state
+        if tail_ids is not None and take_back(states, log.segments.active, tail_ids):
+            return
+        log.producer_state = load_producers(
+            log.snapshots,
+            log.segments.all,
+            log_start_offset=log.log_start_offset,
+            has_gaps=log.cleaning.may_have_gaps,
+            now_ms=log.clock.wall_ms(),
+        )
+        log.producer_state.cut_from(states)
 
     def _lower_offsets(self, end_offset: int) -> None:
         """Lowers recovery point and first dirty offset to `end_offset`, on the medium too."""

@@ -355,6 +355,13 @@ class ProducerStates:
             for producer_id in before._entries.keys() - self._entries.keys():
                 self._note_forgotten(producer_id)
 
+    def put_back(self, entries: Iterable[ProducerEntry]) -> None:
+        """Replace producers by what they were at an earlier end of the log, which was truncated to
+        it. What was refused behind that end is no bound any more."""
+        for entry in entries:
+            self._entries[entry.producer_id] = entry
+        self._refused.clear()
+
     def copy_of(self, producer_ids: Iterable[int]) -> "ProducerStates":
         """Return a small table with copies of these producers, for a check of several batches of
         one request.

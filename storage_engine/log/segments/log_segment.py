@@ -416,7 +416,8 @@ class LogSegment:
         self.indexes_full = False
         if position == 0:
             self.first_timestamp = None
-        self._reload_max_timestamp()
+        if self.max_timestamp is None or self.max_timestamp_offset >= self.next_offset:
+            self._reload_max_timestamp()
 
     def close(self) -> None:
         """Closes what is open; the segment opens it again when used."""
