@@ -104,7 +104,10 @@ def test_aiokafka_consumes_transforms_and_produces_in_transactions(cluster):
             assert await consumer.committed(partition) is None
             consumer.seek(partition, 0)
             await copy(consumer, producer, fails=False)
-            assert await consumer.committed(partition) == RECORDS
+            # A commit is answered once it is decided, before its markers are written, and aiokafka
+            # has no version of OffsetFetch that waits for them (KIP-447).
+            while await consumer.committed(partition) != RECORDS:
+                await asyncio.sleep(0.05)
         async with AIOKafkaConsumer(
             "to",
             bootstrap_servers=servers,
