@@ -20,7 +20,11 @@ Value = TypeVar("Value")
 SESSION_TIMEOUT_MS = 2000
 """Short, so that a killed broker is noticed soon; ZooKeeper's least is twice its tick."""
 
-QUICK_FAILOVER = (("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),)
+QUICK_FAILOVER = (
+    ("zookeeper.session.timeout.ms", str(SESSION_TIMEOUT_MS)),
+    ("zookeeper.connection.timeout.ms", "20000"),
+)
+"""A session ends early, but a broker that starts on a busy machine waits longer for ZooKeeper."""
 
 COORDINATOR_PARTITIONS = 3
 """Of the topic of groups, and of that of transactions in the cluster that files share."""
