@@ -56,7 +56,7 @@ def _shared(tmp_path_factory, _one_zookeeper):
 def cluster(_shared):
     """Three brokers for the tests of many files, since their start costs three seconds of
     processor time. Names of topics and groups are each test's own, and who kills a broker starts it
-    again. A file that changes more than that has a cluster to itself. A file begins with all replicas
+    again. A file that changes more than that has a cluster to itself. Each begins with all replicas
     in sync, whatever the one before has done."""
     shared, whole = _shared
     yield shared

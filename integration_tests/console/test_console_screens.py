@@ -286,7 +286,9 @@ def test_dead_letters_are_shown_and_go_back_as_shown(browser, topic, producer) -
 
     for number in range(4):
         send(number)
-    (listed,) = within(SOON_S, lambda: browser.get("/dead-letters", filter=dead)["rows"], "the topic")
+    (listed,) = within(
+        SOON_S, lambda: browser.get("/dead-letters", filter=dead)["rows"], "the topic"
+    )
     assert listed["topic"] == dead
     row = browser.get(f"/topics/{dead}/messages")["rows"][0]
     assert row["dead_letter"]["topic"] == topic and row["dead_letter"]["offset"] == 3
