@@ -107,7 +107,7 @@ def _produced(config: dict[str, str], topic: str, value: bytes = b"x") -> KafkaE
     outcomes: list[KafkaError | None] = []
     producer = Producer({**config, "message.timeout.ms": "20000", "log_level": "0"})
     producer.produce(topic, value, on_delivery=lambda error, _message: outcomes.append(error))
-    producer.flush(30)
+    producer.flush(60)
     return outcomes[0]
 
 
@@ -191,14 +191,14 @@ def test_a_transaction_needs_its_transactional_id(cluster):
     _allow(cluster, (AclOperation.WRITE, TOPIC, topic))
     config = {**cluster.bob("SASL"), "transactional.id": name, "log_level": "0"}
     with pytest.raises(KafkaException) as caught:
-        Producer(config).init_transactions(20)
+        Producer(config).init_transactions(60)
     assert caught.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     _allow(cluster, (AclOperation.WRITE, TRANSACTION, name))
     producer = Producer(config)
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(topic, b"in a transaction")
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
 
 
 def test_listings_show_what_the_user_may_describe(cluster):
@@ -276,7 +276,7 @@ def test_a_member_that_loses_the_right_to_its_group_is_out(cluster):
         assert _consumed(cluster, topic, group) == KafkaError.GROUP_AUTHORIZATION_FAILED
         # Its heartbeats were refused: the group has no member any more.
         members = partial(_members, cluster, group)
-        wait_until(lambda: members() == [], "the group has no member", timeout_s=30)
+        wait_until(lambda: members() == [], "the group has no member")
     finally:
         consumer.close()
 

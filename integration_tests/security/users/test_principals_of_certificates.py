@@ -85,7 +85,7 @@ def _produced(cluster: SecuredCluster, certificate: str, topic: str) -> KafkaErr
     config = cluster.config("MTLS", ssl_certificate_location=file, ssl_key_location=file)
     producer = Producer({**config, "message.timeout.ms": "20000", "log_level": "0"})
     producer.produce(topic, b"x", on_delivery=lambda error, _message: outcomes.append(error))
-    producer.flush(30)
+    producer.flush(60)
     return outcomes[0]
 
 
