@@ -10,7 +10,7 @@ import pytest
 from integration_tests.forks import forked
 from integration_tests.support.cluster_support import (
     SHARED_SETTINGS,
-    make_whole,
+    WholeCluster,
     running_cluster,
     sharing_zookeeper,
 )
@@ -49,16 +49,18 @@ def _one_zookeeper(tmp_path_factory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def _shared(tmp_path_factory, _one_zookeeper):
     with running_cluster(tmp_path_factory.mktemp("shared"), settings=SHARED_SETTINGS) as running:
-        yield running
+        yield running, WholeCluster(running)
 
 
 @pytest.fixture(scope="module")
 def cluster(_shared):
     """Three brokers for the tests of many files, since their start costs three seconds of
     processor time. Names of topics and groups are each test's own, and who kills a broker starts it
-    again. A file that changes more than that has a cluster to itself."""
-    yield _shared
-    make_whole(_shared)
+    again. A file that changes more than that has a cluster to itself. Each begins with all replicas
+    in sync, whatever the one before has done."""
+    shared, whole = _shared
+    yield shared
+    whole.restore()
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_aiokafka_consumes_transforms_and_produces_in_transactions(cluster):
             await copy(consumer, producer, fails=False)
             # A commit is answered once it is decided, before its markers are written, and aiokafka
             # has no version of OffsetFetch that waits for them (KIP-447).
-            for _ in range(100):
+            for _ in range(600):
                 committed = await consumer.committed(partition)
                 if committed is not None:
                     break

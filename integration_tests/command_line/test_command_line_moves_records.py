@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from integration_tests.forks.forked import popen
-from integration_tests.support.cluster_support import running_cluster
+from integration_tests.support.cluster_support import running_cluster, wait_until
 from integration_tests.support.command_line import (
     COMMAND,
     ROOT,
@@ -58,11 +58,16 @@ def test_topics_are_created_listed_described_altered_and_deleted(at: tuple[str, 
     assert succeed("topics", "alter", "first", *at, "--config", "segment.bytes=1000000") == (
         "settings of topic 'first' changed\n"
     )
-    described = succeed("topics", "describe", "first", *at)
-    assert "settings of its own: retention.ms=100000000, segment.bytes=1000000\n" in described
+
+    def is_told(settings: str) -> bool:
+        told = succeed("topics", "describe", "first", *at)
+        return f"settings of its own: {settings}\n" in told
+
+    # Other brokers than the one that was asked hear of it a moment later.
+    both = "retention.ms=100000000, segment.bytes=1000000"
+    wait_until(lambda: is_told(both), "both settings are told")
     succeed("topics", "alter", "first", *at, "--remove-config", "segment.bytes")
-    described = succeed("topics", "describe", "first", *at)
-    assert "settings of its own: retention.ms=100000000\n" in described
+    wait_until(lambda: is_told("retention.ms=100000000"), "one setting is told")
     assert succeed("topics", "delete", "first", *at) == "topic 'first' deleted\n"
     assert "first" not in succeed("topics", "list", *at).splitlines()
 

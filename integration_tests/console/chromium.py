@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 WIDE = (1440, 900)
 PHONE = (390, 844)
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 SWITCHES = (
     "--headless=new",
     "--disable-gpu",

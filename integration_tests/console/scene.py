@@ -55,7 +55,7 @@ class ConsoleInFront:
             json.dumps({"format": 1, "events": events}).encode(),
             {"Content-Type": "application/json", "X-Headrace-Progress": "1"},
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             assert answer.status == 204
 
 

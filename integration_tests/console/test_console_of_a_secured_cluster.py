@@ -21,8 +21,8 @@ from storage_engine.tools.local.certificates import make_broker_certificate
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 
-PROMISED_S = 7.0
-"""Five seconds, and some for a machine that does other things, too."""
+PROMISED_S = 15.0
+"""Five seconds, and three times that for a machine that is slow or does other things, too."""
 TOKEN = "token-of-the-queries"
 
 
@@ -94,7 +94,7 @@ def test_users_rules_and_certificates_are_shown_to_who_may_see_them(admin) -> No
     assert users["app"] == ["SCRAM-SHA-256 (8192)", "SCRAM-SHA-512 (8192)"]
     assert "rows" in admin.get("/access/acls")
     broker = within(
-        10,
+        PROMISED_S,
         lambda: next(
             (b for b in admin.get("/overview")["brokers"] if b["certificate_expires_ms"]), None
         ),
@@ -207,7 +207,7 @@ def test_a_query_is_shown_only_to_who_may_see_its_topics(admin, app) -> None:
         headers={"X-Headrace-Progress": "1", "Authorization": f"Bearer {TOKEN}"},
     )
     assert answer.status_code == 204
-    within(10, lambda: admin.get("/queries")["total"] == 1, "the query")
+    within(PROMISED_S, lambda: admin.get("/queries")["total"] == 1, "the query")
     assert app.get("/queries")["total"] == 0
     assert app.ask(f"/queries/{event['query']['id']}").status_code == 404
 
@@ -242,7 +242,7 @@ def test_the_command_serves_the_cluster_of_a_folder_until_it_is_told_to_stop(clu
         assert events["resolution_ms"] == 0 and events["source"] == "brokers"
         browser.close()
         console.terminate()
-        assert console.wait(20) == 0
+        assert console.wait(60) == 0
     finally:
         console.kill()
         console.wait()

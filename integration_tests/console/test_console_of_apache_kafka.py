@@ -33,7 +33,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 @in_full
 def test_topics_messages_and_groups_of_apache_kafka_are_shown(browser: Browser) -> None:
-    within(20, lambda: browser.get("/session")["cluster"]["kind"] == "kafka", "its kind")
+    within(60, lambda: browser.get("/session")["cluster"]["kind"] == "kafka", "its kind")
     features = browser.get("/session")["features"]
     assert not features["sinks"] and not features["typed_topics"]
     created = browser.post("/topics", {"name": "flights", "partitions": 2})

@@ -19,6 +19,7 @@ from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASO
 from storage_engine.protocol.records.records import encode_batches
 from storage_engine.tests.console.console_support import Browser, running_console, within
 
+SOON_S = 30.0
 HTML = "<img src=x onerror=alert(1)></script>"
 
 
@@ -164,7 +165,7 @@ def test_batches_are_explained_and_markers_are_shown_as_such(browser, topic, clu
             else:
                 producer.abort_transaction()
     rows = within(
-        10,
+        SOON_S,
         lambda: (
             found
             if len(found := browser.get(f"/topics/{topic}/batches", partition=0)["rows"]) == 4
@@ -194,15 +195,17 @@ def test_new_messages_follow_live_and_a_search_ends_when_its_page_leaves(
         producer.flush()
 
     timer = threading.Timer(1.0, send)
-    timer.start()
     for kind, document in events:
+        if timer.ident is None:
+            # The search has begun: what is sent from now on is new.
+            timer.start()
         if kind == "rows":
             seen += document["rows"]
             break
     events.close()
     timer.join()
     assert [row["value"]["text"] for row in seen] == ["live"]
-    within(10, lambda: threading.active_count() <= before + 3, "the search has ended")
+    within(SOON_S, lambda: threading.active_count() <= before + 3, "the search has ended")
     assert browser.get(f"/topics/{topic}/messages")["rows"]
 
 
@@ -253,7 +256,7 @@ def test_what_a_committed_reader_waits_for_is_told_with_its_query(browser, topic
             writer.append(TopicPartition(topic, 0), batch)
             writer.flush()
         (row,) = within(
-            5, lambda: browser.get(f"/topics/{topic}/waiting")["rows"], "the open transaction"
+            SOON_S, lambda: browser.get(f"/topics/{topic}/waiting")["rows"], "the open transaction"
         )
         assert row["sink"] == {"sink": sink, "query": query, "batch": 7}
         assert (row["stable_offset"], row["waiting"]) == (0, 1)
@@ -264,7 +267,7 @@ def test_what_a_committed_reader_waits_for_is_told_with_its_query(browser, topic
         batches.commit(7, [member.id])
         (state,) = browser.get("/sinks", filter=sink)["rows"]
         assert (state["last_batch"], state["open_members"]) == (7, [])
-    within(5, lambda: not browser.get(f"/topics/{topic}/waiting")["rows"], "its end")
+    within(SOON_S, lambda: not browser.get(f"/topics/{topic}/waiting")["rows"], "its end")
 
 
 def test_dead_letters_are_shown_and_go_back_as_shown(browser, topic, producer) -> None:
@@ -283,7 +286,9 @@ def test_dead_letters_are_shown_and_go_back_as_shown(browser, topic, producer) -
 
     for number in range(4):
         send(number)
-    (listed,) = within(10, lambda: browser.get("/dead-letters", filter=dead)["rows"], "the topic")
+    (listed,) = within(
+        SOON_S, lambda: browser.get("/dead-letters", filter=dead)["rows"], "the topic"
+    )
     assert listed["topic"] == dead
     row = browser.get(f"/topics/{dead}/messages")["rows"][0]
     assert row["dead_letter"]["topic"] == topic and row["dead_letter"]["offset"] == 3
@@ -294,7 +299,7 @@ def test_dead_letters_are_shown_and_go_back_as_shown(browser, topic, producer) -
     send(4)
     begun = browser.post(f"{path}/replay", {"preview_id": shown["preview_id"], "confirm": dead})
     run = within(
-        20,
+        SOON_S,
         lambda: (
             found
             if (found := browser.get(f"/replays/{begun['replay_id']}"))["state"] != "running"

@@ -18,8 +18,11 @@ from storage_engine.tests.console.console_support import Browser, running_consol
 from storage_engine.tests.sampling import in_full
 
 PROMISED_S = 5.0
-SLACK_S = 2.0
-"""For a machine that does other things, too."""
+SLACK_S = 10.0
+"""For a machine that is three times as slow, or does other things, too."""
+RESTART_S = 60.0
+SOON_S = 30.0
+"""Where nothing is promised."""
 STUCK_MS = LAG_MS = 3_000
 
 
@@ -49,6 +52,16 @@ def problem(browser: Browser, kind: str) -> Any:
     return next((each for each in problems if each["kind"] == kind), None)
 
 
+def nothing_is_short(browser: Browser) -> bool:
+    """Files of tests share the cluster: one that killed a broker may have ended just now."""
+    return browser.get("/overview")["partitions"]["under_min_isr"] == 0
+
+
+def short_of(browser: Browser, topic: str) -> int:
+    """The number of its partitions that lack replicas in sync."""
+    return browser.get("/topics", filter=topic)["rows"][0]["under_replicated"]
+
+
 def all_brokers_answer(browser: Browser) -> bool:
     return all(each["state"] == "up" for each in browser.get("/overview")["brokers"])
 
@@ -62,8 +75,8 @@ def told(browser: Browser, kind: str, more_s: float = 0.0) -> Any:
 def test_a_killed_broker_is_told_while_all_pages_go_on(browser, topic, cluster) -> None:
     strict = {"name": f"strict-{uuid.uuid4().hex[:8]}", "partitions": 2, "replication_factor": 3}
     browser.post("/topics", {**strict, "settings": {"min.insync.replicas": "3"}})
+    within(RESTART_S, lambda: nothing_is_short(browser), "all replicas are in sync")
     overview = browser.get("/overview")
-    assert overview["partitions"]["under_min_isr"] == 0
     victim = next(each["id"] for each in overview["brokers"] if not each["is_controller"])
     cluster.kill_broker(victim)
     try:
@@ -76,15 +89,15 @@ def test_a_killed_broker_is_told_while_all_pages_go_on(browser, topic, cluster) 
         assert first["what"].startswith(f"Broker {victim} ")
         short = told(browser, "under_replicated", more_s=10)
         assert str(victim) in short["what"] and short["count"] >= 1
-        refused = within(
-            10,
-            lambda: browser.get("/overview")["partitions"]["under_min_isr"],
+        within(
+            SOON_S,
+            lambda: browser.get("/overview")["partitions"]["under_min_isr"] >= 2,
             "acks=all is refused",
         )
-        assert refused >= 2 and "acks=all" in problem(browser, "under_replicated")["what"]
+        assert "acks=all" in problem(browser, "under_replicated")["what"]
         offline = told(browser, "broker_offline")
         assert f"headrace start-broker --dir DIR {victim}" in offline["do"]
-        assert browser.get("/topics", filter=topic)["rows"][0]["under_replicated"] == 3
+        within(SOON_S, lambda: short_of(browser, topic) == 3, "all partitions are short")
         browser.post(f"/topics/{topic}/records", {"value": {"text": "x"}, "partition": 0})
         (row,) = browser.get(f"/topics/{topic}/messages")["rows"]
         assert row["value"]["text"] == "x"
@@ -96,7 +109,7 @@ def test_a_killed_broker_is_told_while_all_pages_go_on(browser, topic, cluster) 
         assert spans and spans[0][0]["leader"] == victim
     finally:
         cluster.start_broker(victim)
-    within(20, lambda: all_brokers_answer(browser), "all is well again")
+    within(RESTART_S, lambda: all_brokers_answer(browser), "all is well again")
 
 
 @in_full
@@ -125,7 +138,7 @@ def hang(browser: Browser, topic: str, cluster: Any) -> None:
             assert brokers == [entry.id], path
     finally:
         os.kill(entry.pid, signal.SIGCONT)
-    within(20, lambda: all_brokers_answer(browser), "it answers again")
+    within(RESTART_S, lambda: all_brokers_answer(browser), "it answers again")
     clients = [e for e in browser.get("/timeline")["events"] if e["kind"] == "client"]
     assert clients and f"no answer from broker {entry.id}" in clients[0]["words"]
 
@@ -135,14 +148,14 @@ def test_a_transaction_that_holds_up_readers_is_told_with_its_owner(browser, top
     producer = Producer(config)
     producer.init_transactions()
     producer.begin_transaction()
-    producer.send(topic, b"x", partition=2).result(10)
+    producer.send(topic, b"x", partition=2).result(60)
     found = told(browser, "stuck_transaction", more_s=STUCK_MS / 1000)
     assert f"The transaction of '{topic}' has been open" in found["what"]
     assert found["subjects"] == [f"{topic}-2"]
     assert "same transactional.id" in found["do"]
     producer.abort_transaction()
     producer.close()
-    within(10, lambda: not problem(browser, "stuck_transaction"), "it has ended")
+    within(SOON_S, lambda: not problem(browser, "stuck_transaction"), "it has ended")
 
 
 def test_a_disk_that_is_full_is_told_with_what_to_do(tmp_path) -> None:
@@ -187,12 +200,12 @@ def test_a_group_that_stops_to_read_is_told_with_how_long_and_what_to_do(
     servers = {"bootstrap.servers": cluster.bootstrap_servers}
     consumer = Consumer({**servers, "group.id": group, "auto.offset.reset": "earliest"})
     with Producer(servers) as producer, contextlib.closing(consumer):
-        producer.send(topic, b"first", partition=1).result(10)
+        producer.send(topic, b"first", partition=1).result(60)
         consumer.subscribe([topic])
-        within(20, lambda: consumer.poll(500), "the first record")
+        within(SOON_S, lambda: consumer.poll(500), "the first record")
         consumer.commit()
         for number in range(5):
-            producer.send(topic, b"%d" % number, partition=1).result(10)
+            producer.send(topic, b"%d" % number, partition=1).result(60)
         found = told(browser, "lagging_group", more_s=LAG_MS / 1000)
         assert found["what"].startswith(f"Group '{group}' is 5 records behind; the first of them")
         assert f"the oldest of them in {topic}-1" in found["what"]
@@ -204,7 +217,7 @@ def test_a_group_that_stops_to_read_is_told_with_how_long_and_what_to_do(
         while read < 5:
             read += len(consumer.poll(1_000))
         consumer.commit()
-        within(10, lambda: not problem(browser, "lagging_group"), "it has caught up")
+        within(SOON_S, lambda: not problem(browser, "lagging_group"), "it has caught up")
 
 
 def test_a_query_that_falls_behind_or_fails_is_told(browser) -> None:

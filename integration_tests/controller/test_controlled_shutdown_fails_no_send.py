@@ -21,7 +21,9 @@ def test_a_rolling_restart_loses_and_fails_nothing(cluster):
                 "records are acknowledged",
             )
             cluster.stop_broker(broker)
-            assert leader_of(client, "rolling") != broker
+            wait_until(
+                lambda broker=broker: leader_of(client, "rolling") != broker, "another broker leads"
+            )
             assert cluster.start_broker(broker)
             wait_for_isr(client, "rolling", 3)
         producer.finish()

@@ -116,9 +116,12 @@ def test_another_client_alters_and_describes(cluster, incremental):
     try:
         change = KafkaPythonResource("TOPIC", topic, {"retention.ms": "777"})
         client.alter_configs([change], incremental=incremental)
-        described = client.describe_configs([KafkaPythonResource("TOPIC", topic)])
-        entry = described["topic"][topic]["retention.ms"]
-        assert entry["value"] == "777"
+
+        def is_told() -> bool:
+            described = client.describe_configs([KafkaPythonResource("TOPIC", topic)])
+            return described["topic"][topic]["retention.ms"]["value"] == "777"
+
+        wait_until(is_told, "the broker that is asked has heard of it")
     finally:
         client.close()
 

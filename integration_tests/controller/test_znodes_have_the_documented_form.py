@@ -90,7 +90,7 @@ def test_what_brokers_and_controller_write(cluster, zookeeper):
     create_topic(cluster, "t", partitions=3)
     for broker in ("1", "2", "3"):
         check_node(zookeeper, f"/brokers/ids/{broker}", "/brokers/ids/")
-    assert zookeeper.get_children("/brokers/ids") == ["1", "2", "3"]
+    assert sorted(zookeeper.get_children("/brokers/ids")) == ["1", "2", "3"]
     check_node(zookeeper, "/brokers/topics/t", "/brokers/topics/t")
     assert sorted(zookeeper.get_children("/brokers/topics/t/partitions")) == ["0", "1", "2"]
     for partition in range(3):

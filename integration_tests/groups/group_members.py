@@ -142,7 +142,7 @@ def poll_until(
             seen.extend(member.poll())
         return condition()
 
-    return wait_until(step, what, timeout_s=90.0), seen
+    return wait_until(step, what, timeout_s=180.0), seen
 
 
 def share(members: Iterable[GroupMember], partitions: int) -> bool:

@@ -216,7 +216,7 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster):
                 seen.update(each.poll())
             return seen >= {(p, newest) for p in range(PARTITIONS)}
 
-        wait_until(all_seen, "what came afterwards is read", timeout_s=90)
+        wait_until(all_seen, "what came afterwards is read", timeout_s=180)
 
         def commit() -> bool:
             try:

@@ -209,7 +209,7 @@ def until_read(member: GroupMember, seen: set[tuple[int, int]], count: int) -> N
         seen.update(member.poll())
         return len(seen) == count
 
-    wait_until(there, f"{count} records are read", timeout_s=90)
+    wait_until(there, f"{count} records are read", timeout_s=180)
 
 
 def test_a_group_is_shared_with_another_client(cluster):

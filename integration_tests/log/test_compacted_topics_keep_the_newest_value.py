@@ -47,7 +47,7 @@ def write(cluster, topic, codec):
                 partition=0,
                 on_delivery=on_delivery,
             )
-        producer.flush(30)
+        producer.flush(120)
     assert len(written) == KEYS * ROUNDS
     return sorted(written)
 
@@ -140,5 +140,5 @@ def test_a_record_without_a_key_is_refused_by_its_code(cluster):
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     errors = []
     producer.produce("keyed", value=b"v", on_delivery=lambda error, _: errors.append(error))
-    producer.flush(30)
+    producer.flush(120)
     assert [error.name() for error in errors] == ["INVALID_RECORD"]

@@ -52,7 +52,7 @@ def test_producers_are_held_up_by_a_full_disk_and_lose_nothing(tmp_path):
         assert len(acknowledged) < RECORDS
         assert errors == []
         make_room()
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
         assert errors == []
         assert sorted(acknowledged) == list(range(RECORDS))
         assert cluster.state.brokers[0].pid == pid

@@ -42,7 +42,7 @@ def busy(cluster: LocalCluster) -> Iterator[Busy]:
     plain = Producer({**settings_for(servers), "compression.type": "lz4", "log_level": 0})
     for number in range(SENT):
         plain.produce(TOPIC, str(number) * 20, partition=0)
-    assert plain.flush(30) == 0
+    assert plain.flush(60) == 0
     consumer = _lagging(servers)
     transaction = Confluent(servers, "an-open-transaction")
     transaction.begin()

@@ -25,7 +25,7 @@ Figures = dict[str, list[Figure]]
 
 def scrape_text(url: str, accept: str = "text/plain") -> str:
     request = urllib.request.Request(url, headers={"Accept": accept})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         text: str = answer.read().decode()
         return text
 

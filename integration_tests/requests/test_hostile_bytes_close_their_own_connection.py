@@ -45,7 +45,7 @@ CLOSING = {
 def _connect(cluster, broker_id: int) -> socket.socket:
     entry = cluster.state.broker(broker_id)
     connection = socket.create_connection((entry.host, entry.port), timeout=60)
-    connection.settimeout(10)
+    connection.settimeout(60)
     return connection
 
 
@@ -72,7 +72,7 @@ def _assert_unharmed(producer: Producer) -> None:
     producer.produce(
         "unharmed", b"still here", partition=0, on_delivery=lambda e, _m: outcomes.append(e)
     )
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert outcomes == [None]
 
 

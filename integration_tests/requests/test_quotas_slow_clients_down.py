@@ -83,7 +83,6 @@ class Quotas:
                         for quota in admin.describe_client_quotas()
                     ),
                     f"broker {broker.id} goes by the quota of {entity}",
-                    timeout_s=10,
                 )
 
 
@@ -99,7 +98,7 @@ def test_a_producer_writes_as_much_as_it_may(
 ) -> None:
     client_id = unique("writer")
     quotas.set(QuotaEntity(client_id=client_id), "producer_byte_rate", BOUND)
-    check_is_within(produced_bytes_per_s(open_config(cluster), topic, client_id), BOUND)
+    check_is_within(lambda: produced_bytes_per_s(open_config(cluster), topic, client_id), BOUND)
     quotas.remove_all()
     assert produced_bytes_per_s(open_config(cluster), topic, client_id) > 2 * BOUND
 
@@ -110,7 +109,7 @@ def test_of_a_user_and_a_client_id_the_more_exact_quota_counts(
     client_id = unique("writer")
     quotas.set(QuotaEntity(client_id=client_id), "producer_byte_rate", 20_000)
     quotas.set(QuotaEntity("ANONYMOUS", client_id), "producer_byte_rate", BOUND)
-    check_is_within(produced_bytes_per_s(open_config(cluster), topic, client_id), BOUND)
+    check_is_within(lambda: produced_bytes_per_s(open_config(cluster), topic, client_id), BOUND)
 
 
 def test_a_consumer_reads_as_much_as_it_may(
@@ -140,11 +139,13 @@ def test_a_consumer_reads_as_much_as_it_may(
                 read += len(message.value())
         return read
 
+    def read_bytes_per_s() -> float:
+        started = time.monotonic()
+        return read_for(MEASURED_S) / (time.monotonic() - started)
+
     try:
         read_for(3)
-        started = time.monotonic()
-        read = read_for(MEASURED_S)
-        check_is_within(read / (time.monotonic() - started), BOUND)
+        check_is_within(read_bytes_per_s, BOUND)
     finally:
         consumer.close()
 
@@ -266,7 +267,7 @@ def test_a_broker_that_was_killed_goes_by_the_quotas_again(
     cluster.kill_broker(leader)
     cluster.start_broker(leader)
     wait_until(lambda: leader_of(admin_of(cluster), topic) == leader, "its partition is served")
-    check_is_within(produced_bytes_per_s(open_config(cluster), topic, client_id), BOUND)
+    check_is_within(lambda: produced_bytes_per_s(open_config(cluster), topic, client_id), BOUND)
 
 
 def test_an_address_connects_as_often_as_it_may(cluster: LocalCluster, quotas: Quotas) -> None:

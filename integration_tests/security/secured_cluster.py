@@ -3,8 +3,11 @@
 import contextlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jwt
 import trustme
@@ -19,7 +22,11 @@ from confluent_kafka.admin import (
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from integration_tests.support.brokers_by_hand import BrokersByHand, brokers_by_hand
+from integration_tests.support.cluster_support import wait_until
 from storage_engine.client import Admin, NewTopic
+from storage_engine.client.admin.access_rules import describe_rules
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.security.acl_rules import AclBinding
 
 SECRET = "s3cret-of-bob"
 PLAIN_SECRET = "s3cret-of-alice"
@@ -148,3 +155,18 @@ def _settings(cluster: SecuredCluster) -> dict[str, str]:
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
     }
+
+
+def wait_until_in_force(servers: str, is_right: Callable[[list[AclBinding]], bool]) -> None:
+    """Until the access rules are right by which each of the brokers goes."""
+
+    def all_know() -> bool:
+        with Cluster(servers) as asked:
+            asked.refresh([])
+            for broker in asked.view.brokers:
+                only: Any = SimpleNamespace(ask_any=partial(asked.request, broker))
+                if not is_right(describe_rules(only)):
+                    return False
+        return True
+
+    wait_until(all_know, "all brokers know the rules")

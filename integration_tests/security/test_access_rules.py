@@ -88,7 +88,7 @@ def _produced(cluster: LocalCluster, topic: str, value: bytes) -> KafkaError | N
         }
     )
     producer.produce(topic, value, on_delivery=lambda error, _message: outcomes.append(error))
-    producer.flush(30)
+    producer.flush(60)
     return outcomes[0]
 
 
@@ -104,7 +104,7 @@ def test_librdkafka_makes_lists_and_removes_rules(cluster):
         wanted = AclBindingFilter(ResourceType.TOPIC, "made-it", pattern, *EVERY_FIELD)
         return set(client.describe_acls(wanted).result())
 
-    assert listed(ResourcePatternType.MATCH) == {rules[1]}
+    wait_until(lambda: listed(ResourcePatternType.MATCH) == {rules[1]}, "all brokers know")
     assert listed(ResourcePatternType.LITERAL) == set()
     assert _delete(cluster, "made-") == 1
     wait_until(lambda: not listed(ResourcePatternType.MATCH), "all brokers know")
@@ -219,8 +219,12 @@ def test_metadata_hides_what_may_not_be_described(cluster):
     _create(cluster, _binding(topic, AclOperation.ALL))
     client = admin(cluster)
     wait_until(lambda: topic not in client.list_topics().topics, "it is hidden")
-    shown = client.list_topics(topic).topics[topic]
-    assert shown.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+    def is_refused() -> bool:
+        error = client.list_topics(topic).topics[topic].error
+        return error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+    wait_until(is_refused, "whom the client asks knows it, too")
     with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
         client.delete_topics([topic])[topic].result()
 

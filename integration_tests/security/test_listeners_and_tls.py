@@ -92,11 +92,11 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredPair]:
 
 
 def produced(settings: dict[str, Any], count: int = 100) -> None:
-    producer = Producer({**settings, "acks": "all", "delivery.timeout.ms": 30_000})
+    producer = Producer({**settings, "acks": "all", "delivery.timeout.ms": 90_000})
     failures: list[Any] = []
     for number in range(count):
         producer.produce("t", str(number), on_delivery=lambda error, _: failures.append(error))
-    assert not producer.flush(30)
+    assert not producer.flush(90)
     assert failures == [None] * count
 
 
@@ -109,7 +109,9 @@ def problem_of(settings: dict[str, Any]) -> str:
     with contextlib.closing(consumer):
         with pytest.raises(KafkaException):
             consumer.list_topics(timeout=3)
-        consumer.poll(0.5)
+        deadline = time.monotonic() + 30
+        while not told and time.monotonic() < deadline:
+            consumer.poll(0.5)
     return " ".join(told)
 
 

@@ -39,9 +39,9 @@ def write(cluster: LocalCluster, user: str, topic: str, **more: str) -> KafkaErr
     """One record; the error of its delivery."""
     errors: list[KafkaError | None] = []
     conf = {**settings(cluster, user), **{key.replace("_", "."): v for key, v in more.items()}}
-    producer = Producer({**conf, "message.timeout.ms": 20_000, "log_level": 0})
+    producer = Producer({**conf, "message.timeout.ms": 60_000, "log_level": 0})
     producer.produce(topic, b"x", on_delivery=lambda error, _: errors.append(error))
-    producer.flush(30)
+    producer.flush(90)
     return errors[0]
 
 
@@ -155,7 +155,10 @@ def test_a_killed_broker_is_let_in_again_and_another_joins(cluster: LocalCluster
     assert settings(cluster, "admin")["sasl.password"] == before
     assert len(settings(cluster, "app")["bootstrap.servers"].split(",")) == 3
     with Admin(read_settings_file(cluster.directory / "admin.properties")) as admin:
-        assert [each.broker_id for each in admin.describe_cluster().brokers] == [1, 2, 3]
+        wait_until(
+            lambda: [each.broker_id for each in admin.describe_cluster().brokers] == [1, 2, 3],
+            "whom it asks knows the third",
+        )
 
 
 def test_an_open_cluster_is_not_secured_by_one_command(tmp_path: Path) -> None:

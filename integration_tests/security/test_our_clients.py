@@ -76,7 +76,7 @@ def written_and_read(config, topic):
     read: set[bytes] = set()
     with Consumer({**config, "group.id": topic, "auto.offset.reset": "earliest"}) as consumer:
         consumer.subscribe([topic])
-        until = time.monotonic() + 30
+        until = time.monotonic() + 90
         while read != sent and time.monotonic() < until:
             read.update(record.value for record in consumer.poll(500))
     assert read == sent
@@ -141,7 +141,7 @@ def consumed(config):
             consumer.subscribe(["t"])
         else:
             consumer.assign([TopicPartition("t", 0)])
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while time.monotonic() < until:
             consumer.poll(1_000)
 
@@ -152,7 +152,8 @@ def test_what_is_wrong_is_told_at_once_and_without_the_secret(cluster, wrong, ca
     began = time.monotonic()
     with pytest.raises(AuthenticationError) as raised:
         CALLS["Admin"](WRONG[wrong](cluster))
-    assert time.monotonic() - began < 8
+    # Not after the minute that a client goes on for where an error may pass.
+    assert time.monotonic() - began < 25
     assert "127.0.0.1:" in str(raised.value)
     assert "hidden-pw" not in str(raised.value) + repr(raised.value) + caplog.text
 
@@ -241,7 +242,7 @@ def test_a_user_who_is_removed_is_out_at_the_next_log_in(cluster):
         group = {**config, "group.id": "of-dave", "auto.offset.reset": "earliest"}
         with contextlib.closing(Consumer(group)) as consumer:
             consumer.subscribe(["t"])
-            until = time.monotonic() + 30
+            until = time.monotonic() + 90
             while not consumer.poll(200) and time.monotonic() < until:
                 pass
             cluster.remove_user("dave")

@@ -4,7 +4,6 @@ consumers and transactions, and our own clients with the exactly-once sink.
 Brokers and the administrator come by the open listener, as User:ANONYMOUS, a super user.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from itertools import chain
@@ -24,7 +23,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from integration_tests.security.secured_cluster import SecuredCluster, secured_cluster
+from integration_tests.security.secured_cluster import (
+    SecuredCluster,
+    secured_cluster,
+    wait_until_in_force,
+)
 from integration_tests.support.cluster_support import wait_until
 from storage_engine.client import Admin, BulkReader, NewTopic
 from storage_engine.client import Consumer as OurConsumer
@@ -32,8 +35,8 @@ from storage_engine.client import Producer as OurProducer
 from storage_engine.client import TopicPartition as OurPartition
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.errors import KafkaError as OurError
+from storage_engine.core.security.acl_rules import AclBinding as OurBinding
 
-IN_FORCE_S = 1.0
 AUTHORIZER = {"authorizer.class.name": "AclAuthorizer", "super.users": "User:ANONYMOUS"}
 GROUP, TOPIC = ResourceType.GROUP, ResourceType.TOPIC
 TRANSACTION = ResourceType.TRANSACTIONAL_ID
@@ -59,9 +62,13 @@ def made(tmp_path_factory) -> Iterator[SecuredCluster]:
 def cluster(made) -> Iterator[SecuredCluster]:
     """Nobody has a right."""
     yield made
-    (outcome,) = _admin(made).delete_acls([ANY_RULE]).values()
+    _delete_all(made)
+
+
+def _delete_all(cluster: SecuredCluster) -> None:
+    (outcome,) = _admin(cluster).delete_acls([ANY_RULE]).values()
     outcome.result(30)
-    time.sleep(IN_FORCE_S)
+    wait_until_in_force(cluster.brokers.bootstrap("OPEN"), lambda rules: not rules)
 
 
 @lru_cache(maxsize=1)
@@ -93,7 +100,25 @@ def _allow(
     ]
     for outcome in _admin(cluster).create_acls(rules).values():
         outcome.result(30)
-    time.sleep(IN_FORCE_S)
+    wanted = {
+        (int(kind.value), name, principal, host, int(operation.value), int(permission.value))
+        for operation, kind, name in rights
+    }
+
+    def are_there(told: list[OurBinding]) -> bool:
+        return wanted <= {
+            (
+                int(pattern.resource_type),
+                pattern.name,
+                rule.principal,
+                rule.host,
+                int(rule.operation),
+                int(rule.permission),
+            )
+            for pattern, rule in told
+        }
+
+    wait_until_in_force(cluster.brokers.bootstrap("OPEN"), are_there)
 
 
 def _new_topic(cluster: SecuredCluster) -> str:
@@ -107,7 +132,7 @@ def _produced(config: dict[str, str], topic: str, value: bytes = b"x") -> KafkaE
     outcomes: list[KafkaError | None] = []
     producer = Producer({**config, "message.timeout.ms": "20000", "log_level": "0"})
     producer.produce(topic, value, on_delivery=lambda error, _message: outcomes.append(error))
-    producer.flush(30)
+    producer.flush(60)
     return outcomes[0]
 
 
@@ -191,14 +216,14 @@ def test_a_transaction_needs_its_transactional_id(cluster):
     _allow(cluster, (AclOperation.WRITE, TOPIC, topic))
     config = {**cluster.bob("SASL"), "transactional.id": name, "log_level": "0"}
     with pytest.raises(KafkaException) as caught:
-        Producer(config).init_transactions(20)
+        Producer(config).init_transactions(60)
     assert caught.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     _allow(cluster, (AclOperation.WRITE, TRANSACTION, name))
     producer = Producer(config)
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(topic, b"in a transaction")
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
 
 
 def test_listings_show_what_the_user_may_describe(cluster):
@@ -227,9 +252,7 @@ def test_a_reader_is_stopped_when_its_right_is_taken_away(cluster):
         assert _produced(anonymous, topic, b"open") is None
         first = consumer.poll(30)
         assert first is not None and first.value() == b"open"
-        (outcome,) = _admin(cluster).delete_acls([ANY_RULE]).values()
-        outcome.result(30)
-        time.sleep(IN_FORCE_S)
+        _delete_all(cluster)
         assert _produced(anonymous, topic, b"secret") is None
         refused = consumer.poll(30)
         assert refused is not None and refused.error() is not None
@@ -269,14 +292,17 @@ def test_a_member_that_loses_the_right_to_its_group_is_out(cluster):
         )
         (outcome,) = _admin(cluster).delete_acls([of_group]).values()
         assert len(outcome.result(30)) == 1
-        time.sleep(IN_FORCE_S)
+        wait_until_in_force(
+            cluster.brokers.bootstrap("OPEN"),
+            lambda rules: all(pattern.name != group for pattern, _ in rules),
+        )
         with pytest.raises(KafkaException) as caught:
             consumer.commit(message=first, asynchronous=False)
         assert caught.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
         assert _consumed(cluster, topic, group) == KafkaError.GROUP_AUTHORIZATION_FAILED
         # Its heartbeats were refused: the group has no member any more.
         members = partial(_members, cluster, group)
-        wait_until(lambda: members() == [], "the group has no member", timeout_s=30)
+        wait_until(lambda: members() == [], "the group has no member")
     finally:
         consumer.close()
 
@@ -329,8 +355,7 @@ def test_columns_need_the_rights_that_records_need_and_no_others(cluster):
     _allow(cluster, (AclOperation.WRITE, TOPIC, topic))
     write()
     refused(read, load)
-    (outcome,) = _admin(cluster).delete_acls([ANY_RULE]).values()
-    outcome.result(30)
+    _delete_all(cluster)
     _allow(cluster, (AclOperation.READ, TOPIC, topic))
     schema()
     read()

@@ -26,7 +26,7 @@ from storage_engine.tools.local.local_cluster import LocalCluster
 
 __all__ = ["servers", "topic"]
 
-TIMEOUT_MS = 1_000
+TIMEOUT_MS = 3_000
 ROWS = 10
 """Of a piece, and what is written together."""
 
@@ -233,7 +233,7 @@ def test_a_slow_task_keeps_the_transactions_of_its_siblings_open(
 
     def slowly() -> Iterator[pa.RecordBatch]:
         # Longer than the timeout, and the look of the broker for what has timed out.
-        time.sleep(3 * TIMEOUT_MS / 1000)
+        time.sleep(2 * TIMEOUT_MS / 1000)
         yield rows("slow")
 
     slow = write_in_transaction(named, batch, slowly())

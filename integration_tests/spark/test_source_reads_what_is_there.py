@@ -211,7 +211,7 @@ def test_no_cut_stalls_where_compaction_left_gaps(cluster, servers, topic):
     for number in range(40):
         for key in range(8):
             producer.produce(topic, key=b"k%d" % key, value=b"%d" % number * 60, partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     whole = HeadraceBatchReader(_options(servers, topic))
 
     def compacted():

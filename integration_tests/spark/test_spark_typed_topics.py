@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from connector import with_dead_letters
-from integration_tests.support.cluster_support import create_topic
+from integration_tests.support.cluster_support import create_topic, wait_until
 from integration_tests.support.random_frames import random_frame
 from integration_tests.support.spark_support import (
     consume,
@@ -138,6 +138,11 @@ def test_a_running_stream_keeps_its_columns_and_writes_each_row_once(
         newer = schema.evolved(parse_ddl(f"{TRIPS}, tip INT"))
         with Admin({"bootstrap.servers": servers}) as admin:
             admin.alter_topic_configs(topic, {SCHEMA: newer.to_json()})
+            # The leader that is asked goes by it; the other does when Spark has planned the job.
+            wait_until(
+                lambda: admin.describe_schemas([topic])[topic].schema == newer,
+                "the schema is known",
+            )
         tipped = _trips(spark, 100, 200).withColumn("tip", F.lit(7))
         _write(tipped, servers, topic=topic)
         query.processAllAvailable()

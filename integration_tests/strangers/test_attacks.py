@@ -24,7 +24,7 @@ SAMPLE = ("half_handshakes", "whole_first_messages", "renegotiations", "garbage_
 SECONDS = 30 if ALL_FAULTS else 2
 MEMORY_MIB = 120
 """What an attack may take: 900 connections at 32 KiB each, twice, and what each itself takes."""
-WAIT_MS = 1000
+WAIT_MS = 3000
 """What a small request waits for, but for one in a hundred, on a machine that others use, too."""
 
 

@@ -4,6 +4,7 @@ import contextlib
 import re
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -46,6 +47,9 @@ DEADLINE_S = 60.0
 
 HEALED_S = 300.0
 """For replicas to come back after a fault, which may take minutes on a busy machine."""
+
+RESTART_SEEN_S = 0.5
+"""A controller has seen a restart by then, and begun to say what it means."""
 
 TELL_S = 20.0
 """Whoever waits for long says for what, so often."""
@@ -181,10 +185,53 @@ def is_known(broker_id: int, logs: Iterable[str]) -> bool:
 
 
 def make_whole(cluster: LocalCluster) -> None:
-    """Starts the brokers that a test which failed has left dead."""
+    """Starts the brokers that tests have left dead."""
     for broker in cluster.state.brokers:
         if broker.pid is None:
             cluster.start_broker(broker.id)
+
+
+class WholeCluster:
+    """Hands a cluster from one file of tests to the next: all brokers run, all replicas are in
+    sync. What can't get in sync is told in a warning, once, and not waited for again."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+        self._client = admin(cluster)
+        self._pids = self._running()
+        self._given_up: set[str] = set()
+
+    def _running(self) -> list[int | None]:
+        return [broker.pid for broker in self._cluster.state.brokers]
+
+    def restore(self) -> None:
+        make_whole(self._cluster)
+        if self._running() != self._pids:
+            self._pids = self._running()
+            # A controller that has just heard of another start has yet to say who is not in sync.
+            time.sleep(RESTART_SEEN_S)
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: not self._lacking(), "all are in sync")
+        if lacking := self._lacking():
+            self._given_up |= lacking
+            warnings.warn(f"not in sync after a file of tests: {sorted(lacking)}", stacklevel=1)
+
+    def _lacking(self) -> set[str]:
+        """Those that replicas in sync, or brokers that know them, are lacking of."""
+        from confluent_kafka import KafkaException
+
+        try:
+            known = self._client.list_topics(timeout=5)
+        except KafkaException as error:
+            return {f"the brokers: {error}"}
+        alive = set(known.brokers)
+        lacking = {str(each) for each in {b.id for b in self._cluster.state.brokers} - alive}
+        for topic in known.topics.values():
+            for number, partition in topic.partitions.items():
+                replicas = set(partition.replicas)
+                if partition.leader <= 0 or replicas & alive - set(partition.isrs):
+                    lacking.add(f"{topic.topic}-{number}")
+        return lacking - self._given_up
 
 
 def admin(cluster: HasBootstrapServers) -> AdminClient:

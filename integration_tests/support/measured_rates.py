@@ -1,7 +1,7 @@
 """How fast a client writes that writes as fast as it may. In full over half a minute."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from confluent_kafka import Producer
 
@@ -10,6 +10,7 @@ from storage_engine.tests.sampling import ALL_FAULTS
 MEASURED_S = 30.0 if ALL_FAULTS else 6.0
 RECORD = b"x" * 10_000
 BATCH_BYTES = 50_000
+TRIES = 3
 
 
 def produced_bytes_per_s(config: Mapping[str, str], topic: str, client_id: str) -> float:
@@ -54,7 +55,13 @@ def produced_bytes_per_s(config: Mapping[str, str], topic: str, client_id: str) 
     return rate
 
 
-def check_is_within(rate: float, bound: float) -> None:
-    """A batch more or less at each end, and a tenth."""
+def check_is_within(measure: Callable[[], float], bound: float) -> None:
+    """A batch more or less at each end, and a tenth. No measurement may be above; one that is below
+    is taken again: the machine may have stood still."""
     of_a_batch = 2 * BATCH_BYTES / MEASURED_S
-    assert 0.9 * bound - of_a_batch <= rate <= 1.1 * bound + of_a_batch, rate
+    for _ in range(TRIES):
+        rate = measure()
+        assert rate <= 1.1 * bound + of_a_batch, rate
+        if rate >= 0.9 * bound - of_a_batch:
+            return
+    raise AssertionError(f"only {rate:,.0f} bytes a second, {TRIES} times")

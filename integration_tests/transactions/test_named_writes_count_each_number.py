@@ -36,7 +36,7 @@ __all__ = ["servers", "topic"]
 ROUNDS = 20 if ALL_FAULTS else 1
 ROWS = 10
 STATE = "__transaction_state"
-WAIT_S = 60
+WAIT_S = 180
 
 
 @pytest.fixture(scope="module")

@@ -139,7 +139,7 @@ def test_everything_is_copied_once_while_programs_and_coordinators_are_killed(cl
         wait_for_isr(client, topic, 3, state_partition(name, COORDINATOR_PARTITIONS))
         wait_for_isr(client, f"{name}-out", 3)
     with copier(cluster, name) as process:
-        assert process.wait(120) == 0
+        assert process.wait(300) == 0
     with Reader(cluster.bootstrap_servers, f"{name}-out", 1, "read_committed") as reader:
         wait_until(lambda: len(reader.seen[0]) >= RECORDS, "everything is in the target")
         assert sorted(map(int, reader.seen[0])) == list(range(RECORDS))

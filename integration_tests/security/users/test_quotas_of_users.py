@@ -77,8 +77,7 @@ def test_a_user_writes_as_much_as_the_quota_says_that_is_nearest_to_it(
         quotas.set(for_one, "producer_byte_rate", BOUND)
     # One of somebody else's bounds nobody here.
     quotas.set(QuotaEntity(user="carol"), "producer_byte_rate", 1_000)
-    rate = produced_bytes_per_s(cluster.bob("SASL"), "t", CLIENT_ID)
-    check_is_within(rate, BOUND)
+    check_is_within(lambda: produced_bytes_per_s(cluster.bob("SASL"), "t", CLIENT_ID), BOUND)
 
 
 def test_topics_that_are_made_by_asking_for_them_count_as_made(cluster, quotas) -> None:
@@ -93,9 +92,10 @@ def test_topics_that_are_made_by_asking_for_them_count_as_made(cluster, quotas) 
             producer.list_topics(f"asked-{uuid4().hex[:8]}", timeout=30)
         return time.monotonic() - began
 
-    assert asking_s(15) < 3
+    free_s = asking_s(15)
     quotas.set(QuotaEntity(user="bob"), "controller_mutation_rate", 1)
-    # Ten seconds' worth is saved.
-    assert asking_s(15) > 3
+    # Ten seconds' worth is saved; while it asks it may make one more a second.
+    more = 15 + 2 * int(free_s)
+    assert asking_s(more) > 3 + free_s
     before = producer.list_topics(timeout=30).topics
-    assert len([name for name in before if name.startswith("asked-")]) == 30
+    assert len([name for name in before if name.startswith("asked-")]) == 15 + more

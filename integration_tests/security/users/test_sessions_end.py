@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, Producer
 from integration_tests.security.secured_cluster import SecuredCluster, secured_cluster
 from integration_tests.support.cluster_support import wait_until
 
-TOKEN_S = 3
+TOKEN_S = 6
 SETTINGS = {"sasl.oauthbearer.clock.skew.seconds": "1"}
 
 

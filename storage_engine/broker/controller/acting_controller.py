@@ -22,6 +22,7 @@ from storage_engine.broker.controller.elections import Elections, OnElected
 from storage_engine.broker.controller.fence import ControllerFence
 from storage_engine.broker.controller.state_reader import StateReader
 from storage_engine.broker.controller.store import ControllerStore
+from storage_engine.broker.controller.told_brokers import ToldBrokers
 from storage_engine.broker.controller.topic_removal import TopicRemoval
 from storage_engine.broker.controller.topic_store import TopicStore
 from storage_engine.broker.controller.watches import ControllerWatches
@@ -125,6 +126,7 @@ class ActingController:
         self._core = core = Controller(
             controller_epoch=controller_epoch, delete_topic_enable=settings.delete_topic_enable
         )
+        self._told = ToldBrokers(core, scheduler)
         self._channel = ControllerChannel(
             controller_id=settings.broker_id,
             controller_epoch=controller_epoch,
@@ -181,6 +183,7 @@ class ActingController:
         self._requests.close()
         self._events.clear()
         self._elections.close()
+        self._told.close()
         for waiters in (self._topic_waiters, self._deletion_waiters):
             listeners = [listener for each in waiters.values() for listener in each]
             waiters.clear()
@@ -209,6 +212,10 @@ class ActingController:
         if self.loaded:
             self._watches.watch_topic(info.topic, info.topic_id)
             self.submit(TopicsRead(topics={info.topic: info}))
+
+    def when_told(self, then: Callable[[], None]) -> None:
+        """`then` when all live brokers have been told what is decided (see `told_brokers`)."""
+        self._told.wait(then)
 
     def settings_changed(self, topics: Iterable[str] | None) -> None:
         """Read topics, or all (None), again: elections may go by other settings now."""
@@ -264,6 +271,7 @@ class ActingController:
         if isinstance(event, Loaded):
             self._requests.release()
         self._elections.answer_settled()
+        self._told.look()
 
     def _apply(self, event: Event) -> None:
         try:

@@ -194,6 +194,14 @@ class Controller:
         known = self._cluster.partition(partition)
         return 0 if known is None else known.refusals
 
+    def owed_now(self) -> dict[BrokerId, int]:
+        """Return what brokers have yet to be told, for `are_settled`."""
+        return self._deliveries.owed_now()
+
+    def are_settled(self, owed: Mapping[BrokerId, int]) -> bool:
+        """Return True when each broker has been told what it was owed, or could not be told."""
+        return self._deliveries.are_settled(owed)
+
     def moves(self) -> dict[TopicPartition, PartitionAssignment]:
         """Return every partition that is being reassigned, with its present and its future
         replicas."""

@@ -6,7 +6,7 @@ is made, so that the newest state is sent and repeats collapse. When a delivery 
 goes back into the outbox.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from storage_engine.core.control.cluster_state import BrokerInfo
@@ -74,6 +74,9 @@ class Deliveries:
         self.stopping: set[str] = set()
         """Topics in deletion whose end `take_stopped` has not returned yet."""
         self._number = 0
+        self._settled: dict[BrokerId, int] = {}
+        """By broker: what was owed before a delivery of this number was made is delivered, or could
+        not be delivered at once."""
 
     # --- outboxes ---
 
@@ -88,6 +91,22 @@ class Deliveries:
             or outbox.everything
             or partition in outbox.sent_leadership
         )
+
+    def owed_now(self) -> dict[BrokerId, int]:
+        """Return, for each broker that is owed something, the number of the delivery that brings
+        all of it, or of an earlier one where a failure puts that off."""
+        owed = {}
+        for broker, outbox in self._outboxes.items():
+            if outbox.owes:
+                owed[broker] = self._number + 1
+            elif outbox.in_flight is not None:
+                owed[broker] = outbox.in_flight.number
+        return owed
+
+    def are_settled(self, owed: Mapping[BrokerId, int]) -> bool:
+        """Return True when each of these brokers has had what it was owed, or was gone or failed to
+        take a delivery since then."""
+        return all(self._settled.get(broker, 0) >= number for broker, number in owed.items())
 
     def everything_to(self, broker: BrokerId) -> None:
         self._outbox(broker).everything = True
@@ -168,6 +187,7 @@ class Deliveries:
         """Forget what is owed to a broker, or to its former incarnation, except deletions that were
         not mere offers."""
         self._outboxes.pop(broker, None)
+        self._settle_all(broker)
         for partition in self._offered.pop(broker, ()):
             self.cancel_stop(broker, partition)
 
@@ -188,9 +208,17 @@ class Deliveries:
             return
         outbox.in_flight, outbox.sent_leadership = None, frozenset()
         if isinstance(event, DeliveryMade):
+            self._settled[broker] = delivery.number
             self._note_stopped(broker, delivery)
         else:
             _owe_again(outbox, delivery)
+            self._settle_all(broker)
+
+    def _settle_all(self, broker: BrokerId) -> None:
+        """Have nobody wait for what the broker was owed until now: no delivery has this number, so
+        that what it is owed from now on gets a higher one."""
+        self._number += 1
+        self._settled[broker] = self._number
 
     def _note_stopped(self, broker: BrokerId, delivery: OrderDelivery) -> None:
         if owed := self._to_stop.get(broker):

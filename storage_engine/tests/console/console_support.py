@@ -12,7 +12,7 @@ import httpx
 from storage_engine.console.console_settings import ConsoleSettings
 from storage_engine.console.server import ConsoleServer
 
-TIMEOUT_S = 15
+TIMEOUT_S = 60
 
 
 class Browser:

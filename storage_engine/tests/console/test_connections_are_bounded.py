@@ -16,7 +16,7 @@ from storage_engine.core.security.secret import Secret
 from storage_engine.tests.console.console_support import running_console
 
 LIMIT_S = 1.0
-SLACK_S = 4.0
+SLACK_S = 15.0
 HALF_HEAD = b"GET /healthz HTTP/1.1\r\nHost: "
 HALF_BODY = (
     b"POST /api/v1/login HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"
@@ -100,4 +100,4 @@ def test_who_does_not_read_an_answer_is_closed(url) -> None:
                 if not left:
                     time.sleep(0.1)
                     one.send(b"\r\n")
-                assert time.monotonic() - began_s < 20
+                assert time.monotonic() - began_s < 60

@@ -66,14 +66,14 @@ def begin(runs: ReplayRuns, sessions: Sessions, session: Session, user: str | No
 
 
 def ended(run: ReplayRun) -> str:
-    return within(5, lambda: run.state if run.state != "running" else None, "the end")
+    return within(30, lambda: run.state if run.state != "running" else None, "the end")
 
 
 def test_a_replay_ends_after_its_chunk_when_its_session_has_ended(runs) -> None:
     sessions = Sessions()
     session = sessions.begin(None)
     run = begin(runs, sessions, session, None)
-    within(5, lambda: run.sent, "the first letter")
+    within(30, lambda: run.sent, "the first letter")
     assert run.state == "running"
     sessions.end(session)
     assert ended(run) == "stopped"

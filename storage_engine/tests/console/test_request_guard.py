@@ -162,7 +162,7 @@ def test_no_answer_waits_longer_than_its_limit_where_no_broker_is(url) -> None:
         answer = browser.ask(path)
         assert answer.status_code in (502, 504), answer.text
         assert "127.0.0.1:1" in answer.text
-        assert time.monotonic() - began_s < 12
+        assert time.monotonic() - began_s < 30
     assert browser.get("/queries")["rows"] == []
     browser.close()
 

@@ -88,7 +88,7 @@ def test_a_log_in_that_nobody_waits_for_any_more_leaves_no_connection(monkeypatc
         browser = Browser(url)
         answer = browser.client.post("/login", json={"user": "alice", "password": "x"})
         assert answer.status_code == 504 and begun
-        within(5, closed.is_set, "what it opened is closed")
+        within(30, closed.is_set, "what it opened is closed")
         browser.close()
 
 
@@ -96,7 +96,7 @@ def test_a_log_in_that_nobody_waits_for_any_more_leaves_no_connection(monkeypatc
 def _no_thread_is_left() -> Any:
     yield
     left = [each.name for each in threading.enumerate() if each.name.startswith("console-")]
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + 60
     while left and time.monotonic() < deadline_s:
         time.sleep(0.1)
         left = [each.name for each in threading.enumerate() if each.name.startswith("console-")]

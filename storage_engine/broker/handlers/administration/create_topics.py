@@ -1,7 +1,7 @@
 """CreateTopics: served by the controller.
 
-The answer comes when all partitions have leaders, or when the client's timeout is over. Source:
-R-CTL6.
+The answer comes when all partitions have leaders and live brokers know them, or when the client's
+timeout is over (see `topic_outcomes`). Source: R-CTL6.
 """
 
 from collections.abc import Mapping

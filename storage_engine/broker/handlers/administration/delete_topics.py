@@ -1,6 +1,7 @@
 """DeleteTopics: served by the controller.
 
-The answer comes when the topics are gone, or when the client's timeout is over. Source: R-CTL6.
+The answer comes when the topics are gone and live brokers know it, or when the client's timeout is
+over (see `topic_outcomes`). Source: R-CTL6.
 """
 
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ class DeleteTopicsHandler:
             elif acting is None:
                 waiting.settle(name, replaced())
             else:
-                acting.delete_topic(name, lambda failure: waiting.settle(name, failure))
+                acting.delete_topic(name, lambda failure: waiting.on_decided(name, failure))
 
         self.metadata_store.create(
             DeleteTopicsZNode.topic_path(name), b"", on_requested, make_parents=True

@@ -2,6 +2,12 @@
 
 Each topic succeeds or fails by itself; the request is answered once, when all outcomes are known or
 when the client's timeout is over.
+
+A topic's outcome is known when the controller is done with it and has told all live brokers. Kafka
+waits for the controller's own metadata alone, so that a client that asks another broker must ask
+again; and here the controller's broker is told like the others. The wait is short where all brokers
+take orders. One that does not makes nothing fail: it is waited for a few seconds (`told_brokers`),
+or until the client's timeout, and then the topic counts as made, grown or deleted, which it is.
 """
 
 from collections import Counter
@@ -46,6 +52,8 @@ class TopicOutcomes:
         self._controller = controller
         self._outcomes: dict[str, TopicOutcome] = {}
         self._open = set(names)
+        self._decided: set[str] = set()
+        """The open ones that have succeeded, and of which brokers are being told."""
         delay_ms = max(0, min(timeout_ms, LONGEST_WAIT_MS))
         self._deadline = RequestDeadline(scheduler, delay_ms, self._expire)
         if not self._open:
@@ -68,17 +76,28 @@ class TopicOutcomes:
         """A topic's node is written, or not: it is settled when all its partitions have leaders."""
         acting = self._controller.acting
         if failure is None and acting is not None:
-            acting.topic_changed(info, lambda outcome: self.settle(info.topic, outcome))
+            acting.topic_changed(info, lambda outcome: self.on_decided(info.topic, outcome))
         else:
             # Otherwise the client would wait until its time is over.
             self.settle(info.topic, failure or replaced())
+
+    def on_decided(self, name: str, failure: TopicOutcome) -> None:
+        """The controller is done with a topic, or not: it is settled when brokers know that. Who
+        asks one of them next would else be told of the past."""
+        acting = self._controller.acting
+        if failure is not None or acting is None:
+            self.settle(name, failure)
+        elif name in self._open:
+            self._decided.add(name)
+            acting.when_told(lambda: self.settle(name, None))
 
     def _finish(self) -> None:
         if self._deadline.finish():
             self._call.run(self._answer(self._outcomes))
 
     def _expire(self) -> None:
-        for name in self._open:
+        self._outcomes.update(dict.fromkeys(self._open & self._decided))
+        for name in self._open - self._decided:
             self._outcomes[name] = KafkaError(
                 f"'{name}' is being worked on, but is not done in the time allowed",
                 ErrorCode.REQUEST_TIMED_OUT,
