@@ -288,16 +288,18 @@ class Controller:
         for broker in ended:
             self._deliveries.forget(broker)
             self._reassignments.broker_gone(broker)
+        dirty = []
         for partition in cluster.partitions():
             if not ended.isdisjoint(partition.failed):
                 partition.failed -= ended
                 self._deliveries.metadata_to_all(partition)
             touched = (ended | came).intersection(partition.assignment.replicas)
             if touched:
-                cluster.mark_names((partition.name,))
+                dirty.append(partition)
                 # This includes a broker that was gone for a while: a write that was under way all
                 # the time may have hidden that.
                 partition.bounced |= touched & came
+        cluster.mark_dirty(dirty)
         for broker in came:
             self._deliveries.everything_to(broker)
             self._deletions.broker_came(broker)

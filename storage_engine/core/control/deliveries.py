@@ -54,6 +54,8 @@ class _Shared:
     names: set[TopicPartition] | None = None
     """The partitions in `metadata`; None: all."""
     metadata: tuple[PartitionLeadership, ...] = ()
+    unled: frozenset[TopicPartition] = frozenset()
+    """Those in `metadata` of all partitions whose leader has bounced."""
 
     def is_of(self, names: set[TopicPartition] | None) -> bool:
         return self.is_filled and self.names == names
@@ -227,9 +229,19 @@ class Deliveries:
             known = self._cluster.partitions() if names is None else self._known(names)
             shared.names, shared.metadata = names, self._contents(known)
             shared.is_filled = True
-        leadership = (
-            self._held_by(broker.broker_id) if names is None else self._known(outbox.leadership)
-        )
+            if names is None:
+                known = self._cluster.partitions()
+                shared.unled = frozenset(p.name for p in known if p.leader_has_bounced)
+        # A newer state of those whose leader has bounced will be written, and sent.
+        if names is None:
+            leadership = tuple(
+                item
+                for item in shared.metadata
+                if broker.broker_id in item.assigned and item.partition not in shared.unled
+            )
+        else:
+            led = self._known(outbox.leadership)
+            leadership = self._contents(p for p in led if not p.leader_has_bounced)
         self._number += 1
         return OrderDelivery(
             number=self._number,
@@ -237,14 +249,10 @@ class Deliveries:
             brokers=shared.brokers,
             metadata=shared.metadata,
             removed_topics=tuple(sorted(outbox.removed_topics)),
-            # A newer state of those whose leader has bounced will be written, and sent.
-            leadership=self._contents(p for p in leadership if not p.leader_has_bounced),
+            leadership=leadership,
             full=outbox.everything,
             stop=tuple(stop),
         )
-
-    def _held_by(self, broker: BrokerId) -> Iterator[ControlledPartition]:
-        return (p for p in self._cluster.partitions() if broker in p.replicas)
 
     def _known(self, names: Iterable[TopicPartition]) -> Iterator[ControlledPartition]:
         for name in names:
