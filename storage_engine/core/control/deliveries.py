@@ -54,8 +54,8 @@ class _Shared:
     names: set[TopicPartition] | None = None
     """The partitions in `metadata`; None: all."""
     metadata: tuple[PartitionLeadership, ...] = ()
-    unled: frozenset[TopicPartition] = frozenset()
-    """Those in `metadata` of all partitions whose leader has bounced."""
+    held: dict[BrokerId, list[PartitionLeadership]] | None = None
+    """Of the metadata of all partitions: what each broker is ordered to lead or follow."""
 
     def is_of(self, names: set[TopicPartition] | None) -> bool:
         return self.is_filled and self.names == names
@@ -229,19 +229,14 @@ class Deliveries:
             known = self._cluster.partitions() if names is None else self._known(names)
             shared.names, shared.metadata = names, self._contents(known)
             shared.is_filled = True
-            if names is None:
-                known = self._cluster.partitions()
-                shared.unled = frozenset(p.name for p in known if p.leader_has_bounced)
-        # A newer state of those whose leader has bounced will be written, and sent.
         if names is None:
-            leadership = tuple(
-                item
-                for item in shared.metadata
-                if broker.broker_id in item.assigned and item.partition not in shared.unled
-            )
+            if shared.held is None:
+                shared.held = self._by_replica(shared.metadata)
+            leadership = tuple(shared.held.get(broker.broker_id, ()))
         else:
-            led = self._known(outbox.leadership)
-            leadership = self._contents(p for p in led if not p.leader_has_bounced)
+            leadership = self._contents(
+                p for p in self._known(outbox.leadership) if not p.leader_has_bounced
+            )
         self._number += 1
         return OrderDelivery(
             number=self._number,
@@ -253,6 +248,19 @@ class Deliveries:
             full=outbox.everything,
             stop=tuple(stop),
         )
+
+    def _by_replica(
+        self, everything: Iterable[PartitionLeadership]
+    ) -> dict[BrokerId, list[PartitionLeadership]]:
+        """Return what each broker holds, in the same order, but for partitions whose leader has
+        bounced: a newer state of those will be written, and sent."""
+        held: dict[BrokerId, list[PartitionLeadership]] = {}
+        for item in everything:
+            partition = self._cluster.partition(item.partition)
+            if partition is not None and not partition.leader_has_bounced:
+                for replica in item.assigned:
+                    held.setdefault(replica, []).append(item)
+        return held
 
     def _known(self, names: Iterable[TopicPartition]) -> Iterator[ControlledPartition]:
         for name in names:
