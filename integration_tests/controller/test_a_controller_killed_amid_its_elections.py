@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from integration_tests.support.cluster_support import (
     admin,
@@ -50,11 +50,24 @@ class Writer(threading.Thread):
         for partition in range(PARTITIONS):
             self._count += 1
             value = b"%d" % self._count
-            self._producer.produce(
-                TOPIC, value, partition=partition, on_delivery=self._noting(partition, value)
-            )
+            self._produce(partition, value)
             self._producer.poll(0)
             time.sleep(0.001)
+
+    def _produce(self, partition: int, value: bytes) -> None:
+        """Waits where the broker that the client asks has not heard of all partitions yet."""
+
+        def is_produced() -> bool:
+            noting = self._noting(partition, value)
+            try:
+                self._producer.produce(TOPIC, value, partition=partition, on_delivery=noting)
+            except KafkaException as error:
+                assert error.args[0].code() == KafkaError._UNKNOWN_PARTITION, error
+                self._producer.list_topics(TOPIC, timeout=30)
+                return False
+            return True
+
+        wait_until(is_produced, "the producer knows all partitions")
 
     def _noting(self, partition: int, value: bytes) -> Callable[..., None]:
         def note(error: object, _message: object) -> None:
