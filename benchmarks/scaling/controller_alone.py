@@ -22,9 +22,11 @@ from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState
 from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import (
     BrokersChanged,
+    ContinueElections,
     Deliver,
     DeliveryMade,
     Effect,
+    ElectionsContinued,
     Event,
     Loaded,
     StatesWritten,
@@ -57,24 +59,37 @@ class _Driven:
         self._shared = MetadataParts()
         self._parts: deque[tuple[StateWrite, ...]] = deque()
         self._sent: deque[Deliver] = deque()
+        self._goes_on = False
+        """More elections are due, in another turn."""
         self.requests = self.sent_bytes = 0
+        self.longest_step_s = 0.0
 
     def run(self, event: Event) -> None:
         """Until nothing is under way."""
-        self._take(self.core.step(event))
-        while self._parts or self._sent:
+        self._step(event)
+        while self._parts or self._sent or self._goes_on:
+            if self._goes_on:
+                self._goes_on = False
+                self._step(ElectionsContinued())
             for _ in range(min(PARTS_PER_ROUND_TRIP, len(self._parts))):
                 part = self._parts.popleft()
                 outcomes = {w.partition: (WriteOutcome.ACCEPTED, w.state) for w in part}
-                self._take(self.core.step(StatesWritten(outcomes=outcomes)))
+                self._step(StatesWritten(outcomes=outcomes))
             for _ in range(len(self._sent)):
                 made = self._sent.popleft()
-                answer = DeliveryMade(broker=made.broker, delivery=made.delivery)
-                self._take(self.core.step(answer))
+                self._step(DeliveryMade(broker=made.broker, delivery=made.delivery))
+
+    def _step(self, event: Event) -> None:
+        started_s = time.thread_time()
+        effects = self.core.step(event)
+        self.longest_step_s = max(self.longest_step_s, time.thread_time() - started_s)
+        self._take(effects)
 
     def _take(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, WriteStates):
+            if isinstance(effect, ContinueElections):
+                self._goes_on = True
+            elif isinstance(effect, WriteStates):
                 for start in range(0, len(effect.writes), PARTITIONS_PER_MULTI):
                     self._parts.append(effect.writes[start : start + PARTITIONS_PER_MULTI])
             elif isinstance(effect, Deliver):
@@ -99,9 +114,12 @@ def measure_controller(partitions: int, brokers: int) -> Iterator[Figure]:
 
 def _figures(what: str, driven: _Driven, event: Event) -> Iterator[Figure]:
     driven.requests = driven.sent_bytes = 0
+    driven.longest_step_s = 0.0
     started_s = time.thread_time()
     driven.run(event)
     yield Figure(what=what, brokers_cpu_s=rounded(time.thread_time() - started_s))
+    longest_ms = rounded(driven.longest_step_s * 1000)
+    yield Figure(what=f"{what}: longest step", amount=longest_ms, unit="ms")
     yield Figure(what=f"{what}: requests", amount=driven.requests, unit="requests")
     yield Figure(what=f"{what}: sent", amount=rounded(driven.sent_bytes / 1e6), unit="MB")
 

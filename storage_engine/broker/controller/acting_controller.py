@@ -31,19 +31,20 @@ from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import (
     AssignmentsWritten,
     BalanceChecked,
+    ContinueElections,
     ControlledShutdownRequested,
     DeleteTopicNodes,
     Deliver,
     DropDeletionRequests,
     DropReassignmentRequests,
     Effect,
+    ElectionsContinued,
     Event,
     Loaded,
     NoReplicaOnline,
     ReadStates,
     ShutdownProgress,
     StatesWritten,
-    StateWrite,
     TopicDeleted,
     TopicDeletionRequested,
     TopicsRead,
@@ -69,9 +70,6 @@ ShutdownListener = Callable[[tuple[TopicPartition, ...] | None], None]
 
 RETRY_MS = 500
 """Pause before a deletion that ZooKeeper did not answer is done again."""
-
-WRITES_PER_TURN = 512
-"""States of partitions that are written in one turn of the loop, 16 requests: some 50 ms."""
 
 LONG_DELIVERY = 2_000
 """Partitions of a delivery that gets a turn of its own: some 30 ms."""
@@ -281,8 +279,8 @@ class ActingController:
             unexpected.report(f"controller can't take {type(event).__name__}, gives up", error)
             return
         for effect in effects:
-            if isinstance(effect, WriteStates):
-                self._write_in_turns(effect.writes)
+            if isinstance(effect, ContinueElections):
+                self._scheduler.call_later(0, partial(self.submit, ElectionsContinued()))
             elif isinstance(effect, Deliver) and _is_long(effect):
                 self._long_deliveries.append(effect)
                 if len(self._long_deliveries) == 1:
@@ -298,31 +296,6 @@ class ActingController:
         if self._long_deliveries:
             self._scheduler.call_later(0, self._deliver_next)
         self._start(effect, RETRY_MS)
-
-    def _write_in_turns(self, writes: Sequence[StateWrite]) -> None:
-        """One turn for all of the loss of a broker of 10,000 partitions took more than a second, on
-        a busy machine more than the session's time. For the core a partition whose write waits is
-        being written, so nothing else is decided about it meanwhile."""
-        first, rest = writes[:WRITES_PER_TURN], writes[WRITES_PER_TURN:]
-        self._start(WriteStates(writes=tuple(first)), RETRY_MS)
-        if rest:
-            self._scheduler.call_later(0, partial(self._write_on, rest))
-
-    def _write_on(self, writes: Sequence[StateWrite]) -> None:
-        """A write whose topic was made anew meanwhile, or that something newer was read of, counts
-        as refused: its partition is read again."""
-        if self._flows.closed:
-            return
-        due = [write for write in writes if self._core.awaits_write(write)]
-        outdated = {
-            write.partition: (WriteOutcome.CONFLICT, write.state)
-            for write in writes
-            if not self._core.awaits_write(write)
-        }
-        if due:
-            self._write_in_turns(due)
-        if outdated:
-            self._states_written(outdated)
 
     def _start(self, effect: Effect, retry_ms: int) -> None:
         if self._flows.closed:

@@ -35,7 +35,9 @@ class OrderRequest(NamedTuple):
     message: Any
 
 
-class _MetadataPart(NamedTuple):
+class MetadataPart(NamedTuple):
+    """The metadata of one request."""
+
     removed_topics: list[str]
     partitions: update_metadata.SharedPartitions
 
@@ -47,9 +49,10 @@ class MetadataParts:
 
     def __init__(self) -> None:
         self._delivery: OrderDelivery | None = None
-        self._parts: list[_MetadataPart] = []
+        self._parts: list[MetadataPart] = []
 
-    def of(self, delivery: OrderDelivery) -> list[_MetadataPart]:
+    def of(self, delivery: OrderDelivery) -> list[MetadataPart]:
+        """All parts; encoded as far as they were for another broker."""
         before = self._delivery
         if (
             before is None
@@ -70,16 +73,16 @@ class MetadataParts:
         return self._parts
 
 
-def _metadata_part(live: set[BrokerId], part: list[Any]) -> _MetadataPart:
+def _metadata_part(live: set[BrokerId], part: list[Any]) -> MetadataPart:
     items = [item for item in part if not isinstance(item, str)]
-    return _MetadataPart(
+    return MetadataPart(
         [item for item in part if isinstance(item, str)],
         update_metadata.SharedPartitions(len(items), partial(_metadata_of, live, items)),
     )
 
 
 def _metadata_of(
-    live: set[BrokerId], items: list[PartitionLeadership]
+    live: set[BrokerId], items: list[PartitionLeadership], start: int, end: int
 ) -> list[update_metadata.UpdateMetadataPartition]:
     return [
         update_metadata.UpdateMetadataPartition(
@@ -92,7 +95,7 @@ def _metadata_of(
             replicas=list(item.assigned),
             offline_replicas=_offline(item, live),
         )
-        for item in items
+        for item in items[start:end]
     ]
 
 
@@ -157,7 +160,7 @@ def _items_led(item: PartitionLeadership) -> int:
 def _update_metadata(
     sender: OrderSender,
     delivery: OrderDelivery,
-    parts: list[_MetadataPart],
+    parts: list[MetadataPart],
     number: int,
 ) -> OrderRequest:
     in_parts = delivery.full and len(parts) > 1

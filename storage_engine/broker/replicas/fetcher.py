@@ -46,6 +46,10 @@ LOST_RETRY_MS = 20
 """First pause after a lost connection: what broke may have been the connection alone, or the leader
 may be another by then. It doubles up to replica.fetch.backoff.ms."""
 
+PARTITIONS_PER_TURN = 256
+"""Partitions of an answer that one turn of the loop takes, however little they bring: some 10 ms.
+After a failover an answer names thousands whose leader does not know yet that it leads."""
+
 REQUEST_SLACK_MS = 30_000
 """A fetch counts as lost this long after its longest wait at the leader
 (replica.socket.timeout.ms)."""
@@ -94,10 +98,11 @@ class _Answer:
 class _Turn:
     """The work that one turn of the loop has done."""
 
-    __slots__ = ("brought", "leaving", "room_bytes", "shortened", "watched")
+    __slots__ = ("brought", "leaving", "room", "room_bytes", "shortened", "watched")
 
     def __init__(self, room_bytes: int) -> None:
         self.room_bytes = room_bytes
+        self.room = PARTITIONS_PER_TURN
         self.brought: list[Followed] = []
         self.leaving: list[Followed] = []
         self.shortened: list[HostedPartition] = []
@@ -429,7 +434,7 @@ class PeerFetcher:
                     backoff_ms = self._settings.backoff_ms
                     followed.resume_ms = self._ports.clock.monotonic_ms() + backoff_ms
                     unexpected.report(f"{tp} not replicated", error)
-            if turn.room_bytes <= 0:
+            if turn.room_bytes <= 0 or turn.room <= 0:
                 is_over = False
                 break
         for partition in turn.watched:
@@ -448,6 +453,7 @@ class PeerFetcher:
 
     def _take(self, followed: Followed, each: FetchPartitionResponse, turn: _Turn) -> None:
         partition = followed.partition
+        turn.room -= 1
         if partition.role is not Role.FOLLOWER:
             return
         start_offset = partition.log.log_start_offset

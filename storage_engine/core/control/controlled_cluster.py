@@ -7,6 +7,7 @@ a record is skipped. Source: R-CTL2, R-CTL4, R-CTL8.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from storage_engine.core.control.cluster_state import (
     BrokerInfo,
@@ -151,8 +152,9 @@ class ControlledCluster:
     unreadable_topics: set[str] = field(default_factory=set)
     """Topics that exist but whose nodes can't be decoded: requests about them wait. What was known
     of such a topic before stays valid."""
-    dirty: set[TopicPartition] = field(default_factory=set)
-    """Partitions that have to be compared with what they should be."""
+    dirty: dict[TopicPartition, None] = field(default_factory=dict)
+    """Partitions that have to be compared with what they should be, in the order in which they were
+    marked. One that is being written or read is marked again when that ends."""
 
     def partition(self, name: TopicPartition) -> ControlledPartition | None:
         topic = self.topics.get(name.topic)
@@ -167,19 +169,23 @@ class ControlledCluster:
         return known is not None and known.deleting
 
     def mark_dirty(self, partitions: Iterable[ControlledPartition]) -> None:
-        self.dirty.update(partition.name for partition in partitions)
+        self.mark_names(partition.name for partition in partitions)
 
-    def take_due(self) -> list[ControlledPartition]:
-        """Return the dirty partitions that can have an election now, sorted, and mark them as
-        clean."""
+    def mark_names(self, names: Iterable[TopicPartition]) -> None:
+        """Mark partitions as dirty; one that is marked already keeps its place."""
+        self.dirty.update(dict.fromkeys(names))
+
+    def take_due(self, limit: int) -> list[ControlledPartition]:
+        """Take the first `limit` dirty partitions off the list, and return those of them that can
+        have an election now, sorted."""
+        taken = list(islice(self.dirty, limit))
         due = []
-        for name in sorted(self.dirty):
+        for name in sorted(taken):
+            del self.dirty[name]
             partition = self.partition(name)
-            if partition is None or self.topics[name.topic].deleting:
-                self.dirty.discard(name)
-            elif not partition.is_busy:
-                self.dirty.discard(name)
-                due.append(partition)
+            if partition is None or self.topics[name.topic].deleting or partition.is_busy:
+                continue
+            due.append(partition)
         return due
 
     def is_settled(self, name: TopicPartition) -> bool:

@@ -76,7 +76,7 @@ class ControlledShutdowns:
                 continue
             while departure.waiting and len(departure.wave) < departure.wave_size:
                 departure.wave.add(departure.waiting.popleft())
-            begun += departure.wave
+            begun += sorted(departure.wave)
         return begun
 
     def progress(self) -> Iterator[ShutdownProgress]:

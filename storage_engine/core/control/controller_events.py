@@ -194,6 +194,11 @@ class DeliveryFailed:
     delivery: OrderDelivery
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectionsContinued:
+    """Another turn of the driver has come after ContinueElections."""
+
+
 Request = (
     ControlledShutdownRequested
     | BalanceChecked
@@ -203,7 +208,7 @@ Request = (
 )
 """Events that a user or another program asks for."""
 
-Event = (
+News = (
     Loaded
     | BrokersChanged
     | TopicsRead
@@ -217,6 +222,9 @@ Event = (
     | DeliveryFailed
     | Request
 )
+"""Events that change what is known."""
+
+Event = News | ElectionsContinued
 
 
 # --- effects ---
@@ -238,6 +246,12 @@ class WriteStates:
     """Write these, each only if its version and the controller epoch are unchanged (R-CTL2)."""
 
     writes: tuple[StateWrite, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinueElections:
+    """More partitions may be due for an election than were looked at: report ElectionsContinued in
+    another turn. No election is held before that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +335,7 @@ class DropReassignmentRequests:
 
 Effect = (
     WriteStates
+    | ContinueElections
     | ReadStates
     | Deliver
     | NoReplicaOnline

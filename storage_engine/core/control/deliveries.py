@@ -54,6 +54,8 @@ class _Shared:
     names: set[TopicPartition] | None = None
     """The partitions in `metadata`; None: all."""
     metadata: tuple[PartitionLeadership, ...] = ()
+    held: dict[BrokerId, list[PartitionLeadership]] | None = None
+    """Of the metadata of all partitions: what each broker is ordered to lead or follow."""
 
     def is_of(self, names: set[TopicPartition] | None) -> bool:
         return self.is_filled and self.names == names
@@ -255,9 +257,14 @@ class Deliveries:
             known = self._cluster.partitions() if names is None else self._known(names)
             shared.names, shared.metadata = names, self._contents(known)
             shared.is_filled = True
-        leadership = (
-            self._held_by(broker.broker_id) if names is None else self._known(outbox.leadership)
-        )
+        if names is None:
+            if shared.held is None:
+                shared.held = self._by_replica(shared.metadata)
+            leadership = tuple(shared.held.get(broker.broker_id, ()))
+        else:
+            leadership = self._contents(
+                p for p in self._known(outbox.leadership) if not p.leader_has_bounced
+            )
         self._number += 1
         return OrderDelivery(
             number=self._number,
@@ -265,14 +272,23 @@ class Deliveries:
             brokers=shared.brokers,
             metadata=shared.metadata,
             removed_topics=tuple(sorted(outbox.removed_topics)),
-            # A newer state of those whose leader has bounced will be written, and sent.
-            leadership=self._contents(p for p in leadership if not p.leader_has_bounced),
+            leadership=leadership,
             full=outbox.everything,
             stop=tuple(stop),
         )
 
-    def _held_by(self, broker: BrokerId) -> Iterator[ControlledPartition]:
-        return (p for p in self._cluster.partitions() if broker in p.replicas)
+    def _by_replica(
+        self, everything: Iterable[PartitionLeadership]
+    ) -> dict[BrokerId, list[PartitionLeadership]]:
+        """Return what each broker holds, in the same order, but for partitions whose leader has
+        bounced: a newer state of those will be written, and sent."""
+        held: dict[BrokerId, list[PartitionLeadership]] = {}
+        for item in everything:
+            partition = self._cluster.partition(item.partition)
+            if partition is not None and not partition.leader_has_bounced:
+                for replica in item.assigned:
+                    held.setdefault(replica, []).append(item)
+        return held
 
     def _known(self, names: Iterable[TopicPartition]) -> Iterator[ControlledPartition]:
         for name in names:

@@ -59,11 +59,11 @@ class PartitionElections:
 
     # --- decisions ---
 
-    def hold_due(self) -> list[Effect]:
-        """Hold an election for every dirty partition that can have one."""
+    def hold_due(self, limit: int) -> list[Effect]:
+        """Hold an election for those of the first `limit` dirty partitions that can have one."""
         writes = []
         offline = []
-        for partition in self._cluster.take_due():
+        for partition in self._cluster.take_due(limit):
             state = partition.state
             elected = self._elected(partition)
             if elected is None and partition.bounced:
@@ -143,7 +143,7 @@ class PartitionElections:
             if partition is None:
                 continue
             election, partition.writing = partition.writing, None
-            self._cluster.dirty.add(name)
+            self._cluster.mark_names((name,))
             if outcome is WriteOutcome.ACCEPTED:
                 self._count(partition.state, state)
                 partition.learn(state)
@@ -192,7 +192,7 @@ class PartitionElections:
             elif known is not None and (state is None or _is_older(state, known)):
                 # The state may have been read before this controller wrote it.
                 doubtful.append(partition)
-            self._cluster.dirty.add(name)
+            self._cluster.mark_names((name,))
         return self._read_again(doubtful)
 
     def _read_again(self, partitions: Iterable[ControlledPartition]) -> list[Effect]:

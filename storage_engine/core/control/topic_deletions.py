@@ -67,7 +67,7 @@ class TopicDeletions:
         for partition in record.partitions.values():
             # Whatever the read of its state returns, it has no more elections.
             partition.reading = False
-            self._cluster.dirty.discard(partition.name)
+            self._cluster.dirty.pop(partition.name, None)
             for replica in partition.assignment.replicas:
                 self._deliveries.stop_replica(replica, partition.name)
         for broker in self._cluster.brokers:

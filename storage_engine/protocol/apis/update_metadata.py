@@ -65,16 +65,20 @@ class UpdateMetadataPartition:
 
 
 class SharedPartitions(Sequence[UpdateMetadataPartition]):
-    """Partitions that the requests to many brokers have in common: encoded once for all of them."""
+    """Partitions that the requests to many brokers have in common: encoded once for all of them,
+    all at once or part by part."""
 
-    __slots__ = ("_count", "_encoded", "_make")
+    __slots__ = ("_count", "_encoded_count", "_make", "_writer")
 
-    def __init__(self, count: int, make: Callable[[], list[UpdateMetadataPartition]]) -> None:
-        """`make` makes all of them; it is called when they are looked at, since most requests only
-        need the bytes."""
+    def __init__(
+        self, count: int, make: Callable[[int, int], list[UpdateMetadataPartition]]
+    ) -> None:
+        """`make(start, end)` makes those of a range; it is called when they are looked at, since
+        most requests only need the bytes."""
         self._count = count
         self._make = make
-        self._encoded: bytearray | None = None
+        self._writer = Writer(flexible=False)
+        self._encoded_count = 0
 
     def __len__(self) -> int:
         return self._count
@@ -88,17 +92,27 @@ class SharedPartitions(Sequence[UpdateMetadataPartition]):
     def __getitem__(
         self, index: int | slice
     ) -> UpdateMetadataPartition | list[UpdateMetadataPartition]:
-        return self._make()[index]
+        return self._make(0, self._count)[index]
 
     def __iter__(self) -> Iterator[UpdateMetadataPartition]:
-        return iter(self._make())
+        return iter(self._make(0, self._count))
+
+    def encode_more(self, limit: int) -> bool:
+        """Encode the next `limit` partitions; return True once all are encoded. Where one can't be,
+        its exception comes each time, here and in `encoded`."""
+        start = self._encoded_count
+        end = min(start + limit, self._count)
+        try:
+            _write_partitions(self._writer, self._make(start, end))
+        except Exception:
+            self._writer, self._encoded_count = Writer(flexible=False), 0
+            raise
+        self._encoded_count = end
+        return end == self._count
 
     def encoded(self) -> bytearray:
-        if self._encoded is None:
-            writer = Writer(flexible=False)
-            _write_partitions(writer, self._make())
-            self._encoded = writer.data
-        return self._encoded
+        self.encode_more(self._count)
+        return self._writer.data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from storage_engine.broker.controller.delivery_requests import (
     MetadataParts,
     OrderSender,
@@ -63,6 +65,32 @@ def test_shared_requests_say_what_requests_made_alone_would_say():
         )
         assert message.broker_epoch == delivery.broker_epoch
         assert message.order_number == delivery.number
+
+
+def test_what_is_encoded_in_several_turns_is_what_is_encoded_in_one():
+    delivery = loaded()[0]
+    in_turns = metadata_request(delivery)[1].partitions
+    turns = 1
+    while not in_turns.encode_more(15):
+        turns += 1
+    assert turns == 3, "of 40 partitions"
+    assert in_turns.encoded() == metadata_request(delivery)[1].partitions.encoded()
+
+
+def test_a_partition_that_no_request_can_hold_is_found_each_time():
+    """So the delivery is sent without it, whichever turn has met it first."""
+    delivery = loaded()[0]
+    last = replace(delivery.metadata[-1], assigned=(BrokerId(1 << 40),))
+    partitions = metadata_request(replace(delivery, metadata=(*delivery.metadata[:-1], last)))[
+        1
+    ].partitions
+    assert not partitions.encode_more(15)
+    for _ in range(2):
+        with pytest.raises(Exception, match="format requires"):
+            while not partitions.encode_more(15):
+                pass
+        with pytest.raises(Exception, match="format requires"):
+            partitions.encoded()
 
 
 def test_other_live_brokers_or_another_topic_that_is_gone_are_not_taken_for_the_same():

@@ -10,6 +10,7 @@ import pytest
 
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.replicas import fetcher
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings, PeerFetcher
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
@@ -24,6 +25,7 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.leader_answers import LeaderAnswers
 from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
 from storage_engine.broker.settings.topic_config import TopicConfig
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
 from storage_engine.log.follower_appends import FollowerAppends
@@ -297,6 +299,19 @@ class Follower:
         self.fetchers.wake()
         self.loop.run_for(TURNS_MS)
 
+    def refuse(self) -> None:
+        """The leader does not know yet that it leads."""
+        _, request, on_reply = self.leader.asked.pop(0)
+        code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        on_reply(
+            FetchResponse(
+                partitions=[
+                    FetchPartitionResponse(wanted.topic, wanted.partition, error_code=code)
+                    for wanted in request.partitions
+                ]
+            )
+        )
+
     def answer(self, high_watermark: int, *, twice: bool = False) -> None:
         """Every partition asked for gets the records that follow."""
         _, request, on_reply = self.leader.asked.pop(0)
@@ -337,6 +352,23 @@ def test_an_answer_is_taken_in_turns_between_which_others_are_served(tmp_path):
     assert seen[0] == [3, 3, 0]
     assert follower.ends == [3, 3, 3]
     assert follower.channels == [CHANNEL]
+    follower.close()
+
+
+def test_an_answer_that_brings_nothing_is_taken_in_turns_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetcher, "PARTITIONS_PER_TURN", 2)
+    taken: list[int] = []
+    take = LeaderAnswers.take
+    monkeypatch.setattr(
+        LeaderAnswers,
+        "take",
+        lambda answers, followed, answer: taken.append(1) or take(answers, followed, answer),
+    )
+    follower = Follower(tmp_path, 5)
+    follower.refuse()
+    assert len(taken) == 2, "others have their turn before the rest"
+    follower.loop.run_for(TURNS_MS)
+    assert len(taken) == 5
     follower.close()
 
 

@@ -9,9 +9,11 @@ from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import (
     AssignmentsWritten,
     BrokersChanged,
+    ContinueElections,
     DeleteTopicNodes,
     Deliver,
     DropReassignmentRequests,
+    ElectionsContinued,
     ReadStates,
     ReassignmentRequested,
     StatesRead,
@@ -94,7 +96,9 @@ class ControllerHost:
     """A controller and what it has under way."""
 
     def __init__(self, world: "World", epoch: int) -> None:
-        self.core = Controller(controller_epoch=ControllerEpoch(epoch))
+        self.core = Controller(
+            controller_epoch=ControllerEpoch(epoch), elections_per_turn=world.elections_per_turn
+        )
         self.client = Client()
         self.deliveries: list[Deliver] = []
         self.world = world
@@ -108,6 +112,11 @@ class ControllerHost:
             match effect:
                 case WriteStates():
                     self._write(effect.writes)
+                case ContinueElections():
+                    # Anything may come before that turn.
+                    self.world.request(
+                        self.client, lambda: True, lambda _: self.step(ElectionsContinued())
+                    )
                 case ReadStates():
                     self.read(effect.partitions)
                 case Deliver():

@@ -35,8 +35,8 @@ from storage_engine.tests.core.control.cluster_zookeeper import BROKERS, LAG_MS
 class World(WorldReplication):
     """ZooKeeper, brokers, controllers, and what has been promised to producers."""
 
-    def __init__(self, seed: int, *, unclean: bool = False, power: bool = False) -> None:
-        super().__init__(seed, unclean=unclean, power=power)
+    def __init__(self, seed: int, **options) -> None:
+        super().__init__(seed, **options)
         for broker in self.brokers.values():
             self.start_broker(broker)
         self.create_topic("t", 3)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState, TopicInfo
+from storage_engine.core.control.controller import ELECTIONS_PER_TURN
 from storage_engine.core.control.controller_events import (
     AssignmentChange,
     DropReassignmentRequests,
@@ -35,8 +36,16 @@ BROKERS = (1, 2, 3, 4)
 class WorldZooKeeper:
     """The state of a random cluster, of which ZooKeeper takes or refuses changes."""
 
-    def __init__(self, seed: int, *, unclean: bool = False, power: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        unclean: bool = False,
+        power: bool = False,
+        elections_per_turn: int = ELECTIONS_PER_TURN,
+    ) -> None:
         self.random = random.Random(seed)
+        self.elections_per_turn = elections_per_turn
         self.power = power
         """Machines may lose their power."""
         self.cut: dict[TopicPartition, set[int]] = {}

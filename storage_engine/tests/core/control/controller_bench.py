@@ -11,8 +11,10 @@ from storage_engine.core.control.cluster_state import (
 )
 from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import (
+    ContinueElections,
     Deliver,
     DeliveryMade,
+    ElectionsContinued,
     Loaded,
     StatesWritten,
     StateWrite,
@@ -90,7 +92,11 @@ class Driven:
         self.deliveries: list[Deliver] = []
 
     def step(self, event) -> list:
-        self.effects = self.core.step(event)
+        """Apply an event, and hold all elections that follow from it."""
+        self.effects = effects = self.core.step(event)
+        while any(isinstance(effect, ContinueElections) for effect in effects):
+            effects = self.core.step(ElectionsContinued())
+            self.effects = [*self.effects, *effects]
         self.all_effects += self.effects
         self.deliveries += self.of(Deliver)
         return self.effects

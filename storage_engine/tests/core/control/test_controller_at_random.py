@@ -8,8 +8,8 @@ from storage_engine.tests.core.control.cluster_world import World
 from storage_engine.tests.sampling import seeds
 
 
-def live(seed: int, happenings: int, *, unclean: bool = False, power: bool = False) -> World:
-    world = World(seed, unclean=unclean, power=power)
+def live(seed: int, happenings: int, **options) -> World:
+    world = World(seed, **options)
     for _ in range(happenings):
         world.happen()
     return world
@@ -23,6 +23,13 @@ test_topic_deletion; the last one logs of topics that are gone (test_orphaned_lo
 @pytest.mark.parametrize("seed", [*seeds(40), *FOUND])
 def test_no_acknowledged_record_is_lost_and_the_cluster_heals(seed):
     world = live(seed, 1500)
+    world.settle()
+    world.check_settled()
+
+
+@pytest.mark.parametrize("seed", seeds(15))
+def test_whatever_comes_between_the_turns_of_elections_loses_nothing(seed):
+    world = live(seed, 1500, elections_per_turn=1)
     world.settle()
     world.check_settled()
 
