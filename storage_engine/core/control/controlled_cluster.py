@@ -24,6 +24,8 @@ class PendingElection:
     Whatever happens after the decision is for the next election, whether this write is accepted or
     not."""
 
+    state: PartitionState
+    """What is to be written: this very object tells the write from that of an earlier decision."""
     left_out: frozenset[BrokerId]
     """Bounced brokers that the election counts as dead."""
     assignment: PartitionAssignment

@@ -180,11 +180,13 @@ class Controller:
         return {known.name: known.state for known in partitions if known.state is not None}
 
     def awaits_write(self, write: StateWrite) -> bool:
-        """Return True while a write that was decided can still be the partition's next one."""
+        """Return True while a write that was decided can still be the partition's next one. Of a
+        topic that was made anew it can't, though the node does not exist then as before."""
         known = self._cluster.partition(write.partition)
         return (
             known is not None
             and known.writing is not None
+            and known.writing.state is write.state
             and known.stored_epoch == write.expected_partition_epoch
         )
 

@@ -73,8 +73,10 @@ class PartitionElections:
             if elected is not None:
                 if elected.leader == NO_LEADER and (state is None or state.leader != NO_LEADER):
                     offline.append(partition.name)
-                writes.append(self._write(partition, elected))
+                write = self._write(partition, elected)
+                writes.append(write)
                 partition.writing = PendingElection(
+                    state=write.state,
                     left_out=frozenset(partition.bounced),
                     assignment=partition.assignment,
                     retires=elected.retires,

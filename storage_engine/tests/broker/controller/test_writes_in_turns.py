@@ -1,5 +1,6 @@
 """The states of very many partitions are written over several turns of the loop. R-CTL2."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 from uuid import UUID
@@ -16,7 +17,7 @@ from storage_engine.core.control.controller_events import (
     TopicsRead,
 )
 from storage_engine.core.ids import BrokerId, ControllerEpoch, TopicPartition
-from storage_engine.core.ports import ZkReply, ZkStatus
+from storage_engine.core.ports import ZkOpKind, ZkReply, ZkStatus
 from storage_engine.tests.core.control.controller_bench import brokers, state, topic
 
 COUNT = 3 * WRITES_PER_TURN
@@ -28,8 +29,10 @@ class Zookeeper:
     def __init__(self):
         self.turn = 0
         self.written: list[tuple[int, str]] = []
+        self.operations = []
 
     def multi(self, operations, on_reply):
+        self.operations += operations[1:]
         self.written += [(self.turn, op.path) for op in operations[1:]]
         on_reply(ZkReply(status=ZkStatus.OK))
 
@@ -112,14 +115,34 @@ def test_a_controller_that_is_over_writes_nothing_more():
 
 
 def test_a_write_that_waited_is_not_made_for_a_topic_that_was_made_anew():
-    acting, _zookeeper, turns = acting_controller()
+    """The node of the new topic may have the very version that the old write expects."""
+    acting, zookeeper, turns = acting_controller()
     acting.submit(BrokersChanged(brokers=brokers(1, 2)))
+    assert {op.kind for op in zookeeper.operations} == {ZkOpKind.SET}
     another = replace(topic("t", *[(1, 2)] * COUNT), topic_id=UUID(int=2))
+    del zookeeper.operations[:]
     acting.submit(TopicsRead(topics={"t": another}))
     while turns.due:
         turns.next()
+    assert zookeeper.operations
+    assert ZkOpKind.SET not in {op.kind for op in zookeeper.operations}
     leaders = {known.leader_epoch for known in acting.core.states().values()}
     assert leaders == {0}, "the states of the new topic, not those of the old one"
+
+
+def test_a_creation_that_waited_is_not_made_for_a_topic_that_was_made_anew():
+    """Neither topic has a node yet: only the decision tells the two writes apart."""
+    acting, zookeeper, turns = acting_controller()
+    first = replace(topic("u", *[(1, 2)] * COUNT), topic_id=UUID(int=2))
+    acting.submit(TopicsRead(topics={"u": first}))
+    del zookeeper.operations[:]
+    another = replace(topic("u", *[(3,)] * COUNT), topic_id=UUID(int=3))
+    acting.submit(TopicsRead(topics={"u": another}))
+    while turns.due:
+        turns.next()
+    written = [op for op in zookeeper.operations if op.path.endswith("/state")]
+    assert written
+    assert {json.loads(op.data)["leader"] for op in written} == {3}
 
 
 def test_a_write_that_waited_while_a_newer_state_was_read_counts_as_refused():
