@@ -184,7 +184,7 @@ def test_a_dropped_transaction_of_a_producer_that_wrote_outside_of_one_is_open_n
 
 
 def test_a_dropped_marker_leaves_no_epoch_of_its_coordinator(tmp_path):
-    log, writers = long_log(tmp_path)
+    log, _writers = long_log(tmp_path)
     end = log.log_end_offset
     marker = TransactionMarker(False, 7)
     log.leader_appends.append_marker(4, 0, marker, leader_epoch=0, now_ms=5000)
