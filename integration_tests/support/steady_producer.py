@@ -24,8 +24,10 @@ READ_TIMEOUT_S = 60
 class SteadyProducer(Background):
     """librdkafka with its retries, acks=all and idempotent, numbered values, until told to stop."""
 
-    def __init__(self, servers: str, topic: str, *, partition: int = 0) -> None:
+    def __init__(self, servers: str, topic: str, *, partition: int = 0, padding: int = 0) -> None:
+        """`padding`: so many spaces follow each number, for records of that size."""
         super().__init__()
+        self._padding = b" " * padding
         self._producer = Producer(
             {
                 "bootstrap.servers": servers,
@@ -50,7 +52,7 @@ class SteadyProducer(Background):
             try:
                 self._producer.produce(
                     self._topic,
-                    value=b"%d" % number,
+                    value=b"%d" % number + self._padding,
                     partition=self._partition,
                     on_delivery=self._delivered,
                 )

@@ -77,13 +77,18 @@ class LogReads:
         if offset >= limit:
             return None
         key = offset, limit, max_bytes, at_least_one
-        if self.shared is not None and self.shared[0] == key and self.shared[1].is_current:
+        number = segments.number_of(offset)
+        if (
+            self.shared is not None
+            and self.shared[0] == key
+            and self.shared[1].is_current_in(segments.all[number])
+        ):
             return self.shared[1]
         try:
             found = find_slice(
                 log.read_positions,
                 segments.all,
-                segments.number_of(offset),
+                number,
                 offset,
                 max_bytes=max_bytes,
                 limit=limit,

@@ -4,6 +4,8 @@ costs what has changed and not what they follow. Source: R-REP2, KIP-227.
 
 from typing import Protocol
 
+from storage_engine.broker.unexpected import guarded
+
 
 class FollowerWatch(Protocol):
     """The place of one partition in a follower's session."""
@@ -48,4 +50,5 @@ class FollowerWatches:
     def wake(self) -> None:
         if self._by_replica:
             for watch in list(self._by_replica.values()):
-                watch.wake()
+                # One that fails is answered when its time is over; the others are now.
+                guarded("a follower's fetch", watch.wake)

@@ -52,14 +52,16 @@ _NOBODY: dict[Waiter, None] = {}
 class WaitList:
     """Waiters of one partition, in the order of arrival."""
 
-    __slots__ = ("_waiters",)
+    __slots__ = ("_checked", "_waiters")
 
     def __init__(self) -> None:
         # A dict keeps the order, and lets one of many leave without a search.
         self._waiters = _NOBODY
+        self._checked = 0
+        """Those that `wake` looks at just now: news that come on the way concern them, too."""
 
     def __len__(self) -> int:
-        return len(self._waiters)
+        return len(self._waiters) + self._checked
 
     def add(self, waiter: Waiter) -> None:
         if self._waiters is _NOBODY:
@@ -76,7 +78,11 @@ class WaitList:
         if not self._waiters:
             return
         waiters, self._waiters = self._waiters, _NOBODY
-        left = {waiter: None for waiter in waiters if not guarded("a waiter", waiter.try_complete)}
+        before, self._checked = self._checked, self._checked + len(waiters)
+        try:
+            left = {each: None for each in waiters if not guarded("a waiter", each.try_complete)}
+        finally:
+            self._checked = before
         # A waiter's answer may have added new ones meanwhile.
         self._waiters = left | self._waiters or _NOBODY
 

@@ -127,7 +127,12 @@ class DelayedFetch:
             size = 0 if answer.records is None else len(answer.records)
             watched = _Watched(self, wanted, partition, size)
             self._watch(partition, watched)
-            is_news = partition.high_watermark != answer.high_watermark or partition.leader is None
+            is_news = (
+                partition.leader is None
+                or partition.high_watermark != answer.high_watermark
+                or partition.log.log_start_offset != answer.log_start_offset
+                or wanted.current_leader_epoch not in (-1, partition.leader_epoch)
+            )
             if is_news or (request.replica_id >= 0 and has_news(wanted, partition)):
                 # It came while the others were read.
                 late.append(watched)

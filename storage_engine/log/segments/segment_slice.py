@@ -63,10 +63,9 @@ class SegmentSlice:
             return memoryview(self._copy)
         return self._source.view(self._position, self._size)
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the log was not truncated since these batches were looked up."""
-        return self._source.cuts == self._cuts
+    def is_current_in(self, segment: object) -> bool:
+        """Whether these batches are of that segment, and it was not truncated since."""
+        return self._source is segment and self._source.cuts == self._cuts
 
     def is_warm(self) -> bool:
         """Return True when a view of the bytes comes from the page cache, judged by samples. Few

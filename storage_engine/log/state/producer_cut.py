@@ -78,7 +78,8 @@ def _entries_since(
             producer_id = header.producer_id
             if producer_id not in batches:
                 continue
-            if header.is_control or header.is_transactional:
+            if header.is_control:
+                # No batch of it, and it may have raised the epoch.
                 return None
             if epochs.setdefault(producer_id, header.producer_epoch) != header.producer_epoch:
                 epochs[producer_id] = header.producer_epoch

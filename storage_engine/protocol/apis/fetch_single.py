@@ -288,6 +288,8 @@ def decode_response(version: int, body: memoryview) -> FetchResponse | None:
             if byte < 0x80:
                 break
             shift += 7
+        else:
+            return None
         end = position + size - 1
         # The position is checked as well: only the three empty tag buffers may follow.
         if not size or bytes(body[end:]) != _END:

@@ -49,14 +49,15 @@ class _Rest:
         """AttributeError where kafka-python has no such name, as of any module."""
         if name.startswith("__") and name not in ITS_OWN:
             raise AttributeError(f"module {PACKAGE!r} has no attribute {name!r}")
+        if self._is_submodule(name):
+            # Its own modules write `from kafka import errors`, also while they are imported. This
+            # is without the lock: whoever holds it may wait for the import that asks.
+            return importlib.import_module(f"{PACKAGE}.{name}")
         with self._lock:
-            if not self._is_running and not self._is_submodule(name):
+            if not self._is_running:
                 self._run()
         if name in self._package.__dict__:
             return self._package.__dict__[name]
-        if self._is_submodule(name):
-            # Its own modules write `from kafka import errors`, also while they are imported.
-            return importlib.import_module(f"{PACKAGE}.{name}")
         raise AttributeError(f"module {PACKAGE!r} has no attribute {name!r}")
 
     def _is_submodule(self, name: str) -> bool:

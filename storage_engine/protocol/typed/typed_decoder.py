@@ -307,7 +307,7 @@ def _of_frames(
     is_left = True
     while is_left:
         seals, failure = Seals(), None
-        opened: list[tuple[int, int, StoredRows | None]] = []
+        opened: list[tuple[int, tuple[int, int, StoredRows | None]]] = []
         is_left = False
         try:
             for frame in islice(frames, SEALED_TOGETHER):
@@ -317,12 +317,16 @@ def _of_frames(
                     stored = _of_frame(frame, schema, max_bytes, check_crcs, seals)
                     # It would be skipped because of what its header says.
                     if not is_before:
-                        opened.append((frame.next_offset, frame.leader_epoch, stored))
+                        opened.append((len(seals), (frame.next_offset, frame.leader_epoch, stored)))
         except HeadraceError as error:
             failure = error
-        seals.check()
+        try:
+            seals.check()
+        except HeadraceError as error:
+            failure = error
+            opened = [each for each in opened if each[0] <= seals.sound]
         # What comes before an error is given.
-        yield from opened
+        yield from (batch for _, batch in opened)
         if failure is not None:
             raise failure
 

@@ -14,6 +14,7 @@ from storage_engine.broker.controller.admin_requests import AdminRequests
 from storage_engine.broker.controller.store import ControllerStore
 from storage_engine.broker.replicas.leader_answers import LeaderAnswers
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.broker.settings_applier import SettingsApplier
 from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import BrokersChanged, StatesWritten
@@ -357,3 +358,22 @@ def test_an_operation_that_fails_in_the_client_is_unknown_and_holds_up_no_other(
 class _Clock:
     def monotonic_ms(self) -> int:
         return 0
+
+
+def test_a_follower_that_can_not_be_told_of_an_append_keeps_no_other_waiting(
+    cluster, monkeypatch, caplog
+):
+    raised, told = Raised(caplog), []
+    tell = FollowerSession.tell_news
+
+    def noted(session: FollowerSession) -> None:
+        told.append(session.replica)
+        tell(session)
+
+    monkeypatch.setattr(FollowerSession, "tell_news", raised.times(noted, 1))
+    cluster.loop.run_for(1000)
+    del told[:]
+    assert cluster.produced(TP, b"second") == 1
+    assert raised.count == 1
+    assert raised.is_told()
+    assert len(told) == 1, "the other follower, at once"

@@ -30,6 +30,11 @@ class Seals:
 
     def __init__(self) -> None:
         self._batches: list[tuple[BatchHeader, memoryview, Outline, Mapping[int, memoryview]]] = []
+        self.sound = 0
+        """The batches from the first on that `check` has found to be good."""
+
+    def __len__(self) -> int:
+        return len(self._batches)
 
     def add(
         self,
@@ -49,6 +54,7 @@ class Seals:
             # It tells what is wrong.
             for batch in self._batches:
                 check_seal(*batch)
+                self.sound += 1
 
     def _together(self) -> bool:
         crcs: list[int] = []

@@ -11,7 +11,7 @@ from storage_engine.broker.requests.delayed_fetch import LONGEST_WAIT_MS, Delaye
 from storage_engine.broker.requests.fetch_reads import FetchRead
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.protocol.apis.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
 from storage_engine.simulation.world.clock import SimulatedLoop
 
 
@@ -112,10 +112,15 @@ class OnePartition:
         self.data_waiters = WaitList()
         self.reads = 0
         self.role = Role.LEADER
+        self.leader: object | None = self
         self.leader_epoch = self.high_watermark = self.log_start_offset = 0
 
     @property
     def log(self) -> "OnePartition":
+        return self
+
+    @property
+    def current(self) -> "OnePartition":
         return self
 
     def get(self, _tp: TopicPartition) -> "OnePartition":
@@ -124,6 +129,11 @@ class OnePartition:
     def read(self, _request: FetchRequest) -> FetchRead:
         self.reads += 1
         return FetchRead()
+
+    def read_more(self, _request: FetchRequest, _wanted: object, result: FetchRead) -> None:
+        """Whatever was news: it is to be told."""
+        self.reads += 1
+        result.failed = True
 
 
 def waiting_fetch(loop: SimulatedLoop, max_wait_ms: int):
@@ -171,3 +181,36 @@ def test_no_client_makes_a_broker_wait_for_ever(loop):
     partition, _answers, _gone = waiting_fetch(loop, 2**31 - 1)
     loop.run_for(LONGEST_WAIT_MS)
     assert len(partition.data_waiters) == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "to"),
+    [("high_watermark", 5), ("log_start_offset", 5), ("leader_epoch", 5), ("leader", None)],
+)
+def test_what_changed_while_other_partitions_were_read_ends_a_wait_at_its_begin(loop, changed, to):
+    """A fetch of many partitions is read in several turns."""
+    partition = OnePartition()
+    named = [FetchPartition("t", number, 0, 100, current_leader_epoch=0) for number in range(2)]
+    read = FetchRead()
+    read.partitions = [
+        FetchPartitionResponse("t", each.partition, high_watermark=0, log_start_offset=0)
+        for each in named
+    ]
+    answers: list[FetchRead | None] = []
+
+    def wait() -> DelayedFetch:
+        return DelayedFetch(
+            FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=100, partitions=named),
+            read,
+            reader=partition,  # type: ignore[arg-type]
+            replicas=partition,  # type: ignore[arg-type]
+            scheduler=loop,
+            finish=answers.append,
+            gone=lambda: False,
+        )
+
+    assert not wait().is_done
+    setattr(partition, changed, to)
+    assert wait().is_done
+    assert answers == [None]
+    loop.run_for(500)

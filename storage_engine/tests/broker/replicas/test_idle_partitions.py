@@ -2,7 +2,7 @@
 nothing for them, and they stay in sync, are acknowledged and fail over as if it named all of them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -252,3 +252,33 @@ def test_fetches_say_nothing_of_a_partition_that_their_session_has_left_out(clus
     assert hosted.leader.has_in_session(other, session.clock)
     session.update((), [(TP.topic, [TP.partition])])
     assert not hosted.leader.has_in_session(other, session.clock)
+
+
+class Looking:
+    """A consumer's fetch that notes when it is looked at, and does what the test says then."""
+
+    def __init__(self, then: Callable[[], bool]) -> None:
+        self.looks = 0
+        self._then = then
+
+    def try_complete(self) -> bool:
+        self.looks += 1
+        return self._then()
+
+
+def test_a_high_watermark_that_moves_while_readers_are_woken_is_told_to_all_of_them(cluster):
+    """An answer may be followed by the next request of its connection in the same call."""
+    partition = lead(cluster)
+    first = Looking(lambda: False)
+
+    def move() -> bool:
+        partition._high_watermark_advanced()
+        return True
+
+    partition.data_waiters.add(first)
+    partition.data_waiters.add(Looking(move))
+    partition.data_waiters.wake()
+    cluster.loop.run_for(1)
+    assert first.looks == 2
+    partition.data_waiters.discard(first)
+    assert not partition.data_waiters

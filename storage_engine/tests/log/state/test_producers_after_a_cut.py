@@ -168,3 +168,43 @@ def test_an_open_transaction_before_the_cut_stays_open(tmp_path):
     with pytest.raises(Exception, match="open transaction"):
         append(log, producer=(9, 0, 1))
     log.close()
+
+
+def test_a_dropped_transaction_of_a_producer_that_wrote_outside_of_one_is_open_no_more(tmp_path):
+    """The batches before the cut tell all of the producer's sequences, and nothing of that."""
+    log, writers = long_log(tmp_path)
+    end = log.log_end_offset
+    write(log, 4, (b"k", b"v"))
+    assert log.producer_state.transactions.is_open(4)
+    log.truncation.truncate_to(end)
+    assert told(log.producer_state) == told(found_by_replay(log))
+    assert log.last_stable_offset(end) == end
+    writers.step("data", 4, 1)
+    log.close()
+
+
+def test_a_dropped_marker_leaves_no_epoch_of_its_coordinator(tmp_path):
+    log, _writers = long_log(tmp_path)
+    end = log.log_end_offset
+    marker = TransactionMarker(False, 7)
+    log.leader_appends.append_marker(4, 0, marker, leader_epoch=0, now_ms=5000)
+    log.truncation.truncate_to(end)
+    assert told(log.producer_state) == told(found_by_replay(log))
+    older = TransactionMarker(False, 6)
+    log.leader_appends.append_marker(4, 0, older, leader_epoch=0, now_ms=5000)
+    log.close()
+
+
+def test_a_marker_before_the_cut_is_none_of_the_producers_batches(tmp_path):
+    log, writers = long_log(tmp_path)
+    write(log, 4, (b"k", b"v"))
+    marker = TransactionMarker(True, 0)
+    log.leader_appends.append_marker(4, 0, marker, leader_epoch=0, now_ms=5000)
+    for _ in range(3):
+        writers.step("data", 4, 1)
+    end = log.log_end_offset
+    writers.step("data", 4, 1)
+    log.truncation.truncate_to(end)
+    assert told(log.producer_state) == told(found_by_replay(log))
+    assert log.producer_state.get(4).batches[0].first_sequence >= 0
+    log.close()

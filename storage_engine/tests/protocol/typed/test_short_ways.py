@@ -320,6 +320,22 @@ def test_frames_before_a_damaged_one_are_given(monkeypatch):
         next(pieces)
 
 
+@pytest.mark.parametrize("damaged", [0, 1, 5])
+def test_frames_before_one_whose_seal_is_wrong_are_given(monkeypatch, damaged):
+    """The seals of all of them are checked together."""
+    monkeypatch.setattr("storage_engine.protocol.typed.typed_decoder.PIECE_BYTES", 1)
+    rows = rows_from(SCHEMA, [{"id": n} for n in range(3)])
+    read_plan = plan(SCHEMA, ["id"])
+    data = bytearray(frames_of(log_of(encoded(rows, SCHEMA) * 6), read_plan, SCHEMA))
+    ends = [end for _, end in frame_bounds(memoryview(data))]
+    data[ends[damaged] - 1] ^= 1
+    found: list[int] = []
+    with pytest.raises(CorruptRecordError, match="its column 1 does not match"):
+        for piece in iter_typed_decoded(data, read_plan, framed=True, topic_schema=SCHEMA):
+            found += piece.offsets.to_pylist()
+    assert found == list(range(3 * damaged))
+
+
 OUTSIDE_CRC = {*range(8), *range(12, 16)}
 """Base offset and leader epoch, which the leader sets; and the CRC covers not itself."""
 
