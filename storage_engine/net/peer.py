@@ -21,6 +21,7 @@ from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.net.frames import FrameProtocol, ReceiveMemory
 from storage_engine.net.limits import (
     CONNECT_TIMEOUT_MS,
+    EXACT_RECEIVE_BYTES,
     RECONNECT_BACKOFF_MAX_MS,
     RECONNECT_BACKOFF_MS,
     RESPONSE_MAX_BYTES,
@@ -358,6 +359,10 @@ class _PeerConnection(FrameProtocol):
     """The socket of a channel."""
 
     __slots__ = ("_channel", "_transport", "answered")
+
+    head_first_bytes = EXACT_RECEIVE_BYTES
+    """Smaller than of a server, since every answer in the scratch buffer is copied: those to a
+    follower that catches up are nearly all large."""
 
     def __init__(self, channel: _Channel, memory: ReceiveMemory) -> None:
         super().__init__(memory, RESPONSE_MAX_BYTES, self._received)

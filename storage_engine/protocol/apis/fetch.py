@@ -271,12 +271,7 @@ _EPOCH_AND_END = struct.Struct(">iqb")
 
 def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
     flexible = version >= FIRST_FLEXIBLE
-    single = None
-    if flexible:
-        single = fetch_single.encode_response(version, response)
-    elif version == 11:
-        single = fetch_single.encode_response_v11(response)
-    if single is not None:
+    if (single := _encode_short(version, response)) is not None:
         return single
     if version >= 7:
         pending = [
@@ -313,6 +308,12 @@ def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
     if rest := b"".join(pending):
         buffers.append(rest)
     return buffers
+
+
+def _encode_short(version: int, response: FetchResponse) -> list[Buffer] | None:
+    if version >= FIRST_FLEXIBLE:
+        return fetch_single.encode_response(version, response)
+    return fetch_single.encode_response_v11(response) if version == 11 else None
 
 
 def _response_partition(version: int, partition: FetchPartitionResponse) -> bytes:
