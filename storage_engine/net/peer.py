@@ -360,9 +360,9 @@ class _PeerConnection(FrameProtocol):
 
     __slots__ = ("_channel", "_transport", "answered")
 
-    head_first_bytes = EXACT_RECEIVE_BYTES
-    """Smaller than of a server, since every answer in the scratch buffer is copied: those to a
-    follower that catches up are nearly all large."""
+    head_first_bytes = 4 * EXACT_RECEIVE_BYTES
+    """Less than of a server, since here whatever is in the scratch buffer is copied; of answers that
+    are smaller than this, the copy costs less than a second read."""
 
     def __init__(self, channel: _Channel, memory: ReceiveMemory) -> None:
         super().__init__(memory, RESPONSE_MAX_BYTES, self._received)
