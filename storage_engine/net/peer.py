@@ -361,7 +361,7 @@ class _PeerConnection(FrameProtocol):
     __slots__ = ("_channel", "_transport", "answered")
 
     head_first_bytes = 4 * EXACT_RECEIVE_BYTES
-    """Less than of a server, since here whatever is in the scratch buffer is copied; of answers that
+    """Less than of a server, since here whatever is in the scratch buffer is copied; where answers
     are smaller than this, the copy costs less than a second read."""
 
     def __init__(self, channel: _Channel, memory: ReceiveMemory) -> None:
