@@ -28,10 +28,12 @@ class ReceiveMemory:
     """The buffer that all connections of an event loop receive into. They can share it because each
     read is consumed before the next one starts."""
 
-    __slots__ = ("pool", "scratch")
+    __slots__ = ("head", "pool", "scratch")
 
     def __init__(self) -> None:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.head = self.scratch[:EXACT_RECEIVE_BYTES]
+        """Enough to learn how large the next frame is."""
         self.pool = BufferPool()
 
 
@@ -42,6 +44,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     __slots__ = (
         "_deliver",
         "_deliver_run",
+        "_expects_large",
         "_frame_max_bytes",
         "_halted",
         "_large",
@@ -49,6 +52,11 @@ class FrameProtocol(asyncio.BufferedProtocol):
         "_memory",
         "_rest",
     )
+
+    head_first_bytes = SCRATCH_BYTES
+    """After a frame of this size a read takes only EXACT_RECEIVE_BYTES first: the next frame is
+    mostly as large, and of one that does not fit the scratch buffer what is received there is
+    copied."""
 
     def __init__(
         self,
@@ -67,6 +75,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         # A large frame under way, and how much of it is there.
         self._large: memoryview | None = None
         self._large_filled = 0
+        # The last frame was so large that the next one mostly is, too.
+        self._expects_large = False
         # Set while delivering to end the run after the present frame.
         self._halted = False
 
@@ -78,7 +88,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         if rest:
             scratch[: len(rest)] = rest
             return scratch[len(rest) :]
-        return scratch
+        return self._memory.head if self._expects_large else scratch
 
     def buffer_updated(self, nbytes: int) -> None:
         large = self._large
@@ -106,6 +116,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         position = 0
         size = 0
         self._rest = _NOTHING
+        self._expects_large = False
         try:
             while not self._halted and total - position >= LENGTH_BYTES:
                 start = position + LENGTH_BYTES
@@ -148,6 +159,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         large[: len(head)] = head
         self._large = large
         self._large_filled = len(head)
+        self._expects_large = size >= self.head_first_bytes
 
     def _deliver_rest(self) -> None:
         """Delivers the frames that a halted run has left."""

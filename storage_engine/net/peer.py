@@ -21,6 +21,7 @@ from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.net.frames import FrameProtocol, ReceiveMemory
 from storage_engine.net.limits import (
     CONNECT_TIMEOUT_MS,
+    EXACT_RECEIVE_BYTES,
     RECONNECT_BACKOFF_MAX_MS,
     RECONNECT_BACKOFF_MS,
     RESPONSE_MAX_BYTES,
@@ -358,6 +359,10 @@ class _PeerConnection(FrameProtocol):
     """The socket of a channel."""
 
     __slots__ = ("_channel", "_transport", "answered")
+
+    head_first_bytes = 4 * EXACT_RECEIVE_BYTES
+    """Less than of a server, since here whatever is in the scratch buffer is copied; where answers
+    are smaller than this, the copy costs less than a second read."""
 
     def __init__(self, channel: _Channel, memory: ReceiveMemory) -> None:
         super().__init__(memory, RESPONSE_MAX_BYTES, self._received)

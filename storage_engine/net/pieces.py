@@ -167,6 +167,8 @@ class ResponseWriter:
                     ) from error
                 # The transport meets the same error and reports it as connection_lost.
                 written = 0
+            if written == offered:
+                return offered
             views = after(views, written)
         for view in views:
             self._transport.write(view)

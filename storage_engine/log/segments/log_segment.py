@@ -262,11 +262,14 @@ class LogSegment:
         """
         entry = self.offset_index.floor_of_position(position)
         if entry is not None and entry.position > start:
-            trusted = self._trusted_start(entry, wait=wait)
-            if trusted is None:
+            indexed = self._indexed(entry, wait=wait)
+            if indexed is None:
                 self.repair_indexes()
             else:
-                start = trusted
+                start = entry.position
+                if position < start + indexed.size_in_bytes <= self.size:
+                    # As of nearly every read of large batches, which have an entry each.
+                    return start, indexed.base_offset
         for at, header in self.scan(start, wait=wait):
             if at + header.size_in_bytes > position:
                 return at, header.base_offset
@@ -473,6 +476,11 @@ class LogSegment:
         """Return where to begin a scan; None when the index entry does not fit the log."""
         if entry is None:
             return 0
+        return None if self._indexed(entry, wait=wait) is None else entry.position
+
+    def _indexed(self, entry: OffsetEntry, *, wait: bool = True) -> BatchHeader | None:
+        """Return the header of the batch that the index entry names; None when it does not fit the
+        log."""
         # The first batch has no entry; one of zeros, as crashes leave them, would fit it.
         if not 0 < entry.position < self.size:
             return None
@@ -481,7 +489,7 @@ class LogSegment:
             header = read_header(chunk)
         except CorruptRecordError:
             return None
-        return entry.position if header.last_offset == entry.last_offset else None
+        return header if header.last_offset == entry.last_offset else None
 
     def _reload_max_timestamp(self) -> None:
         """Takes the largest timestamp, after a truncation, from the last entry that is left and the

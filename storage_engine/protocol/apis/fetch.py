@@ -80,10 +80,13 @@ _REQUEST_V12 = struct.Struct(">iiqiqi")
 
 
 def decode_request(version: int, body: memoryview) -> FetchRequest:
+    request = None
     if version >= FIRST_FLEXIBLE:
         request = fetch_single.decode_request(version, body)
-        if request is not None:
-            return request
+    elif version == 11:
+        request = fetch_single.decode_request_v11(body)
+    if request is not None:
+        return request
     return decode_with(
         f"Fetch request of version {version}",
         body,
@@ -268,7 +271,7 @@ _EPOCH_AND_END = struct.Struct(">iqb")
 
 def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
     flexible = version >= FIRST_FLEXIBLE
-    if flexible and (single := fetch_single.encode_response(version, response)) is not None:
+    if (single := _encode_short(version, response)) is not None:
         return single
     if version >= 7:
         pending = [
@@ -305,6 +308,12 @@ def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
     if rest := b"".join(pending):
         buffers.append(rest)
     return buffers
+
+
+def _encode_short(version: int, response: FetchResponse) -> list[Buffer] | None:
+    if version >= FIRST_FLEXIBLE:
+        return fetch_single.encode_response(version, response)
+    return fetch_single.encode_response_v11(response) if version == 11 else None
 
 
 def _response_partition(version: int, partition: FetchPartitionResponse) -> bytes:

@@ -163,6 +163,9 @@ FETCHES = {
     ),
     "two": fetch.FetchRequest(1, 1, 9, [fetch.FetchPartition("a", n, 7, 9) for n in (1, 2)], 2),
     "forgotten": fetch.FetchRequest(1, 1, 9, [], 2, session_id=7, forgotten=[("a", [1, 2])]),
+    "damaged, the second": fetch.FetchRequest(
+        1, 1, 9, [fetch.FetchPartition("a", n, 7, 9, was_damaged=n == 2) for n in (1, 2)], 2
+    ),
     "long name": fetch.FetchRequest(1, 1, 9, [fetch.FetchPartition("n" * 249, 1, 7, 9)]),
     "two topics": fetch.FetchRequest(1, 1, 9, [fetch.FetchPartition(n, 1, 7, 9) for n in "ab"]),
     "many": fetch.FetchRequest(1, 1, 9, [fetch.FetchPartition("a", n, 7, 9) for n in range(130)]),
@@ -182,6 +185,8 @@ ANSWERS = {
 def _long_way(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("decode_request", "encode_request", "decode_response", "encode_response"):
         monkeypatch.setattr(fetch_single, name, lambda _version, _message: None)
+    for name in ("decode_request_v11", "encode_response_v11"):
+        monkeypatch.setattr(fetch_single, name, lambda _message: None)
 
 
 def _by_id(message: fetch.FetchRequest | fetch.FetchPartitionResponse, version: int):
@@ -197,7 +202,7 @@ def _by_id(message: fetch.FetchRequest | fetch.FetchPartitionResponse, version: 
     )
 
 
-@pytest.mark.parametrize("version", range(12, 18))
+@pytest.mark.parametrize("version", range(11, 18))
 def test_the_short_path_of_fetch_reads_and_writes_what_the_long_one_does(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +224,7 @@ def test_the_short_path_of_fetch_reads_and_writes_what_the_long_one_does(
     assert coded() == short
 
 
-@pytest.mark.parametrize("version", [12, 13, 16])
+@pytest.mark.parametrize("version", [11, 12, 13, 16])
 def test_bytes_cut_or_changed_anywhere_mean_to_the_short_path_what_they_mean_to_the_long(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +241,28 @@ def test_bytes_cut_or_changed_anywhere_mean_to_the_short_path_what_they_mean_to_
     def meaning(frame: bytes) -> object:
         try:
             return fetch.decode_request(version, memoryview(frame))
+        except InvalidRequestError as error:
+            return str(error)
+
+    short = [meaning(each) for each in changed]
+    _long_way(monkeypatch)
+    assert [meaning(each) for each in changed] == short
+
+
+@pytest.mark.parametrize("version", [11, 12, 13])
+def test_answers_cut_or_changed_anywhere_mean_the_same_to_both_paths(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = [ANSWERS["records"], ANSWERS["nothing"]._replace(partition=2), ANSWERS["records"]]
+    answers = [_by_id(each, version) for each in some]
+    frame = bytes(joined(fetch.encode_response(version, fetch.FetchResponse(answers, 0, 9))))
+    changed = [frame[:end] for end in range(len(frame))]
+    for at in range(len(frame)):
+        changed += [frame[:at] + bytes([n]) + frame[at + 1 :] for n in (0, 1, 2, 0x7F, 0x80, 0xFF)]
+
+    def meaning(data: bytes) -> object:
+        try:
+            return fetch.decode_response(version, memoryview(data))
         except InvalidRequestError as error:
             return str(error)
 
