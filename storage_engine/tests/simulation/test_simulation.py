@@ -17,10 +17,12 @@ from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.cli import main
 from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
-SEEDS = 400 if ALL_FAULTS else 40
+SEEDS = 400 if ALL_FAULTS else 16
+DELETES_A_TOPIC = 37
+"""A seed with the only kind of fault that the others do not have by default."""
 STORIES = 8
 """Seeds below 0: each compound fault twice, alone."""
-WITH_TRANSACTIONS = 200 if ALL_FAULTS else 6
+WITH_TRANSACTIONS = 200 if ALL_FAULTS else 4
 """Seeds that have transactions, too."""
 
 
@@ -36,9 +38,10 @@ def test_a_fixed_set_of_seeds_keeps_every_promise():
     result = outcome(*plain, "--start", str(-STORIES), "--seeds", str(seeds))
     assert result["seeds"] == seeds
     assert result["acknowledged"] > 50 * SEEDS
-    assert set(result["faults"]) == {
-        kind.value for kind in {*FaultKind} - {*OF_TRANSACTIONS, *OF_PROOF}
-    }
+    kinds = {*result["faults"]}
+    if DELETES_A_TOPIC >= SEEDS:
+        kinds |= {*outcome(*plain, "--seed", str(DELETES_A_TOPIC))["faults"]}
+    assert kinds == {kind.value for kind in {*FaultKind} - {*OF_TRANSACTIONS, *OF_PROOF}}
 
 
 @pytest.mark.slow
@@ -47,7 +50,7 @@ def test_a_fixed_set_of_seeds_with_transactions_keeps_every_promise():
     assert result["transactions"] > 15 * WITH_TRANSACTIONS
     assert result["batches"] > 5 * WITH_TRANSACTIONS
     assert result["offset_commits"] > WITH_TRANSACTIONS
-    assert result["copied_records"] > 50 * WITH_TRANSACTIONS
+    assert result["copied_records"] > 20 * WITH_TRANSACTIONS
     assert result["compactions"] > 5 * WITH_TRANSACTIONS
     assert {kind.value for kind in OF_TRANSACTIONS} <= set(result["faults"])
 
@@ -117,8 +120,8 @@ def test_a_seed_that_has_failed_keeps_every_promise(pool, seed):
 
 
 def test_a_seed_runs_the_same_in_every_process():
-    # With transactions, which take three times as long, in full.
-    plain = () if ALL_FAULTS else ("--no-transactions",)
+    # With transactions and typed topics, which take three times as long, in full.
+    plain = () if ALL_FAULTS else ("--no-transactions", "--no-typed")
     first, second = (simulate("--seed", "7", "--seconds", "1", *plain, "--json") for _ in range(2))
     assert (first.returncode, second.returncode) == (0, 0)
     told = [json.loads(done.stdout) for done in (first, second)]
@@ -127,13 +130,11 @@ def test_a_seed_runs_the_same_in_every_process():
     assert told[0] == told[1]
 
 
-def test_only_the_faults_that_were_asked_for_take_place():
-    done = simulate(
-        *("--no-transactions", "--no-typed", "--no-proof"),
-        *("--seed", "7", "--seconds", "5", "--faults", "1,2", "--json"),
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert sum(json.loads(done.stdout)["faults"].values()) <= 2
+def test_only_the_faults_that_were_asked_for_take_place(capsys):
+    more = ("--faults", "1,2", "--json")
+    plain = ("--no-transactions", "--no-typed", "--no-proof")
+    assert main(["simulate", *plain, "--seed", "7", "--seconds", "5", *more]) == 0
+    assert sum(json.loads(capsys.readouterr().out)["faults"].values()) <= 2
 
 
 def test_a_list_of_faults_that_is_none_is_wrong_usage(capsys):
