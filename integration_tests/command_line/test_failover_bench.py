@@ -69,7 +69,7 @@ def test_every_step_of_scale_is_told(tmp_path, capsys):
         assert step["seconds"] > 0
         assert step["brokers_cpu_s"] > 0
     amounts = {result["unit"]: result["amount"] for result in results if result["unit"]}
-    assert set(amounts) == {"bytes", "MiB", "files and sockets"}
+    assert set(amounts) == {"bytes", "MiB", "files and sockets", "ms"}
     assert amounts["files and sockets"] > 12
     assert not list(tmp_path.iterdir()), "it cleans up after itself"
 
