@@ -64,7 +64,7 @@ def test_every_step_of_scale_is_told(tmp_path, capsys):
     assert main(["bench", "scale", *options]) == 0
     results = json.loads(capsys.readouterr().out)
     steps = [result for result in results if result["amount"] is None]
-    assert len(steps) == 11
+    assert len(steps) == 12
     for step in steps:
         assert step["seconds"] > 0
         assert step["brokers_cpu_s"] > 0
