@@ -4,7 +4,8 @@ The benchmark starts three brokers over loopback and makes topics with three rep
 partition, spread over all brokers. Each step is done once. SECONDS is the time on the clock until
 the step is over for clients: all partitions accept acks=all, or all replicas are in sync. The
 processor time is that of the brokers that ran during the step, and of ZooKeeper; it depends less on
-what else the machine does. --controller-alone measures a controller without brokers and ZooKeeper
+what else the machine does. The longest turn of a broker's event loop is what others had to wait,
+also for the processor. --controller-alone measures a controller without brokers and ZooKeeper
 instead: what it computes and encodes as a new one, and when one of --brokers is lost, at sizes that
 no single machine can run.
 

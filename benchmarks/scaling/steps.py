@@ -5,6 +5,7 @@ processes, of which one that was killed counts no more: what is asked is what th
 """
 
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from benchmarks.support.rounds import rounded
 from storage_engine.client.admin.topics import create_topic
 from storage_engine.client.cluster import Cluster
 from storage_engine.net.deadline import Deadline
+from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -25,6 +27,10 @@ PARTITIONS_PER_TOPIC = 1000
 _BROKERS = (1, 2, 3)
 _READY_MS = 900_000
 _METADATA_ROUNDS = 5
+_METRICS_S = 120
+"""A broker tells figures of each partition."""
+
+_LONGEST_TURN = "headrace_loop_longest_turn_seconds"
 _QUIET_S = 3.0
 """After each step: what it left to do is not to count in the next."""
 
@@ -57,6 +63,14 @@ def _line(figure: Figure) -> str:
     return f"{figure.what}: {figure.seconds} s, brokers {figure.brokers_cpu_s} s of processor time"
 
 
+def _metric(url: str, name: str) -> float:
+    with urllib.request.urlopen(url, timeout=_METRICS_S) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.split()[1])
+    raise CommandError(f"{url} does not tell {name}")
+
+
 class _Steps:
     """All steps on one cluster."""
 
@@ -83,8 +97,19 @@ class _Steps:
         """`but`: a broker that ends in this step."""
         with self._measured(what, but):
             work()
+        longest = self._longest_turn(what, but)
         time.sleep(_QUIET_S)
-        return [self._figures.pop()]
+        return [self._figures.pop(), longest]
+
+    def _longest_turn(self, what: str, but: int | None) -> Figure:
+        """Of all brokers, in the last minute: of a longer step it is the end."""
+        turns = [
+            _metric(each.metrics_url, _LONGEST_TURN)
+            for each in self._cluster.state.brokers
+            if each.id != but and each.metrics_url is not None
+        ]
+        what = f"{what}: longest turn of a loop in its last minute"
+        return Figure(what=what, amount=rounded(max(turns) * 1000), unit="ms")
 
     @contextmanager
     def _measured(self, what: str, but: int | None) -> Iterator[None]:

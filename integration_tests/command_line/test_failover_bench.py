@@ -64,12 +64,12 @@ def test_every_step_of_scale_is_told(tmp_path, capsys):
     assert main(["bench", "scale", *options]) == 0
     results = json.loads(capsys.readouterr().out)
     steps = [result for result in results if result["amount"] is None]
-    assert len(steps) == 11
+    assert len(steps) == 12
     for step in steps:
         assert step["seconds"] > 0
         assert step["brokers_cpu_s"] > 0
     amounts = {result["unit"]: result["amount"] for result in results if result["unit"]}
-    assert set(amounts) == {"bytes", "MiB", "files and sockets"}
+    assert set(amounts) == {"bytes", "MiB", "files and sockets", "ms"}
     assert amounts["files and sockets"] > 12
     assert not list(tmp_path.iterdir()), "it cleans up after itself"
 

@@ -101,7 +101,10 @@ def read_all(servers: str) -> dict[int, list[bytes]]:
         while left and time.monotonic() < end_s:
             for message in consumer.consume(10_000, timeout=1):
                 assert message.error() is None
-                found[message.partition()].append(message.value())
+                partition, value = message.partition(), message.value()
+                assert partition is not None
+                assert isinstance(value, bytes)
+                found[partition].append(value)
                 left -= 1
         assert not left, "all that is there can be read"
         return found

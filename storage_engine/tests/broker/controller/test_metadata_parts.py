@@ -39,6 +39,12 @@ def metadata_request(delivery, shared=None) -> tuple[int, update_metadata.Update
     raise AssertionError("no UpdateMetadata")
 
 
+def shared_partitions(delivery) -> update_metadata.SharedPartitions:
+    partitions = metadata_request(delivery)[1].partitions
+    assert isinstance(partitions, update_metadata.SharedPartitions)
+    return partitions
+
+
 def encoded(version, message) -> bytes:
     return b"".join(update_metadata.API.encode_request(version, message))
 
@@ -69,21 +75,19 @@ def test_shared_requests_say_what_requests_made_alone_would_say():
 
 def test_what_is_encoded_in_several_turns_is_what_is_encoded_in_one():
     delivery = loaded()[0]
-    in_turns = metadata_request(delivery)[1].partitions
+    in_turns = shared_partitions(delivery)
     turns = 1
     while not in_turns.encode_more(15):
         turns += 1
     assert turns == 3, "of 40 partitions"
-    assert in_turns.encoded() == metadata_request(delivery)[1].partitions.encoded()
+    assert in_turns.encoded() == shared_partitions(delivery).encoded()
 
 
 def test_a_partition_that_no_request_can_hold_is_found_each_time():
     """So the delivery is sent without it, whichever turn has met it first."""
     delivery = loaded()[0]
     last = replace(delivery.metadata[-1], assigned=(BrokerId(1 << 40),))
-    partitions = metadata_request(replace(delivery, metadata=(*delivery.metadata[:-1], last)))[
-        1
-    ].partitions
+    partitions = shared_partitions(replace(delivery, metadata=(*delivery.metadata[:-1], last)))
     assert not partitions.encode_more(15)
     for _ in range(2):
         with pytest.raises(Exception, match="format requires"):

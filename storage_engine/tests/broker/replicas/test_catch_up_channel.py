@@ -357,13 +357,14 @@ def test_an_answer_is_taken_in_turns_between_which_others_are_served(tmp_path):
 
 def test_an_answer_that_brings_nothing_is_taken_in_turns_too(tmp_path, monkeypatch):
     monkeypatch.setattr(fetcher, "PARTITIONS_PER_TURN", 2)
-    taken: list[int] = []
+    taken: list[TopicPartition] = []
     take = LeaderAnswers.take
-    monkeypatch.setattr(
-        LeaderAnswers,
-        "take",
-        lambda answers, followed, answer: taken.append(1) or take(answers, followed, answer),
-    )
+
+    def noted(answers: Any, followed: Any, answer: Any) -> int:
+        taken.append(followed.topic_partition)
+        return take(answers, followed, answer)
+
+    monkeypatch.setattr(LeaderAnswers, "take", noted)
     follower = Follower(tmp_path, 5)
     follower.refuse()
     assert len(taken) == 2, "others have their turn before the rest"
