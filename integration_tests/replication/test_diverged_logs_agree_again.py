@@ -44,7 +44,12 @@ class Parting(NamedTuple):
     def write(self, *numbers: int, acks: str = "1") -> None:
         """Acknowledged by the leader alone, or by all."""
         producer = Producer(
-            {"bootstrap.servers": self.cluster.bootstrap_servers, "acks": acks, "log_level": 0}
+            {
+                "bootstrap.servers": self.cluster.bootstrap_servers,
+                "acks": acks,
+                "enable.idempotence": acks == "all",
+                "log_level": 0,
+            }
         )
         errors: list[object] = []
         for number in numbers:
@@ -53,6 +58,12 @@ class Parting(NamedTuple):
             )
         assert producer.flush(60) == 0
         assert errors == [None] * len(numbers)
+
+    def has_cut(self, broker: int) -> bool:
+        """Whether it has dropped an end of its log."""
+        folder = self.directory / f"broker-{broker}"
+        told = f"truncated partition={TP} "
+        return any(told in path.read_text(errors="replace") for path in folder.glob("*.log"))
 
     def wait_until_alone(self, leader: int) -> None:
         def alone() -> bool:
@@ -147,4 +158,27 @@ def test_logs_part_under_epochs_that_the_other_has_never_seen(parting):
     parting.write(99, acks="all")
     # The last leader's: what it wrote in its first and in its second time.
     parting.assert_reads(0, 10, 11, 30, 31, 32, 33, 99)
+    parting.assert_logs_agree()
+
+
+@in_full
+def test_a_follower_that_is_killed_when_it_has_cut_its_log_agrees_in_the_end(parting):
+    """Its dropped end is of idempotent producers, and so is what it fetches instead."""
+    a = leader_of(parting.client, TP.topic)
+    b, c = (broker for broker in BROKERS if broker != a)
+    parting.cluster.kill_broker(b)
+    parting.cluster.kill_broker(c)
+    parting.wait_until_alone(a)
+    parting.write(1, 2, acks="all")
+    parting.cluster.kill_broker(a)
+    parting.cluster.start_broker(b)
+    parting.wait_until_alone(b)
+    parting.write(*range(11, 200), acks="all")
+    parting.cluster.start_broker(a)
+    wait_until(lambda: parting.has_cut(a), f"broker {a} has dropped its end")
+    parting.cluster.kill_broker(a)
+    parting.write(200, acks="all")
+    parting.start_the_others(b)
+    parting.write(201, acks="all")
+    parting.assert_reads(0, *range(11, 202))
     parting.assert_logs_agree()

@@ -13,7 +13,12 @@ from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader, has_news
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
-from storage_engine.protocol.apis.fetch import READ_COMMITTED, FetchPartition, FetchRequest
+from storage_engine.protocol.apis.fetch import (
+    READ_COMMITTED,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+)
 
 LONGEST_WAIT_MS = 60_000
 """The longest wait of a fetch, whatever it asks for: the client sends another, and the end of its
@@ -127,14 +132,8 @@ class DelayedFetch:
             size = 0 if answer.records is None else len(answer.records)
             watched = _Watched(self, wanted, partition, size)
             self._watch(partition, watched)
-            is_news = (
-                partition.leader is None
-                or partition.high_watermark != answer.high_watermark
-                or partition.log.log_start_offset != answer.log_start_offset
-                or wanted.current_leader_epoch not in (-1, partition.leader_epoch)
-            )
-            if is_news or (request.replica_id >= 0 and has_news(wanted, partition)):
-                # It came while the others were read.
+            is_late = _has_changed(wanted, answer, partition)
+            if is_late or (request.replica_id >= 0 and has_news(wanted, partition)):
                 late.append(watched)
             elif request.replica_id < 0:
                 watched.seen = _seen(request, partition)
@@ -228,6 +227,19 @@ class DelayedFetch:
             partition.data_waiters.discard(waiter)
         self._waiters.clear()
         self._on_left()
+
+
+def _has_changed(
+    wanted: FetchPartition, answer: FetchPartitionResponse, partition: HostedPartition
+) -> bool:
+    """Whether a partition has changed since it was read: others were read after it, perhaps in
+    later turns."""
+    return (
+        partition.leader is None
+        or partition.high_watermark != answer.high_watermark
+        or partition.log.log_start_offset != answer.log_start_offset
+        or wanted.current_leader_epoch not in (-1, partition.leader_epoch)
+    )
 
 
 _Seen = tuple[object, object, int, int, int]

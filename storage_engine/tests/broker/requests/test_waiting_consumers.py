@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import LeaderEpoch, PartitionEpoch, TopicPartition
+from storage_engine.core.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 from storage_engine.simulation.world.cluster import SimulatedCluster
@@ -39,7 +39,7 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
 def waiting(cluster: SimulatedCluster, *, with_another: bool) -> tuple[TopicPartition, list[Any]]:
     """A partition, and the answers to a fetch that waits at its end, for it alone or for another
     one, too."""
-    by_leader: dict[int, list[int]] = {}
+    by_leader: dict[BrokerId, list[int]] = {}
     for number in range(PARTITIONS):
         leader = cluster.state(TopicPartition(TP.topic, number)).leader
         by_leader.setdefault(leader, []).append(number)

@@ -329,3 +329,13 @@ def test_metadata_by_topic_id_needs_version_12() -> None:
 def test_a_name_of_more_than_32_kib_is_refused_before_it_is_sent() -> None:
     with pytest.raises(ValueError, match="32768 bytes does not fit"):
         metadata.encode_request(1, metadata.MetadataRequest(topics=["n" * 32_768]))
+
+
+def test_the_short_way_leaves_a_length_that_does_not_end_to_the_long_one() -> None:
+    partition = fetch.FetchPartitionResponse("flights", 1, 0, 10, -1, 0, None, -1, b"abc")
+    whole = joined(fetch.encode_response(12, fetch.FetchResponse([partition])))
+    assert fetch_single.decode_response(12, memoryview(whole)) is not None
+    length = whole.rindex(b"\x04abc")
+    # As many bytes as a length may have, and each says that another one follows.
+    endless = whole[:length] + b"\x84\x80\x80\x80\x80" + whole[length + 1 :]
+    assert fetch_single.decode_response(12, memoryview(endless)) is None
