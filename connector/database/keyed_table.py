@@ -112,7 +112,7 @@ class KeyedTable:
         moved = connection.execute(
             self._ledger.update().where(mine, self._ledger.c.batch < batch).values(batch=batch)
         )
-        return moved.rowcount == 1
+        return bool(moved.rowcount == 1)
 
     def _open_ledger(self, query: str) -> None:
         """Makes the ledger's row in a transaction before, so that it can be locked."""

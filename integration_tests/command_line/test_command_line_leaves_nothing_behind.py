@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from integration_tests.support.command_line import (
     start,
     succeed,
 )
+from storage_engine.log.dirs.log_dir import FORMAT_VERSION, META_FILE
 
 
 @pytest.fixture
@@ -34,6 +36,13 @@ def directory(tmp_path: Path):
 def _addresses(directory: Path) -> list[str]:
     cluster = cluster_json(directory)
     return [cluster["zookeeper"], *cluster["bootstrap_servers"].split(",")]
+
+
+def _described(topic: str, servers: str) -> dict[str, Any]:
+    (document,) = json.loads(
+        succeed("topics", "describe", topic, "--bootstrap-server", servers, "--json")
+    )
+    return document
 
 
 def test_a_detached_cluster_is_up_when_up_returns_and_gone_after_down(directory: Path) -> None:
@@ -52,6 +61,12 @@ def test_a_detached_cluster_is_up_when_up_returns_and_gone_after_down(directory:
     assert [broker["alive"] for broker in status["brokers"]] == [True] * 3
     assert status["controller"] in (1, 2, 3)
     assert (status["topics"], status["under_replicated"], status["offline"]) == ([], [], [])
+
+    servers = cluster["bootstrap_servers"]
+    succeed("topics", "create", "replicated", "--bootstrap-server", servers)
+    topic = _described("replicated", servers)
+    assert topic["replication_factor"] == 3
+    assert topic["configs"]["min.insync.replicas"]["value"] == "2"
 
     addresses = _addresses(directory)
     assert all(listens(address) for address in addresses)
@@ -86,6 +101,8 @@ def test_up_again_continues_with_data_ports_and_settings(directory: Path) -> Non
         directory,
         "--port",
         "0",
+        "--brokers",
+        "1",
         "--set",
         "num.partitions=7",
         "--detach",
@@ -102,14 +119,8 @@ def test_up_again_continues_with_data_ports_and_settings(directory: Path) -> Non
     assert after["zookeeper"] == before["zookeeper"]
     read = succeed("consume", "kept", "--bootstrap-server", servers, "--max", "2")
     assert sorted(read.splitlines()) == ["one", "two"]
-    (topic,) = json.loads(
-        succeed("topics", "describe", "kept", "--bootstrap-server", servers, "--json")
-    )
-    assert len(topic["partitions"]) == 7
-    assert topic["replication_factor"] == 3
-    assert topic["configs"]["min.insync.replicas"]["value"] == "2"
-    for broker in (1, 2, 3):
-        assert (directory / f"broker-{broker}" / "data" / "kept-0").is_dir()
+    assert len(_described("kept", servers)["partitions"]) == 7
+    assert (directory / "broker-1" / "data" / "kept-0").is_dir()
 
 
 def test_up_in_the_foreground_tells_of_a_dead_broker_and_stops_all_at_ctrl_c(
@@ -149,11 +160,12 @@ def test_up_in_the_foreground_ends_when_another_command_stops_the_cluster(
 
 
 def test_a_broker_that_cannot_start_stops_up_with_its_own_words(directory: Path) -> None:
-    succeed("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "1", "--detach")
-    succeed("down", "--dir", directory)
-    meta = directory / "broker-1" / "data" / "meta.properties"
-    meta.write_text(meta.read_text().replace("broker.id=1", "broker.id=8"))
-    error = fail("up", "--no-console", "--dir", directory, "--detach")
+    data = directory / "broker-1" / "data"
+    data.mkdir(parents=True)
+    (data / META_FILE).write_text(f"version={FORMAT_VERSION}\nbroker.id=8\n")
+    error = fail(
+        "up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "1", "--detach"
+    )
     assert error.startswith("broker 1 ended while it started (exit status 1): ")
     assert "8" in error
     assert processes_of(directory) == []
@@ -186,7 +198,7 @@ def test_a_killed_up_leaves_what_down_finds(directory: Path) -> None:
 
 
 def test_a_running_cluster_whose_file_was_lost_is_found_again_by_up(directory: Path) -> None:
-    succeed("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "2", "--detach")
+    succeed("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "1", "--detach")
     before = (directory / "cluster.json").read_text()
     (directory / "cluster.json").unlink()
     assert "there is no cluster" in fail("down", "--dir", directory)

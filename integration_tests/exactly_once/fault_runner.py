@@ -18,11 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
 
 from integration_tests.exactly_once import typed_cells
 from integration_tests.exactly_once.committed_reader import CommittedReader, read_all, stable_ends
 from integration_tests.exactly_once.exactly_once import delays_s, judge, prompt
-from integration_tests.exactly_once.query_server import LOCAL, SPECULATING, QueryServer, Run
+from integration_tests.exactly_once.query_server import (
+    LOCAL,
+    SPECULATING,
+    QueryServer,
+    Run,
+    SessionServer,
+)
 from integration_tests.exactly_once.sink_faults import (
     KILLS_THE_DRIVER,
     Case,
@@ -83,16 +90,22 @@ SETTINGS = (
 class Bench:
     """A cluster and a Spark, shared by cases as far as these leave them alive."""
 
-    def __init__(self, cluster: LocalCluster, folder: Path) -> None:
+    def __init__(
+        self, cluster: LocalCluster, folder: Path, session: SparkSession | None = None
+    ) -> None:
         self.cluster = cluster
         self.folder = folder
-        self._servers: dict[str, QueryServer] = {}
+        self._session = session
+        self._servers: dict[str, QueryServer | SessionServer] = {}
 
-    def server(self, master: str = LOCAL) -> QueryServer:
+    def server(self, master: str = LOCAL) -> QueryServer | SessionServer:
         """A server that is alive and waits for a run."""
         known = self._servers.get(master)
         if known is not None and known.alive:
             return known
+        if known is not None and master == LOCAL and self._session is not None:
+            successor = self._servers[master] = SessionServer(self._session)
+            return successor
         made = self._servers[master] = QueryServer(self.folder, master)
         assert made.answer(RUN_TIMEOUT_S) == "ready", made.last_words()
         return made
@@ -113,10 +126,13 @@ class Bench:
 
 
 @contextlib.contextmanager
-def bench(folder: Path, *, is_secure: bool = False) -> Iterator[Bench]:
-    """A bench that is gone after the block."""
+def bench(
+    folder: Path, *, is_secure: bool = False, session: SparkSession | None = None
+) -> Iterator[Bench]:
+    """A bench that is gone after the block. `session`: what queries run in once a driver is killed,
+    instead of another driver."""
     with running_cluster(folder / "cluster", settings=SETTINGS, is_secure=is_secure) as cluster:
-        made = Bench(cluster, folder)
+        made = Bench(cluster, folder, session)
         try:
             yield made
         finally:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ROOT = Path(__file__).parents[2]
 LOCAL = "local[2,4]"
@@ -128,6 +129,14 @@ def _tell(text: str) -> None:
 def _run(spark: "SparkSession", run: Run) -> str:
     from pyspark.errors import PySparkException
 
+    try:
+        _begin(spark, run).awaitTermination()
+    except PySparkException as error:
+        return f"failed: {error}"
+    return "ended"
+
+
+def _begin(spark: "SparkSession", run: Run) -> "StreamingQuery":
     from integration_tests.exactly_once.sink_moments import BROKEN_OPTION, FOLDER_OPTION, FORMAT
     from integration_tests.exactly_once.sink_queries import QUERIES
     from integration_tests.exactly_once.typed_cells import ids_of, typed
@@ -163,13 +172,9 @@ def _run(spark: "SparkSession", run: Run) -> str:
     writer = writer.options(**connecting)
     if run.broken is not None:
         writer = writer.option(BROKEN_OPTION, run.broken)
-    try:
-        if not run.endless:
-            writer = writer.trigger(availableNow=True)
-        writer.start().awaitTermination()
-    except PySparkException as error:
-        return f"failed: {error}"
-    return "ended"
+    if not run.endless:
+        writer = writer.trigger(availableNow=True)
+    return writer.start()
 
 
 # --- the test's side ---
@@ -252,6 +257,40 @@ class QueryServer:
                     self._answers.put(text.removeprefix(PREFIX).strip())
                 else:
                     log.write(line)
+
+
+class SessionServer:
+    """The session of the tests as what runs queries after a driver that was killed: a Spark less to
+    start. Nobody kills it."""
+
+    alive = True
+
+    def __init__(self, spark: "SparkSession") -> None:
+        from integration_tests.exactly_once.sink_moments import MomentsSource
+
+        self._spark = spark
+        spark.dataSource.register(MomentsSource)
+        self._query: StreamingQuery | None = None
+
+    def start(self, run: Run) -> None:
+        self._query = _begin(self._spark, run)
+
+    def answer(self, timeout_s: float) -> str | None:
+        """As of a `QueryServer`."""
+        from pyspark.errors import PySparkException
+
+        assert self._query is not None
+        try:
+            return "ended" if self._query.awaitTermination(timeout_s) else None
+        except PySparkException as error:
+            return f"failed: {error}"
+
+    def kill(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+
+    def last_words(self) -> str:
+        return "in the session of the tests"
 
 
 def _session(leader: int) -> Iterator[tuple[int, str]]:

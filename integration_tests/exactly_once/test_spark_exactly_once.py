@@ -17,10 +17,12 @@ from integration_tests.exactly_once.sink_faults import (
     all_cases,
     typed_cases,
 )
-from integration_tests.support.spark_support import needs_limits
+from integration_tests.support.spark_support import needs_limits, spark
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = [pytest.mark.slow, needs_limits]
+
+__all__ = ["spark"]
 
 HARDEST = Case(Fault.PARALLELISM, Stage.BEFORE_COMMIT, "random")
 """The replay has other rows in other tasks, which only the coordinator's record keeps apart."""
@@ -37,8 +39,10 @@ CASES = (
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory) -> Iterator[Bench]:
-    with bench(tmp_path_factory.mktemp("bench")) as made:
+def shared(tmp_path_factory, request) -> Iterator[Bench]:
+    # By default the successor of a killed driver runs in the session of the tests.
+    session = None if ALL_FAULTS else request.getfixturevalue("spark")
+    with bench(tmp_path_factory.mktemp("bench"), session=session) as made:
         yield made
 
 

@@ -21,6 +21,7 @@ from integration_tests.support.spark_versions import python_path
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TOPIC
 from storage_engine.tests.sampling import in_full
 from storage_engine.tools.cli import main
+from storage_engine.tools.local.free_ports import find_free_port
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
@@ -177,11 +178,32 @@ def test_a_notebook_in_the_source_form_of_databricks(
     ]
 
 
-def test_spark_connect(servers, orders):
+@pytest.fixture
+def connect_server(spark) -> Iterator[str]:
+    """The session of the tests as a server of Spark Connect, on a port of its own."""
+    port = find_free_port("127.0.0.1")
+    context = spark.sparkContext._jsc.sc()
+    context.conf().set("spark.connect.grpc.binding.port", str(port))
+    server = spark._jvm.org.apache.spark.sql.connect.SparkConnectPlugin().driverPlugin()
+    server.init(context, None)
+    yield f"sc://127.0.0.1:{port}"
+    server.shutdown()
+
+
+def copy_over_spark_connect(remote: str, servers: str, orders: str) -> None:
     pytest.importorskip("grpc_status", reason="the extra 'connect' is not installed")
-    job = [sys.executable, USAGE / "connect_copy.py", "local[1]", servers, orders]
+    job = [sys.executable, USAGE / "connect_copy.py", remote, servers, orders]
     python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": python_path(ROOT)}
     # Of the tests: its server starts at a third of the cost.
     said = run([*job, f"{orders}-target"], SPARK_HOME=str(SPARK_HOME), **python)
     assert "pyspark.sql.connect" in said and "3 records read" in said
     assert totals(servers, orders) == [(b"anna", b"12"), (b"anna", b"30"), (b"bert", b"7")]
+
+
+def test_spark_connect(connect_server, servers, orders):
+    copy_over_spark_connect(connect_server, servers, orders)
+
+
+@in_full
+def test_spark_connect_with_a_server_in_this_machine(servers, orders):
+    copy_over_spark_connect("local[1]", servers, orders)
