@@ -19,9 +19,17 @@ from connector.sink.heartbeats import Heartbeats
 from connector.sink.micro_batch import MicroBatchId
 from connector.sink.micro_batch_commit import abort_members, commit_micro_batch
 from connector.sink.task_attempt import TaskAttemptResult, write_in_transaction
-from integration_tests.support.cluster_support import create_topic, running_cluster
+from integration_tests.support.cluster_support import (
+    DEADLINE_S,
+    create_topic,
+    running_cluster,
+    wait_until,
+)
 from integration_tests.support.spark_support import consume, servers, topic
+from storage_engine.client.cluster import LATEST
 from storage_engine.client.micro_batches import CommitOutcome, MicroBatches
+from storage_engine.client.producer.produce import WORK_MS
+from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 __all__ = ["servers", "topic"]
@@ -69,6 +77,35 @@ def read(options: SinkOptions) -> dict[str, int]:
     return {value: values.count(value) for value in values}
 
 
+def sent(
+    options: SinkOptions, piece: pa.RecordBatch, more_than: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """A piece, and again until the broker has more records than that: a writer sends what it has
+    once in WORK_MS, and the broker is told when it is."""
+    tp = TopicPartition(str(options.topic), 0)
+
+    def has_more() -> bool:
+        return cluster_for(options.connection).list_offsets({tp: LATEST})[tp] > more_than
+
+    deadline = time.monotonic() + DEADLINE_S
+    while not has_more():
+        assert time.monotonic() < deadline, "the broker has no rows of the task"
+        yield piece
+        time.sleep(2 * WORK_MS / 1000)
+
+
+def wait_for_markers(options: SinkOptions) -> None:
+    """Who commits or aborts is answered once it is decided; until the marker is there a leader
+    takes rows of the transaction, which nobody will read."""
+    tp, cluster = TopicPartition(str(options.topic), 0), cluster_for(options.connection)
+
+    def none_is_open() -> bool:
+        stable = cluster.list_offsets({tp: LATEST}, isolation="read_committed")
+        return stable == cluster.list_offsets({tp: LATEST})
+
+    wait_until(none_is_open, "no transaction is open")
+
+
 def batches_of(options: SinkOptions, batch: MicroBatchId) -> MicroBatches:
     return MicroBatches(cluster_for(options.connection), batch.sink, batch.query)
 
@@ -88,10 +125,11 @@ def test_a_zombie_whose_batch_another_driver_commits_drops_its_rows(options, bat
     left = []
 
     def meanwhile() -> Iterator[pa.RecordBatch]:
-        yield rows("zombie")
+        yield from sent(options, rows("zombie"))
         # Its first rows are with the broker, now the other driver's commit sweeps them.
         successor = write_in_transaction(options, batch, [rows("successor")])
         assert commit_micro_batch(options, [successor], 0) is CommitOutcome.COMMITTED
+        wait_for_markers(options)
         yield from (rows("zombie"), rows("zombie"))
         left.append("nothing")
 
@@ -115,9 +153,10 @@ def test_a_zombie_whose_rows_another_driver_did_not_commit_is_an_error(options, 
         )
 
     def meanwhile() -> Iterator[pa.RecordBatch]:
-        yield piece("zombie", ROWS)
+        yield from sent(options, piece("zombie", ROWS))
         successor = write_in_transaction(by_origin, batch, [piece("successor", 0)])
         assert commit_micro_batch(by_origin, [successor], 0) is CommitOutcome.COMMITTED
+        wait_for_markers(options)
         yield from (piece("zombie", 0), piece("zombie", 0))
 
     with pytest.raises(ConnectorError, match=rf"^\[CHECKPOINT_REWOUND\] .* offset {2 * ROWS - 1}:"):
@@ -138,8 +177,9 @@ def test_a_task_whose_transaction_ends_under_it_is_told_and_its_batch_can_be_wri
     monkeypatch.setattr(MicroBatches, "join", noted)
 
     def meanwhile() -> Iterator[pa.RecordBatch]:
-        yield rows("lost")
+        yield from sent(options, rows("lost"))
         batches_of(options, batch).abort([joined[0].id])
+        wait_for_markers(options)
         yield rows("lost")
 
     with pytest.raises(ConnectorError, match=r"^\[MEMBER_LOST\] the transaction of a task was"):
@@ -179,8 +219,9 @@ def test_a_job_that_fails_gives_up_also_what_spark_has_not_heard_of(options):
     left = []
 
     def meanwhile() -> Iterator[pa.RecordBatch]:
-        yield rows("given up")
+        yield from sent(options, rows("given up"), more_than=ROWS)
         writer.abort([None, None])
+        wait_for_markers(options)
         yield from (rows("given up"), rows("given up"))
         left.append("nothing")
 

@@ -16,6 +16,7 @@ from integration_tests.support.cluster_support import (
     leader_of,
     running_cluster,
     wait_for_isr,
+    wait_until,
 )
 from integration_tests.support.transactional_clients import Confluent, Reader
 from integration_tests.transactions.test_transactions import (
@@ -24,7 +25,7 @@ from integration_tests.transactions.test_transactions import (
     STATE_PARTITIONS,
     state_replicas,
 )
-from storage_engine.client.cluster import Cluster
+from storage_engine.client.cluster import LATEST, Cluster
 from storage_engine.client.micro_batches import (
     AlreadyCommitted,
     CommitOutcome,
@@ -81,6 +82,11 @@ def everywhere(values: list[bytes]) -> dict[int, list[bytes]]:
     return dict.fromkeys(range(PARTITIONS), values)
 
 
+def no_transaction_is_open(client: Cluster, topic: str) -> bool:
+    ends = {TopicPartition(topic, partition): LATEST for partition in range(PARTITIONS)}
+    return client.list_offsets(ends, isolation="read_committed") == client.list_offsets(ends)
+
+
 def test_the_attempts_that_the_driver_names_are_all_that_is_read(cluster, client):
     topic = "named"
     create_topic(cluster, topic, partitions=PARTITIONS)
@@ -94,6 +100,8 @@ def test_the_attempts_that_the_driver_names_are_all_that_is_read(cluster, client
     given_up = joined(batches, 1)
     write(client, given_up, topic, [b"given up"])
     batches.abort([given_up.id])
+    # It is answered once it is decided; until the markers are there leaders take what nobody reads.
+    wait_until(lambda: no_transaction_is_open(client, topic), "the markers are there")
     with pytest.raises(KafkaError) as failure:
         write(client, given_up, topic, [b"too late"])
     assert failure.value.code is ErrorCode.INVALID_TXN_STATE

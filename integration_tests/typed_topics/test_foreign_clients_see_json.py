@@ -94,7 +94,7 @@ def test_what_each_client_writes_all_of_them_read_at_the_same_offsets(cluster):
         for number in range(50 * place, 50 * place + 50):
             key = str(number).encode() if number % 2 else None
             writer.produce("typed-mixed", text(number), key=key, headers=[("h", b"v")])
-        assert writer.flush(30) == 0
+        assert writer.flush(60) == 0
     first = 50 * len(CODECS)
     python = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","), linger_ms=20)
     sent = [python.send("typed-mixed", text(first + n)) for n in range(50)]
@@ -106,7 +106,7 @@ def test_what_each_client_writes_all_of_them_read_at_the_same_offsets(cluster):
     assert [json.loads(m.value()) for m in messages] == [row(n) for n in range(count)]
     assert messages[7].headers() == [("h", b"v")]
     reader = KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers.split(","), consumer_timeout_ms=20_000
+        bootstrap_servers=cluster.bootstrap_servers.split(","), consumer_timeout_ms=60_000
     )
     tp = PythonPartition("typed-mixed", 0)
     reader.assign([tp])
@@ -130,9 +130,9 @@ def test_a_record_that_does_not_fit_is_refused_with_its_place_and_others_are_tak
 
     writer = producer(cluster, **{"retries": 0})
     writer.produce("typed-refused", b'{"id": "seven"}', on_delivery=note)
-    assert writer.flush(30) == 0
+    assert writer.flush(60) == 0
     writer.produce("typed-refused", text(1), on_delivery=note)
-    assert writer.flush(30) == 0
+    assert writer.flush(60) == 0
     assert outcomes[0][0] == KafkaError.INVALID_RECORD
     assert outcomes[1] == (None, "")
     python = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers.split(","), retries=0)

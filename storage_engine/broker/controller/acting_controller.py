@@ -22,7 +22,6 @@ from storage_engine.broker.controller.elections import Elections, OnElected
 from storage_engine.broker.controller.fence import ControllerFence
 from storage_engine.broker.controller.state_reader import StateReader
 from storage_engine.broker.controller.store import ControllerStore
-from storage_engine.broker.controller.told_brokers import ToldBrokers
 from storage_engine.broker.controller.topic_removal import TopicRemoval
 from storage_engine.broker.controller.topic_store import TopicStore
 from storage_engine.broker.controller.watches import ControllerWatches
@@ -71,6 +70,9 @@ ShutdownListener = Callable[[tuple[TopicPartition, ...] | None], None]
 RETRY_MS = 500
 """Pause before a deletion that ZooKeeper did not answer is done again."""
 
+TELL_MS = 5_000
+"""The longest wait until brokers are told. One that takes no order for so long is in trouble."""
+
 LONG_DELIVERY = 2_000
 """Partitions of a delivery that gets a turn of its own: some 30 ms."""
 
@@ -111,8 +113,7 @@ class ActingController:
         self.controller_epoch = controller_epoch
         self._settings = settings
         self._scheduler = scheduler
-        self._resign = resign
-        self._give_up = give_up
+        self._resign, self._give_up = resign, give_up
         self._flows = flows = Flows()
         self._events: deque[Event] = deque()
         self._stepping = False
@@ -121,10 +122,10 @@ class ActingController:
         self._topic_waiters: dict[str, list[TopicListener]] = {}
         self._deletion_waiters: dict[str, list[TopicListener]] = {}
         self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
+        self._untold: deque[tuple[Mapping[BrokerId, int], Callable[[], None]]] = deque()
         self._core = core = Controller(
             controller_epoch=controller_epoch, delete_topic_enable=settings.delete_topic_enable
         )
-        self._told = ToldBrokers(core, scheduler)
         self._channel = ControllerChannel(
             controller_id=settings.broker_id,
             controller_epoch=controller_epoch,
@@ -181,7 +182,7 @@ class ActingController:
         self._requests.close()
         self._events.clear()
         self._elections.close()
-        self._told.close()
+        self._tell_no_longer(None)
         for waiters in (self._topic_waiters, self._deletion_waiters):
             listeners = [listener for each in waiters.values() for listener in each]
             waiters.clear()
@@ -212,8 +213,27 @@ class ActingController:
             self.submit(TopicsRead(topics={info.topic: info}))
 
     def when_told(self, then: Callable[[], None]) -> None:
-        """`then` when all live brokers have been told what is decided (see `told_brokers`)."""
-        self._told.wait(then)
+        """`then` once, when all live brokers have been told what is decided. A broker that is gone,
+        or to which a delivery has failed, is not waited for, and one that hangs is for `TELL_MS`:
+        it learns later what it has missed, as brokers of Kafka do."""
+        waiter = (self._core.owed_now(), then)
+        self._untold.append(waiter)
+        self._answer_told()
+        if self._untold:
+            # Nobody came after it, so it waits, too.
+            self._scheduler.call_later(TELL_MS, partial(self._tell_no_longer, waiter))
+
+    def _answer_told(self) -> None:
+        """Whoever came later waits for as much or more, so that the first one is looked at."""
+        while self._untold and self._core.are_settled(self._untold[0][0]):
+            self._untold.popleft()[1]()
+
+    def _tell_no_longer(
+        self, last: tuple[Mapping[BrokerId, int], Callable[[], None]] | None
+    ) -> None:
+        """`last` and those before it, or all, have waited long enough: what is decided stays so."""
+        while self._untold if last is None else last in self._untold:
+            self._untold.popleft()[1]()
 
     def settings_changed(self, topics: Iterable[str] | None) -> None:
         """Read topics, or all (None), again: elections may go by other settings now."""
@@ -269,7 +289,7 @@ class ActingController:
         if isinstance(event, Loaded):
             self._requests.release()
         self._elections.answer_settled()
-        self._told.look()
+        self._answer_told()
 
     def _apply(self, event: Event) -> None:
         try:

@@ -6,7 +6,7 @@ when the client's timeout is over.
 A topic's outcome is known when the controller is done with it and has told all live brokers. Kafka
 waits for the controller's own metadata alone, so that a client that asks another broker must ask
 again; and here the controller's broker is told like the others. The wait is short where all brokers
-take orders. One that does not makes nothing fail: it is waited for a few seconds (`told_brokers`),
+take orders. One that does not makes nothing fail: it is waited for a few seconds (`when_told`),
 or until the client's timeout, and then the topic counts as made, grown or deleted, which it is.
 """
 

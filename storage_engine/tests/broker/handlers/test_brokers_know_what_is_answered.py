@@ -5,8 +5,8 @@ ZooKeeper and network. Source: R-CTL6."""
 from collections.abc import Callable
 from functools import partial
 
+from storage_engine.broker.controller.acting_controller import TELL_MS
 from storage_engine.broker.controller.channel import RETRY_MAX_MS
-from storage_engine.broker.controller.told_brokers import TELL_MS
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import create_partitions
 from storage_engine.protocol.apis.create_partitions import CreatePartitionsRequest
