@@ -27,7 +27,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from storage_engine.tools.kafka_schemas import load_only_when_asked
+from storage_engine.tools.put_off_packages import load_only_when_asked
 
 LONGEST_REQUEST = 1 << 17
 """Bytes: of an environment mostly."""

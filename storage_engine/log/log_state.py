@@ -13,7 +13,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.replication.leader_epochs import LeaderEpochCache
 from storage_engine.core.retained.producer_state import ProducerStates
-from storage_engine.log.appending.append_rules import AppendRules
+from storage_engine.log.appending.append_rules import append_rules_of
 from storage_engine.log.cleaning.cleaning_state import CleaningState
 from storage_engine.log.files.disk import Disk
 from storage_engine.log.files.free_space import FreeSpace
@@ -108,7 +108,7 @@ class LogState:
             self.segments, first_dirty_offset=start.first_dirty_offset, checkpoints=checkpoints
         )
         """Invariant: at most one job replaces segments, and none while the log is cut."""
-        self.append_rules = AppendRules(folder)
+        self.append_rules = append_rules_of(folder)
         """Invariant: computed from the present `config` and `directory`."""
         self.is_closed = False
         """Invariant: nothing is appended once it is set."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
-from storage_engine.log.appending.append_rules import AppendRules
+from storage_engine.log.appending.append_rules import append_rules_of
 from storage_engine.log.compaction import Compaction
 from storage_engine.log.files.disk import REAL_DISK, Disk
 from storage_engine.log.files.free_space import FreeSpace
@@ -42,12 +42,9 @@ class PartitionLog(LogState):
     """A log's state with its parts, and the operations on the whole log: flush, close, settings."""
 
     __slots__ = (
-        "compaction",
         "follower_appends",
         "leader_appends",
         "reads",
-        "repair",
-        "retention",
         "truncation",
     )
 
@@ -76,9 +73,20 @@ class PartitionLog(LogState):
         self.leader_appends = LeaderAppends(self)
         self.truncation = Truncation(self)
         self.follower_appends = FollowerAppends(self, self.truncation)
-        self.retention = Retention(self)
-        self.compaction = Compaction(self)
-        self.repair = Repair(self)
+
+    # Those of the rare work are made for it: thousands of idle logs need none.
+
+    @property
+    def retention(self) -> Retention:
+        return Retention(self)
+
+    @property
+    def compaction(self) -> Compaction:
+        return Compaction(self)
+
+    @property
+    def repair(self) -> Repair:
+        return Repair(self)
 
     @classmethod
     def open(
@@ -202,7 +210,7 @@ class PartitionLog(LogState):
         if self.config.compacts and not config.compacts:
             self.cleaning.expect_gaps()
         self.segments.folder = replace(self.segments.folder, config=config)
-        self.append_rules = AppendRules(self.segments.folder)
+        self.append_rules = append_rules_of(self.segments.folder)
 
     def note_high_watermark(self, high_watermark: int) -> None:
         """Records that nothing below can be lost any more, including the ends of transactions."""
@@ -236,4 +244,4 @@ class PartitionLog(LogState):
         self.segments.folder_is_renamed(path)
         self.snapshots.folder_is_renamed(path)
         self.epoch_checkpoint.folder_is_renamed(path)
-        self.append_rules = AppendRules(self.segments.folder)
+        self.append_rules = append_rules_of(self.segments.folder)

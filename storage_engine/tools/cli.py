@@ -5,7 +5,6 @@ Only the module of the command that was asked for is imported, so that `--help` 
 are quick. Exit status: 0 done, 1 a failure reported in one line on stderr, 2 wrong usage."""
 
 import argparse
-import difflib
 import importlib
 import os
 import sys
@@ -16,7 +15,7 @@ from typing import Protocol
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.printable import printable
 from storage_engine.tools.errors import OutputClosedError, UsageError
-from storage_engine.tools.kafka_schemas import load_only_when_asked
+from storage_engine.tools.put_off_packages import load_only_when_asked
 
 DONE = 0
 FAILED = 1
@@ -204,6 +203,8 @@ def _dispatch(arguments: list[str]) -> int:
     name = arguments[0]
     found = next((command for command in COMMANDS if command.name == name), None)
     if found is None:
+        import difflib  # Only for a name that is wrong.
+
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean '{near[0]}'?" if near else "'headrace --help' lists the commands"
         raise UsageError(f"there is no command '{name}'; {hint}")

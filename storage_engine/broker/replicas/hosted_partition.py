@@ -56,6 +56,10 @@ class Role(enum.Enum):
     FAILED = "failed"
 
 
+_NO_STARTS: dict[int, int] = {}
+"""Stands for the starts of all partitions that no follower has told its own; never changed."""
+
+
 class HostedPartition:
     def __init__(
         self,
@@ -90,7 +94,7 @@ class HostedPartition:
         self.data_waiters = WaitList()
         self.follower_watches = FollowerWatches()
         self.deletion_waiters = WaitList()
-        self.follower_log_starts: dict[int, int] = {}
+        self.follower_log_starts = _NO_STARTS
         """The log start offsets of the followers, from their fetches since this replica leads."""
         self._dirty = False
         """True while `end_turn` is due."""
@@ -429,6 +433,8 @@ class HostedPartition:
 
     def note_follower_log_start(self, replica: int, log_start_offset: int) -> None:
         """A follower says where it begins."""
+        if self.follower_log_starts is _NO_STARTS:
+            self.follower_log_starts = {}
         self.follower_log_starts[replica] = log_start_offset
         self.deletion_waiters.wake()
 
@@ -481,7 +487,7 @@ class HostedPartition:
             )
             self.role = Role.LEADER
             self.leader = leader
-            self.follower_log_starts = {}
+            self.follower_log_starts = _NO_STARTS
             effects = leader.step(Appended(log_end_offset=log_end_offset))
         self._carry_out(leader, effects)
         self.wake_all()

@@ -121,6 +121,10 @@ class RefusedBatch(NamedTuple):
     first_sequence: int
 
 
+_NOTHING: dict[int, RefusedBatch] = {}
+"""Stands for the refused batches of all logs that have none; never changed."""
+
+
 class ProducerStates:
     """All producers of one log, and their transactions."""
 
@@ -141,7 +145,7 @@ class ProducerStates:
         created when the log did not begin at offset 0 any more. Ids of one transaction don't count
         (see `single_use`): their state is never needed after their marker.
         """
-        self._refused: dict[int, RefusedBatch] = {}
+        self._refused = _NOTHING
         """By producer id the first refused batch of a producer without state here. In memory only:
         it matters while later batches are under way on the connection that got the refusal."""
 
@@ -232,6 +236,8 @@ class ProducerStates:
             or (known.epoch == epoch and _is_behind(first_sequence, known.first_sequence))
         ):
             return
+        if self._refused is _NOTHING:
+            self._refused = {}
         self._refused[producer_id] = RefusedBatch(epoch, first_sequence)
         if len(self._refused) > REFUSALS_REMEMBERED:
             del self._refused[next(iter(self._refused))]
@@ -360,7 +366,7 @@ class ProducerStates:
         it. What was refused behind that end is no bound any more."""
         for entry in entries:
             self._entries[entry.producer_id] = entry
-        self._refused.clear()
+        self._refused = _NOTHING
 
     def copy_of(self, producer_ids: Iterable[int]) -> "ProducerStates":
         """Return a small table with copies of these producers, for a check of several batches of
@@ -374,8 +380,11 @@ class ProducerStates:
             forgotten_to=self.forgotten_to,
             transactions=PartitionTransactions(ongoing),
         )
-        for producer_id in wanted & self._refused.keys():
-            copy._refused[producer_id] = self._refused[producer_id]
+        if self._refused:
+            copy._refused = {
+                producer_id: self._refused[producer_id]
+                for producer_id in wanted & self._refused.keys()
+            }
         return copy
 
 

@@ -3,7 +3,6 @@
 A value that is not allowed never gets in; the error names key, value and what is allowed.
 """
 
-import difflib
 import enum
 import re
 from collections.abc import Callable, Iterable
@@ -229,6 +228,9 @@ def unknown_key_error(key: str, known: Iterable[str], *, what: str) -> ConfigErr
 
 def nearest_key(key: str, known: Iterable[str]) -> str | None:
     """Return the known key that is most like `key`, if one is near."""
+    # Only for a name that is wrong: no other start of a process has a use for it.
+    import difflib
+
     near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.6)
     return near[0] if near else None
 

@@ -55,6 +55,10 @@ _NOTHING: deque[EndedTransaction] = deque(maxlen=0)
 """Stands for the ended ones of all partitions that have none: an empty deque takes 760 bytes."""
 
 
+_NOBODY: dict[int, int] = {}
+"""Stands for the ongoing ones of all partitions that have none; never changed."""
+
+
 class PartitionTransactions:
     """Invariant: `ongoing` is in ascending order of first offsets; `ended` ascends in both
     columns."""
@@ -67,7 +71,7 @@ class PartitionTransactions:
         ended: Iterable[EndedTransaction] = (),
     ) -> None:
         """`ongoing` has pairs (producer id, first offset)."""
-        self._ongoing = dict(sorted(ongoing, key=lambda each: each[1]))
+        self._ongoing = dict(sorted(ongoing, key=lambda each: each[1])) or _NOBODY
         self._ended = deque(ended) or _NOTHING
 
     @property
@@ -85,6 +89,8 @@ class PartitionTransactions:
     def note_data(self, producer_id: int, base_offset: int) -> None:
         """Record a transactional batch: the first of a transaction opens it."""
         if producer_id not in self._ongoing:
+            if self._ongoing is _NOBODY:
+                self._ongoing = {}
             self._ongoing[producer_id] = base_offset
 
     def end(self, producer_id: int, marker_offset: int) -> AbortedTransaction | None:

@@ -13,7 +13,6 @@ each version the columns that are new or changed in it.
       {"version": 2, "columns": [{"id": 2, "name": "fare", "type": "DOUBLE"}]}]}
 """
 
-import difflib
 import functools
 import json
 from collections.abc import Mapping, Sequence
@@ -441,6 +440,8 @@ def _hidden(column: SchemaColumn) -> SchemaColumn:
 
 
 def _no_column(name: str, known: Sequence[str]) -> ConfigError:
+    import difflib  # Only for a name that is wrong.
+
     near = difflib.get_close_matches(name[:255], known, n=1, cutoff=0.6)
     hint = f", did you mean '{printable(near[0])}'?" if near else ""
     return ConfigError(f"there is no column '{printable(name[:255])}'{hint}")

@@ -5,6 +5,7 @@ Source: R-LOG2, R-LOG7, R-LOG12, KIP-937.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from zlib import crc32
 
 from storage_engine.core.errors import InvalidTimestampError
@@ -107,7 +108,7 @@ class RollRule:
 
 
 class AppendRules:
-    """Replaced as a whole when the settings change."""
+    """Never changed, since logs with the same settings share it: replaced as a whole."""
 
     __slots__ = (
         "compacts",
@@ -118,8 +119,8 @@ class AppendRules:
         "time_limits",
     )
 
-    def __init__(self, folder: LogFolder) -> None:
-        config: LogConfig = folder.config
+    def __init__(self, config: LogConfig, name: str) -> None:
+        """`name`: see `RollRule`."""
         self.max_message_bytes = config.max_message_bytes
         self.stamps_append_time = config.stamps_append_time
         self.time_limits = TimeLimits(
@@ -130,4 +131,17 @@ class AppendRules:
         """True when every record must have a key."""
         self.requirement: Requirement | None = requirement_of(config)
         """The requirement for producers' batches; None: any valid batch is appended as it is."""
-        self.roll_rule = RollRule(config, str(folder.path))
+        self.roll_rule = RollRule(config, name)
+
+
+def append_rules_of(folder: LogFolder) -> AppendRules:
+    """Return the rules of that log: they are its own where its name or its schema matters."""
+    config = folder.config
+    if config.segment_jitter_ms or config.schema is not None:
+        return AppendRules(config, str(folder.path))
+    return _shared_rules(config)
+
+
+@lru_cache(64)  # Of the topics that are opened one after the other.
+def _shared_rules(config: LogConfig) -> AppendRules:
+    return AppendRules(config, "")

@@ -15,7 +15,7 @@ def output_of(program: str) -> list[str]:
 def test_schemas_come_without_the_clients() -> None:
     program = (
         "import sys\n"
-        "from storage_engine.tools.kafka_schemas import load_only_when_asked\n"
+        "from storage_engine.tools.put_off_packages import load_only_when_asked\n"
         "load_only_when_asked()\n"
         "from storage_engine.protocol.apis import create_topics, offset_commit\n"
         "loaded = [name for name in sys.modules if name.startswith('kafka.')]\n"
@@ -26,7 +26,7 @@ def test_schemas_come_without_the_clients() -> None:
 
 def test_clients_are_there_for_whoever_asks() -> None:
     program = (
-        "from storage_engine.tools.kafka_schemas import load_only_when_asked\n"
+        "from storage_engine.tools.put_off_packages import load_only_when_asked\n"
         "load_only_when_asked()\n"
         "from storage_engine.protocol.apis import create_topics\n"
         "import kafka, kafka.consumer\n"
@@ -46,7 +46,7 @@ def test_a_package_that_can_not_be_loaded_says_so_each_time(tmp_path: Path) -> N
     program = (
         "import sys\n"
         f"sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from storage_engine.tools.kafka_schemas import load_only_when_asked\n"
+        "from storage_engine.tools.put_off_packages import load_only_when_asked\n"
         "load_only_when_asked()\n"
         "import kafka.part\n"
         "for _ in range(2):\n"
@@ -61,8 +61,21 @@ def test_a_package_that_can_not_be_loaded_says_so_each_time(tmp_path: Path) -> N
 def test_a_package_that_is_loaded_stays_as_it_is() -> None:
     program = (
         "import kafka\n"
-        "from storage_engine.tools.kafka_schemas import load_only_when_asked\n"
+        "from storage_engine.tools.put_off_packages import load_only_when_asked\n"
         "load_only_when_asked()\n"
         "print(type(kafka).__name__)"
     )
     assert output_of(program) == ["module"]
+
+
+def test_the_checksum_comes_without_the_rest_of_its_package() -> None:
+    program = (
+        "import sys\n"
+        "from storage_engine.tools.put_off_packages import load_only_when_asked\n"
+        "load_only_when_asked()\n"
+        "from crc32c import crc32c\n"
+        "print(crc32c(b'123456789'), 'crc32c._cli' in sys.modules)\n"
+        "import crc32c as package\n"
+        "print(package.__version__ > '2', package.crc32c is crc32c, type(package).__name__)"
+    )
+    assert output_of(program) == ["3808858755", "False", "True", "True", "module"]
