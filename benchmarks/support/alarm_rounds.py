@@ -22,7 +22,8 @@ from storage_engine.net.limits import LISTEN_BACKLOG
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
-from storage_engine.zookeeper.znodes import BrokerIdZNode, PartitionStateZNode
+from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode
 
 NONE = Goal(most=0.0)
 

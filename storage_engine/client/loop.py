@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
+from storage_engine.client.waker import Waker
 from storage_engine.core.errors import HeadraceError
 from storage_engine.net.blocking import Readable, wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms
 from storage_engine.net.suspended_time import monotonic_with_sleep_ms
-from storage_engine.net.waker import Waker
 
 _LONGEST_WAIT_MS = 60_000
 """The loop waits so long at most while it has nothing to do; it is woken when it has."""

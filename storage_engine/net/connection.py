@@ -1,7 +1,6 @@
-"""One client's connection at the server: requests in, responses out in the order of the requests.
+"""One client's connection at the server: its life, and what of its requests is read when.
 
-    read -> frames -> handler -> Exchange ... respond, in any order
-         -> released in request order -> one send per run
+    read -> frames -> handler -> Exchange ... see `Responses`
 
     life      event                                     becomes
     OPEN      `drain`, `shut`, `abort`                  CLOSING: takes none, sends what it owes
@@ -22,7 +21,6 @@ import enum
 import itertools
 import logging
 import socket
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -30,8 +28,8 @@ from typing import TYPE_CHECKING, cast
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.security.principal import ANONYMOUS
 from storage_engine.net.frames import FrameProtocol
-from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS
-from storage_engine.net.pieces import EncryptedWriter, ResponseBuffers, ResponseWriter
+from storage_engine.net.pieces import EncryptedWriter, ResponseWriter
+from storage_engine.net.responses import Exchange, Responses
 
 if TYPE_CHECKING:
     import ssl
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
     from storage_engine.net.server import Server
 
 log = logging.getLogger("storage_engine.net")
-
-_NO_RESPONSE: ResponseBuffers = ()
 
 
 class _Life(enum.Enum):
@@ -59,33 +55,6 @@ class _Reading(enum.Enum):
 _OPEN, _READS = _Life.OPEN, _Reading.READS
 
 
-class Exchange:
-    """A request, and its response once there is one. Exactly one of `respond` and `skip` is called,
-    once."""
-
-    __slots__ = ("_buffers", "_connection")
-
-    def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
-        self._buffers: ResponseBuffers | None = None
-
-    @property
-    def closed(self) -> bool:
-        """The client is gone: a response would go nowhere."""
-        return self._connection.closed
-
-    def respond(self, buffers: ResponseBuffers) -> None:
-        """Send these when all earlier requests of the connection are answered; now, later, in any
-        order."""
-        assert self._buffers is None, "a request was answered twice"
-        self._buffers = buffers
-        self._connection.answered(self)
-
-    def skip(self) -> None:
-        """Answer nothing, as a produce request with acks=0 wants."""
-        self.respond(_NO_RESPONSE)
-
-
 _numbers = itertools.count()
 
 
@@ -96,18 +65,15 @@ class Connection(FrameProtocol):
     __slots__ = (
         "_budget",
         "_counted",
-        "_exchanges",
-        "_flush_scheduled",
         "_holds",
         "_late",
         "_life",
         "_reading",
         "_receiving",
-        "_running",
+        "_responses",
         "_server",
         "_short_of_memory",
         "_transport",
-        "_writer",
         "active",
         "fd",
         "listener",
@@ -125,18 +91,14 @@ class Connection(FrameProtocol):
         self.listener = listener
         """That by which the client came."""
         self._transport: asyncio.Transport
-        self._writer: ResponseWriter
-        self._exchanges: deque[Exchange] = deque()
+        self._responses = Responses(self, server.flush_soon)
         # How many unanswered exchanges end a run; set at its start.
         self._budget = server.limits.pending_per_connection
         # How many unanswered exchanges of this connection are in the server's total.
         self._counted = 0
-        # Inside buffer_updated: what is answered now goes out with the run.
-        self._running = False
         # Size of the large frame that is being received; 0: none.
         self._receiving = 0
         self._short_of_memory = False
-        self._flush_scheduled = False
         # How many requests are worked on that let no later one be taken up.
         self._holds = 0
         # A large request that came when the turn was over.
@@ -187,17 +149,18 @@ class Connection(FrameProtocol):
     @property
     def unanswered(self) -> int:
         """Requests that wait for their response, or for that of one before them."""
-        return len(self._exchanges)
+        return len(self._responses.exchanges)
 
     @property
     def room(self) -> int:
         """How many more requests may be taken up before the run is halted; at least one."""
-        return max(1, self._budget + 1 - len(self._exchanges))
+        return max(1, self._budget + 1 - len(self._responses.exchanges))
 
     def begin(self) -> Exchange:
         """Creates the exchange of the present frame, at its place in the order of responses."""
-        exchange = Exchange(self)
-        exchanges = self._exchanges
+        responses = self._responses
+        exchange = Exchange(responses)
+        exchanges = responses.exchanges
         exchanges.append(exchange)
         if len(exchanges) > self._budget or self._server.turn_is_over:
             self._halted = True
@@ -209,7 +172,7 @@ class Connection(FrameProtocol):
             self._deliver, self._deliver_run = deliver, None
             self._frame_max_bytes = frame_max_bytes
             # A run that has begun would go on with whoever got the frames before.
-            self._halted = self._halted or self._running
+            self._halted = self._halted or self._responses.in_run
 
     def deliver_to_listener(self) -> None:
         """From the next frame on the listener's handlers get them."""
@@ -253,7 +216,7 @@ class Connection(FrameProtocol):
         sock = cast(socket.socket, transport.get_extra_info("socket"))
         self.fd = sock.fileno()
         writer = ResponseWriter if self.listener.tls is None else EncryptedWriter
-        self._writer = writer(self._transport, self.fd)
+        self._responses.writer = writer(self._transport, self.fd)
         self._set_socket_buffers(sock)
         self._server.opened(self)
 
@@ -267,8 +230,7 @@ class Connection(FrameProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._life = _Life.CLOSED
         self._halted = True
-        self._exchanges.clear()
-        self._writer.pieces.clear()
+        self._responses.close()
         self._late = None
         self._count()
         if not self._holds:
@@ -298,7 +260,7 @@ class Connection(FrameProtocol):
         """Close after sending what is answered; what is not answered yet never will be."""
         self._begin_to_close()
         self._halted = True
-        self._exchanges.clear()
+        self._responses.exchanges.clear()
         self._count()
         self._flush()
         self._close_when_idle()
@@ -320,11 +282,11 @@ class Connection(FrameProtocol):
     @property
     def idle(self) -> bool:
         """Whether all requests are answered."""
-        return not self._exchanges and not self._writer.pieces
+        return self._responses.none_owed
 
     def on_silence(self) -> None:
         """There was no request for `connections.max.idle.ms`."""
-        if self._life is not _OPEN or self._writer.pieces:
+        if self._life is not _OPEN or self._responses.writer.pieces:
             self.abort()
         elif self.idle:
             log.info("idle connection closed connection=%s", self.name)
@@ -340,10 +302,10 @@ class Connection(FrameProtocol):
         if self._large is None and self._server.turn_is_over:
             self._halted = True
         super().buffer_updated(nbytes)
-        self._running = False
+        self._responses.in_run = False
 
     def _start_run(self) -> None:
-        self._running = True
+        self._responses.in_run = True
         server = self._server
         server.begin_turn()
         left = server.limits.queued_max_requests - server.pending + self._counted
@@ -373,14 +335,14 @@ class Connection(FrameProtocol):
             self._received()
 
     def _run_ended(self) -> None:
-        if self._writer.pieces:
+        if self._responses.writer.pieces:
             self._flush()
         self._count()
         if self._halted:
             self._steer_reading()
 
     def _count(self) -> None:
-        more = len(self._exchanges) - self._counted
+        more = len(self._responses.exchanges) - self._counted
         if more:
             self._counted += more
             self._server.count(more)
@@ -394,23 +356,18 @@ class Connection(FrameProtocol):
         if self._holds:
             return
         server = self._server
-        pending = len(self._exchanges)
+        pending = len(self._responses.exchanges)
         if self._short_of_memory:
             self._short_of_memory = False
             server.short_of_memory[self] = None
             return
-        if self._owes or pending > server.limits.pending_per_connection // 2:
+        if self._responses.are_behind or pending > server.limits.pending_per_connection // 2:
             return
         if pending and server.pending >= server.limits.queued_max_requests:
             server.crowded.add(self)
         elif self._reading is not _Reading.QUEUED:
             self._reading = _Reading.QUEUED
             server.go_on_soon(self)
-
-    @property
-    def _owes(self) -> bool:
-        """Whether what is answered must be sent before more is read."""
-        return self._writer.is_paused or self._writer.has_more
 
     def _stop_reading(self) -> None:
         self._halted = True
@@ -421,7 +378,7 @@ class Connection(FrameProtocol):
     def go_on(self) -> None:
         """Deliver what a halted run has left; when that is done, read again."""
         self._reading = _Reading.STOPPED
-        if self._life is not _OPEN or self._owes or self._holds:
+        if self._life is not _OPEN or self._responses.are_behind or self._holds:
             return
         self._halted = False
         late, self._late = self._late, None
@@ -434,7 +391,7 @@ class Connection(FrameProtocol):
                 self._run_ended()
             else:
                 self._deliver_rest()
-            self._running = False
+            self._responses.in_run = False
         self._resume_reading()
 
     def _resume_reading(self) -> None:
@@ -462,32 +419,14 @@ class Connection(FrameProtocol):
 
     # Responses out.
 
-    def answered(self, exchange: Exchange) -> None:
-        """Release what can go: answered exchanges at the head of the order."""
-        exchanges = self._exchanges
-        if not exchanges or exchanges[0] is not exchange:
-            return
-        unsent = self._writer.pieces
-        while exchanges:
-            buffers = exchanges[0]._buffers
-            if buffers is None:
-                break
-            exchanges.popleft()
-            unsent += buffers
-        if self._running:
-            if len(unsent) > UNSENT_RESPONSE_BUFFERS:
-                self._halted = True
-        elif not exchanges and not self._flush_scheduled:
-            self.flush_released()
-        elif not self._flush_scheduled:
-            # More may be answered in this turn.
-            self._flush_scheduled = True
-            self._server.flush_soon(self)
+    def halt_run(self) -> None:
+        """Takes up no further request of this run: enough is answered that is not sent."""
+        self._halted = True
 
     def flush_released(self) -> None:
         """Send what was answered outside of a run: at once when that was all, so that a follower
         works while others are answered; else once per turn of the event loop."""
-        self._flush_scheduled = False
+        self._responses.is_flush_due = False
         if self._life is _Life.CLOSED:
             return
         self._flush()
@@ -498,33 +437,33 @@ class Connection(FrameProtocol):
             self._steer_reading()
 
     def pause_writing(self) -> None:
-        self._writer.is_paused = True
+        self._responses.writer.is_paused = True
         if self._life is _OPEN:
             self._stop_reading()
 
     def resume_writing(self) -> None:
-        self._writer.is_paused = False
+        self._responses.writer.is_paused = False
         self._flush()
         if self._life is not _OPEN:
             self._close_when_idle()
-        elif not self._writer.is_paused:
+        elif not self._responses.writer.is_paused:
             self._steer_reading()
 
     def _flush(self) -> None:
+        writer = self._responses.writer
         try:
-            self._writer.flush()
+            writer.flush()
         except HeadraceError as error:
             # A slice of a log that was truncated meanwhile; its size may be announced already.
             log.warning("connection closed connection=%s reason=%s", self.name, error)
-            self._writer.pieces.clear()
+            writer.pieces.clear()
             self.abort()
             return
-        if self._writer.has_more:
+        if writer.has_more:
             # A long answer goes on in the next turn, and no further request is read before.
             self._stop_reading()
-            if not self._flush_scheduled:
-                self._flush_scheduled = True
-                self._server.flush_soon(self)
+            if not self._responses.is_flush_due:
+                self._responses.flush_in_next_turn()
 
 
 def _ignore(frame: memoryview) -> None:

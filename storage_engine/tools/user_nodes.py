@@ -18,7 +18,7 @@ from storage_engine.core.security.scram_credential import ScramCredential, Scram
 from storage_engine.zookeeper.access import ZooKeeperAccess
 from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
 from storage_engine.zookeeper.encrypted import EncryptingHandler
-from storage_engine.zookeeper.znodes import ConfigZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
 
 ITERATIONS = 8192
 SALT_BYTES = 32

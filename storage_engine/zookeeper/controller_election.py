@@ -37,7 +37,7 @@ from storage_engine.core.ports import (
 from storage_engine.zookeeper.flow import Flow, Flows, Watch, ZookeeperFlows
 from storage_engine.zookeeper.subtree import remove_subtree
 from storage_engine.zookeeper.znode_json import EPOCHS, ZnodeFormatError
-from storage_engine.zookeeper.znodes import (
+from storage_engine.zookeeper.znodes.cluster_znodes import (
     INITIAL_CONTROLLER_EPOCH,
     ControllerEpochZNode,
     ControllerZNode,

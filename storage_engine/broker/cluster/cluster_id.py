@@ -10,7 +10,8 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import MetadataStore, ZkReply, ZkStatus
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import PERSISTENT_PATHS, ClusterIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ClusterIdZNode
+from storage_engine.zookeeper.znodes.persistent_paths import PERSISTENT_PATHS
 
 
 def agree_on_cluster_id(

@@ -14,7 +14,7 @@ from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import MetadataStore, ZkStatus
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import ProducerIdBlockZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ProducerIdBlockZNode
 
 log = logging.getLogger(__name__)
 

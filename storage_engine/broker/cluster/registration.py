@@ -17,7 +17,7 @@ from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch
 from storage_engine.core.ports import Clock, MetadataStore, Scheduler, SessionState, ZkStatus
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows, pause
 from storage_engine.zookeeper.subtree import remove_subtree
-from storage_engine.zookeeper.znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
 
 log = logging.getLogger(__name__)
 

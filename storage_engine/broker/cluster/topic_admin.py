@@ -32,7 +32,8 @@ from storage_engine.core.ports import (
 )
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows, pause
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
+from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 MAX_PARTITIONS = 10_000
 """The most partitions of a topic that one request can create: one znode and one LeaderAndIsr

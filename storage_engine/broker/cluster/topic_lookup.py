@@ -17,7 +17,8 @@ from storage_engine.core.ports import MetadataStore, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ClusterIdZNode
+from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 log = logging.getLogger(__name__)
 

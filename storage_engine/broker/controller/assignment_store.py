@@ -14,7 +14,7 @@ from storage_engine.core.control.controller_events import AssignmentChange, Writ
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkOp, ZkOpKind, ZkStatus
 from storage_engine.zookeeper.flow import Flow, ZookeeperFlows, pause
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import TopicZNode
+from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 log = logging.getLogger(__name__)
 state_change_log = logging.getLogger("headrace.state_change")

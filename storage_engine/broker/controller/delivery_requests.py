@@ -91,8 +91,8 @@ def _metadata_of(
             partition=item.partition.partition,
             leader=item.state.leader,
             leader_epoch=item.state.leader_epoch,
-            isr=list(item.state.isr),
-            replicas=list(item.assigned),
+            isr=item.state.isr,
+            replicas=item.assigned,
             offline_replicas=_offline(item, live),
         )
         for item in items[start:end]
@@ -142,8 +142,8 @@ def _parts(items: Sequence[Any], size_of: Callable[[Any], int], room: int) -> li
     return parts
 
 
-def _offline(item: PartitionLeadership, live: set[BrokerId]) -> list[BrokerId]:
-    return [r for r in item.assigned if r not in live or r in item.failed]
+def _offline(item: PartitionLeadership, live: set[BrokerId]) -> tuple[BrokerId, ...]:
+    return tuple([r for r in item.assigned if r not in live or r in item.failed])
 
 
 def _items_of_metadata(item: PartitionLeadership, live: set[BrokerId]) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
-from storage_engine.zookeeper.znodes import ControllerEpochZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
 
 
 class ControllerFence:

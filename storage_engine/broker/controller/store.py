@@ -27,8 +27,8 @@ from storage_engine.core.ids import (
 from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.zookeeper.flow import Flow, Flows, Watch, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import (
-    BrokerIdZNode,
+from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.topic_znodes import (
     PartitionStateZNode,
     PartitionsZNode,
     TopicZNode,

@@ -13,8 +13,8 @@ from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, Zk
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.flow import Flow, ZookeeperFlows
 from storage_engine.zookeeper.subtree import remove_children, remove_subtree
-from storage_engine.zookeeper.znodes import (
-    ConfigZNode,
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
+from storage_engine.zookeeper.znodes.topic_znodes import (
     PartitionStateZNode,
     PartitionsZNode,
     TopicZNode,

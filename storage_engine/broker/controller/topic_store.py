@@ -17,8 +17,8 @@ from storage_engine.core.control.cluster_state import Reassignment, TopicInfo
 from storage_engine.core.ports import MetadataStore, ZkReply, ZkStat, ZkStatus
 from storage_engine.zookeeper.flow import Flow, Flows, Watch, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import (
-    ConfigZNode,
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
+from storage_engine.zookeeper.znodes.topic_znodes import (
     PartitionStateZNode,
     PartitionsZNode,
     TopicZNode,

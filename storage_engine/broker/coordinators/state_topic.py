@@ -22,7 +22,7 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import MetadataStore, ZkReply, ZkStatus
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import TopicZNode
+from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 log = logging.getLogger(__name__)
 

@@ -1,12 +1,9 @@
 """One replica on this broker: its log, its role, and the requests that wait for it.
 
-    append -> end of the turn -> high watermark, waiting fetches and produces, flush
-
 Only a leader that holds its lease appends, with acks=all only where enough replicas are in sync;
-only the coordinator writes to its own log. An append only marks the partition: the high watermark
-and the waiting requests are checked once per turn of the event loop, however many requests that
-turn had. Only the replica manager changes the role. Source: R-REP2 to R-REP6, R-REP11, R-CTL3,
-KIP-98.
+only the coordinator writes to its own log. What follows from an append is done at the end of the
+turn of the event loop: see `ReplicaTurn`. Only the replica manager changes the role. Source:
+R-REP2 to R-REP6, R-REP11, R-CTL3, KIP-98.
 """
 
 import copy
@@ -18,6 +15,7 @@ from uuid import UUID
 from storage_engine.broker.replicas.follower_watches import FollowerWatches
 from storage_engine.broker.replicas.partition_ports import PartitionPorts
 from storage_engine.broker.replicas.purgatory import WaitList
+from storage_engine.broker.replicas.replica_turn import ReplicaTurn
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
@@ -25,16 +23,12 @@ from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TO
 from storage_engine.core.metrics.broker_figures import CODEC_BYTE, TopicFigures
 from storage_engine.core.replication.partition import (
     Appended,
-    Effect,
     Event,
     Flushed,
     FollowerFetched,
-    HighWatermarkAdvanced,
     LagCheck,
     LeaderPartition,
     Leadership,
-    ProposeIsr,
-    ReadState,
     SessionClock,
 )
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
@@ -73,7 +67,7 @@ class HostedPartition:
         figures: TopicFigures | None = None,
     ) -> None:
         """`figures`: those of its topic, which all of its partitions here share."""
-        self._ports = ports
+        self.ports = ports
         self.figures = TopicFigures() if figures is None else figures
         self.topic_partition = topic_partition
         self.is_internal = topic_partition.topic in INTERNAL_TOPICS
@@ -96,12 +90,7 @@ class HostedPartition:
         self.deletion_waiters = WaitList()
         self.follower_log_starts = _NO_STARTS
         """The log start offsets of the followers, from their fetches since this replica leads."""
-        self._dirty = False
-        """True while `end_turn` is due."""
-        self._has_grown = False
-        """True while it is due for more than readers of the high watermark."""
-        self._unflushed_appends = 0
-        """Appends of this turn that wait for a flush."""
+        self.turn = ReplicaTurn(self)
         self.guards = VerificationGuards()
         """The producers that may write in transactions, in the present leader epoch."""
         self._successor: HostedPartition | None = None
@@ -180,7 +169,7 @@ class HostedPartition:
         """Raises KafkaError where the log can't be appended to now."""
         if self.leader is None or leader_epoch != -1:
             self.check_leads(leader_epoch)
-        self._ports.lease.check()
+        self.ports.lease.check()
         if acks == -1 and self.in_sync_count < self.min_in_sync_count:
             raise KafkaError(
                 f"{self.topic_partition} has {self.in_sync_count} in-sync replicas, "
@@ -225,7 +214,7 @@ class HostedPartition:
         try:
             self.check_writable_by_producers(acks)
             offsets = self.log.leader_appends.append_columns(
-                columns, leader_epoch=self.leader_epoch, now_ms=self._ports.clock.wall_ms()
+                columns, leader_epoch=self.leader_epoch, now_ms=self.ports.clock.wall_ms()
             )
         except LogStorageError as failure:
             self._note_failure(failure)
@@ -235,7 +224,7 @@ class HostedPartition:
         if offsets is not None:
             count, size = offsets[-1] - offsets[0], sum(columns.sizes)
             self.figures.appended(columns.attributes[0], size, count, appends=len(columns))
-            self._note_appends(len(columns))
+            self.turn.note_appends(len(columns))
         return offsets
 
     def append_marker(
@@ -255,12 +244,12 @@ class HostedPartition:
                 producer_epoch,
                 marker,
                 leader_epoch=self.leader_epoch,
-                now_ms=self._ports.clock.wall_ms(),
+                now_ms=self.ports.clock.wall_ms(),
             )
         except LogStorageError as failure:
             self._note_failure(failure)
             raise
-        self._note_appends(1)
+        self.turn.note_appends(1)
         return result
 
     def append_state(
@@ -302,7 +291,7 @@ class HostedPartition:
             result = self.log.leader_appends.append(
                 records,
                 leader_epoch=self.leader_epoch,
-                now_ms=self._ports.clock.wall_ms(),
+                now_ms=self.ports.clock.wall_ms(),
                 allow_transactional=in_transaction,
                 is_checked=is_checked,
                 topic_id=self.topic_id,
@@ -313,85 +302,30 @@ class HostedPartition:
         if not result.duplicate:
             count = result.next_offset - result.base_offset
             self.figures.appended(records[CODEC_BYTE], result.size, count)
-        self._note_appends(1)
+        self.turn.note_appends(1)
         return result
 
     def _note_failure(self, failure: KafkaError) -> None:
         if isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):
             self.fail(failure)
 
-    def _note_appends(self, count: int) -> None:
-        if self.config.flush_before_ack:
-            self._unflushed_appends += count
-        if not self._has_grown:
-            self.mark_dirty()
-
     # --- steps of a leader, and who waits for them ---
-
-    def mark_dirty(self) -> None:
-        """Has high watermark and waiting requests checked at the end of this turn of the loop."""
-        self._has_grown = True
-        self.follower_watches.note()
-        if not self._dirty:
-            self._end_turn_soon()
-
-    def _end_turn_soon(self) -> None:
-        self._dirty = True
-        self._ports.end_of_turn.call(self.topic_partition, self.end_turn)
 
     def note_change(self) -> None:
         """Tells periodic work that the log was written to."""
-        changes = self._ports.changes
+        changes = self.ports.changes
         changes.logs[self.topic_partition] = None
         changes.high_watermarks = True
-
-    def end_turn(self) -> None:
-        """Applies the appends of this turn."""
-        has_grown, self._has_grown = self._has_grown, False
-        self._dirty = False
-        if self._successor is not None:
-            return  # Its log was replaced in this turn: the one that counts is marked as well.
-        if has_grown:
-            self.note_change()
-        leader = self.leader
-        if leader is not None and has_grown:
-            event = Appended(log_end_offset=self.log.log_end_offset)
-            self._carry_out(leader, leader.step(event))
-            batches, self._unflushed_appends = self._unflushed_appends, 0
-            if batches and self.must_flush:
-                self.flush(batches=batches)
-        if has_grown:
-            # First: producers wait for them. Those in sync have the same to read.
-            self.log.reads.share(self.follower_watches.wake)
-        self.data_waiters.wake()
 
     def step(self, event: Event) -> None:
         """Step the leader's state and carry out what follows, if this replica leads."""
         replica = self.current
         leader = replica.leader
         if leader is not None:
-            replica._carry_out(leader, leader.step(event))
+            replica.turn.carry_out(leader, leader.step(event))
             if not isinstance(event, LagCheck):
                 # With another ISR the fetches of a session don't count for this partition any more.
                 replica.follower_watches.note()
-
-    def _carry_out(self, leader: LeaderPartition, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case HighWatermarkAdvanced():
-                    self._high_watermark_advanced()
-                case ProposeIsr():
-                    self._ports.propose_isr(self, leader, effect)
-                case ReadState():
-                    self._ports.read_isr(self, leader)
-
-    def _high_watermark_advanced(self) -> None:
-        self._ports.changes.high_watermarks = True
-        self.log.note_high_watermark(self.high_watermark)
-        self.produce_waiters.wake()
-        self.follower_watches.note()
-        if not self._dirty and self.data_waiters:
-            self._end_turn_soon()
 
     def follower_fetched(
         self,
@@ -403,7 +337,7 @@ class HostedPartition:
         session: SessionClock | None = None,
     ) -> None:
         """A follower's fetch tells the leader that it holds all below that offset."""
-        now_ms = self._ports.clock.monotonic_ms()
+        now_ms = self.ports.clock.monotonic_ms()
         leader, log_end_offset = self.leader, self.log.log_end_offset
         if leader is None:
             return
@@ -429,7 +363,7 @@ class HostedPartition:
         effects = leader.step(event)
         if is_at_end and session is not None:
             note_at_end()
-        self._carry_out(leader, effects)
+        self.turn.carry_out(leader, effects)
 
     def note_follower_log_start(self, replica: int, log_start_offset: int) -> None:
         """A follower says where it begins."""
@@ -441,7 +375,7 @@ class HostedPartition:
     def flush(self, settled: Callable[[], None] | None = None, *, batches: int = 0) -> None:
         """Flush all that is in the log; `settled` is called when that is over, well or not.
         `batches` of producers wait for it."""
-        self._ports.flush(self, settled, batches)
+        self.ports.flush(self, settled, batches)
 
     def flushed(self) -> None:
         """More of the log is flushed: where that counts, it may be acknowledged."""
@@ -470,7 +404,7 @@ class HostedPartition:
             assigned_replicas=self.assigned_replicas,
             joined_epochs=item.joined_epochs,
         )
-        now_ms = self._ports.clock.monotonic_ms()
+        now_ms = self.ports.clock.monotonic_ms()
         leader = self.leader
         if leader is not None:
             effects = leader.renew(leadership, now_ms=now_ms)
@@ -478,18 +412,18 @@ class HostedPartition:
             log_end_offset = self.log.log_end_offset
             leader = LeaderPartition(
                 leadership,
-                local=self._ports.broker_id,
+                local=self.ports.broker_id,
                 log_end_offset=log_end_offset,
                 high_watermark=self.follower_high_watermark,
                 now_ms=now_ms,
-                limits=self._ports.lag,
+                limits=self.ports.lag,
                 flushed_end_offset=self.flushed_end_offset,
             )
             self.role = Role.LEADER
             self.leader = leader
             self.follower_log_starts = _NO_STARTS
             effects = leader.step(Appended(log_end_offset=log_end_offset))
-        self._carry_out(leader, effects)
+        self.turn.carry_out(leader, effects)
         self.wake_all()
         if self.must_flush:
             self.flush()
@@ -501,7 +435,7 @@ class HostedPartition:
         self.wake_all()
 
     def _note_order(self, item: LeaderAndIsrPartition) -> None:
-        self._ports.changes.high_watermarks = True
+        self.ports.changes.high_watermarks = True
         self.controller_epoch = item.controller_epoch
         self.assigned_replicas = tuple(item.replicas)
         self.leader_id = item.leader
@@ -516,7 +450,7 @@ class HostedPartition:
 
     def fail(self, failure: Exception) -> None:
         """The log could not be read or written; see `ReplicaFailures.fail`."""
-        self._ports.on_failure(self, failure)
+        self.ports.on_failure(self, failure)
 
     def take_offline(self) -> None:
         """Stops serving; does not wake waiting requests."""
@@ -529,9 +463,9 @@ class HostedPartition:
         as `current`."""
         replica = copy.copy(self)
         replica.log = log
-        replica._dirty = replica._has_grown = False
-        replica._unflushed_appends = 0
+        replica.turn = ReplicaTurn(replica)
         self._successor = replica
+        self.turn.note_replaced()
         return replica
 
     def _keep_high_watermark(self) -> None:

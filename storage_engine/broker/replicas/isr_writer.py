@@ -30,7 +30,7 @@ from storage_engine.core.replication.partition import (
 )
 from storage_engine.zookeeper.admin_znodes import IsrChangeZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import PartitionStateZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode
 
 log = logging.getLogger(__name__)
 state_change_log = logging.getLogger("headrace.state_change")

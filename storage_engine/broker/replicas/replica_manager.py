@@ -359,7 +359,7 @@ class ReplicaManager:
         replica = partition.with_log(replaced)
         self._partitions[tp] = replica
         self._fetchers.replace(replica)
-        replica.mark_dirty()
+        replica.turn.mark()
         self.checkpoint_high_watermarks()
         state_change_log.info("moved partition=%s folder=%s", tp, replaced.directory.parent)
         if replica.leader is not None:

@@ -15,7 +15,7 @@ from storage_engine.core.ids import topic_name_problem
 from storage_engine.core.printable import printable
 from storage_engine.core.quotas.quota_entity import QuotaEntity
 from storage_engine.zookeeper.znode_json import BROKER_IDS, number_named
-from storage_engine.zookeeper.znodes import ConfigZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
 
 
 class EntityKind(enum.Enum):

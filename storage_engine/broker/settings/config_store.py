@@ -14,7 +14,8 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
+from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,8 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ClusterIdZNode
+from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 log = logging.getLogger(__name__)
 

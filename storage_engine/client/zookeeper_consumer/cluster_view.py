@@ -15,7 +15,8 @@ from storage_engine.client.zookeeper_consumer.node_view import NodeView, Seen
 from storage_engine.core.ids import NO_LEADER, TopicPartition, topic_name_problem
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths, ConsumerIdZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import BrokerIdZNode, PartitionStateZNode, TopicZNode
+from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 log = logging.getLogger(__name__)
 

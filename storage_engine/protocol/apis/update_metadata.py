@@ -52,15 +52,16 @@ class UpdateMetadataBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataPartition:
-    """The part of a partition's state that clients may see."""
+    """The part of a partition's state that clients may see. A broker keeps it, and partitions with
+    the same replicas share one tuple of them."""
 
     topic: str
     partition: int
     leader: BrokerId
     leader_epoch: LeaderEpoch
-    isr: Sequence[BrokerId]
-    replicas: Sequence[BrokerId]
-    offline_replicas: Sequence[BrokerId] = ()
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    offline_replicas: tuple[BrokerId, ...] = ()
     topic_id: UUID = NO_TOPIC_ID
 
 
@@ -200,7 +201,7 @@ def _read_partition(reader: Reader) -> UpdateMetadataPartition:
     )
 
 
-def _read_broker_ids(reader: Reader) -> Sequence[BrokerId]:
+def _read_broker_ids(reader: Reader) -> tuple[BrokerId, ...]:
     return _shared_replicas(tuple(reader.int32s()))
 
 
@@ -209,8 +210,8 @@ def _read_broker_ids(reader: Reader) -> Sequence[BrokerId]:
 
 
 @lru_cache(4096)
-def _shared_replicas(brokers: tuple[int, ...]) -> Sequence[BrokerId]:
-    return [BrokerId(broker) for broker in brokers]
+def _shared_replicas(brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
 
 
 @lru_cache(64)

@@ -22,12 +22,9 @@ from storage_engine.simulation.checks.trace import Trace
 from storage_engine.simulation.world.broker import SimulatedBroker
 from storage_engine.simulation.world.clock import ProcessLoop
 from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.zookeeper.znodes import (
-    BrokerIdZNode,
-    ControllerEpochZNode,
-    PartitionStateZNode,
-    TopicZNode,
-)
+from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 DELETIONS_PATH = "/admin/delete_topics"
 

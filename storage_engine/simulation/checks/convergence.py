@@ -11,7 +11,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.checks.checkers import DELETIONS_PATH, Checker
 from storage_engine.simulation.world.broker import SimulatedBroker
 from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 ALIKE_MS = 15_000
 """How long all logs of a partition have to end alike at one look."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.checks.copies import BatchNote, NotedLog
-from storage_engine.zookeeper.znodes import PartitionStateZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode
 
 
 class InvariantViolation(Exception):

@@ -27,7 +27,8 @@ from storage_engine.simulation.faults.scripts import SCRIPTS, Condition, Scene, 
 from storage_engine.simulation.world.broker import SimulatedBroker
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
-from storage_engine.zookeeper.znodes import ControllerZNode, PartitionStateZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode
 
 RESTART_PAUSE_MS = 30
 """The delay after which a supervisor starts a broker again."""

@@ -15,7 +15,8 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.faults.faults import FaultKind
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.zookeeper.znodes import ControllerZNode, PartitionStateZNode, TopicZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 Condition = Callable[[], bool]
 Script = Generator[Condition, None, None]

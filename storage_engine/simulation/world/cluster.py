@@ -34,7 +34,7 @@ from storage_engine.simulation.world.requests import (
     reassign_request,
 )
 from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
-from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 CLIENT_TIMEOUT_MS = 120_000
 

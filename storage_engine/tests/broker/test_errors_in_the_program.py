@@ -243,8 +243,8 @@ def test_a_turn_that_fails_for_one_partition_ends_for_the_others(cluster, monkey
     replicas = cluster[leader].replicas
     cluster.loop.run_for(1_000)
     first, other = replicas.get(A), replicas.get(second)
-    fails = once(type(first).end_turn, lambda partition: partition is first)
-    monkeypatch.setattr(type(first), "end_turn", fails)
+    fails = once(type(first.turn).end, lambda turn: turn is first.turn)
+    monkeypatch.setattr(type(first.turn), "end", fails)
     looked: list[TopicPartition] = []
 
     class Looks:
@@ -253,8 +253,8 @@ def test_a_turn_that_fails_for_one_partition_ends_for_the_others(cluster, monkey
             return True
 
     other.data_waiters.add(Looks())
-    first.mark_dirty()
-    other.mark_dirty()
+    first.turn.mark()
+    other.turn.mark()
     cluster.loop.run_for(10)
     assert looked == [second]
     assert len(told(caplog)) == 1

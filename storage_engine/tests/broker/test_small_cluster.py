@@ -11,7 +11,7 @@ from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataRespo
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.support import code_of
-from storage_engine.zookeeper.znodes import ControllerEpochZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
 
 TP = TopicPartition("t", 0)
 

@@ -28,7 +28,7 @@ from storage_engine.simulation.world.requests import create_topic_request
 from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.tests.broker.settings.settings_requests import SET, TOPIC, send_alter
 from storage_engine.zookeeper.call_window import CallWindow, PendingCall
-from storage_engine.zookeeper.znodes import ControllerEpochZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
 
 TP = TopicPartition("t", 0)
 BAD = TopicPartition("bad", 0)

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
-from storage_engine.net.connection import Connection, Exchange
+from storage_engine.net.connection import Connection
 from storage_engine.net.limits import ServerLimits
 from storage_engine.net.loop import new_event_loop
+from storage_engine.net.responses import Exchange
 from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
 

@@ -74,7 +74,7 @@ def test_an_answer_leaves_at_once_when_it_is_all_that_is_owed_else_once_a_turn(l
             unsent = []
             for exchange, payload in holder.held:
                 exchange.respond([framed(payload)])
-                unsent.append(len(connection._writer.pieces))
+                unsent.append(len(connection._responses.writer.pieces))
             return unsent
 
         assert unsent_after(b"alone") == [0]

@@ -11,7 +11,7 @@ from storage_engine.simulation.checks.trace import Trace
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
-from storage_engine.zookeeper.znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
 
 TP = TopicPartition("t", 0)
 HEARD_MS = 500

@@ -4,7 +4,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import create_topics
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.requests import create_topic_request
-from storage_engine.zookeeper.znodes import TopicZNode
+from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 TP = TopicPartition("t", 0)
 

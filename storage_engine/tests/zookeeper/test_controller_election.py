@@ -18,7 +18,7 @@ from storage_engine.tests.zookeeper.lossy_session import (
 )
 from storage_engine.zookeeper.controller_election import ControllerElection
 from storage_engine.zookeeper.session import ZooKeeperSession
-from storage_engine.zookeeper.znodes import ControllerEpochZNode, ControllerZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode, ControllerZNode
 
 
 class Broker:

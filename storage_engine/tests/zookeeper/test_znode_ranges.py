@@ -18,16 +18,15 @@ from storage_engine.zookeeper.consumer_znodes import ConsumerIdZNode, OffsetZNod
 from storage_engine.zookeeper.replies import from_get
 from storage_engine.zookeeper.session_credentials import SessionZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import (
-    BrokerIdZNode,
+from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import (
     ClusterIdZNode,
     ConfigZNode,
     ControllerEpochZNode,
     ControllerZNode,
-    PartitionStateZNode,
     ProducerIdBlockZNode,
-    TopicZNode,
 )
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 HUGE = 3_000_000_000
 DEEP = b"[" * 100_000

@@ -24,16 +24,15 @@ from storage_engine.zookeeper.admin_znodes import (
     ReassignPartitionsZNode,
 )
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import (
-    BrokerIdZNode,
+from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import (
     ClusterIdZNode,
     ConfigZNode,
     ControllerEpochZNode,
     ControllerZNode,
-    PartitionStateZNode,
     ProducerIdBlockZNode,
-    TopicZNode,
 )
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 BROKER = '{"jmx_port":-1,"host":"node1","version":1,"port":9092}'
 TOPIC = """{"version":1, "partitions":

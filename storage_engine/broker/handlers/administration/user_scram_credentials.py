@@ -41,7 +41,7 @@ from storage_engine.protocol.apis.describe_user_scram_credentials import (
 )
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes import ConfigZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.network import BASE_PORT
 from storage_engine.simulation.world.processes import SimulatedMachine
 from storage_engine.zookeeper.session_credentials import SessionZNode
-from storage_engine.zookeeper.znodes import BrokerIdZNode, ControllerZNode
+from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerZNode
 
 TP = TopicPartition("t", 0)
 SOON_MS = SESSION_TIMEOUT_MS // 6

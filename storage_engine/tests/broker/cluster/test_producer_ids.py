@@ -12,7 +12,7 @@ from storage_engine.tests.zookeeper.lossy_session import (
     new_server,
     settle,
 )
-from storage_engine.zookeeper.znodes import ProducerIdBlockZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ProducerIdBlockZNode
 
 
 class Allocator:

@@ -9,7 +9,7 @@ import pytest
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.world.broker import SimulatedBroker
 from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 TP = TopicPartition("t", 0)
 PATH = TopicZNode.path("t")

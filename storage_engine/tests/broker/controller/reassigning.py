@@ -13,7 +13,7 @@ from storage_engine.protocol.apis import (
 )
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.admin_znodes import ReassignPartitionsZNode
-from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 TP = TopicPartition("t", 0)
 

@@ -20,7 +20,7 @@ from storage_engine.tests.broker.controller.foreign_topics import (
     topic,
 )
 from storage_engine.zookeeper.admin_znodes import IsrChangeZNode
-from storage_engine.zookeeper.znodes import PartitionStateZNode, TopicZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 __all__ = ["cluster", "topic"]
 

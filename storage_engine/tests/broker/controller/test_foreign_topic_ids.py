@@ -33,7 +33,7 @@ from storage_engine.tests.broker.controller.foreign_topics import (
     topic,
     write_without_id,
 )
-from storage_engine.zookeeper.znodes import PartitionsZNode, TopicZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionsZNode, TopicZNode
 
 __all__ = ["cluster", "topic"]
 
@@ -176,8 +176,8 @@ def test_a_name_that_goes_takes_no_id_that_another_topic_has_now():
             partition=0,
             leader=nobody,
             leader_epoch=LeaderEpoch(0),
-            isr=[nobody],
-            replicas=[nobody],
+            isr=(nobody,),
+            replicas=(nobody,),
             topic_id=shared,
         )
 

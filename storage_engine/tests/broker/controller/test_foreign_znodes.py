@@ -25,14 +25,13 @@ from storage_engine.zookeeper.admin_znodes import (
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
 )
-from storage_engine.zookeeper.znodes import (
-    BrokerIdZNode,
+from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import (
     ConfigZNode,
     ControllerEpochZNode,
     ControllerZNode,
-    PartitionStateZNode,
-    TopicZNode,
 )
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 SEEDS = range(1000) if ALL_FAULTS else range(4)
 ROUNDS = 8

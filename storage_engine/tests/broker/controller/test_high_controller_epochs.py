@@ -5,11 +5,8 @@ import pytest
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.zookeeper.znodes import (
-    ControllerEpochZNode,
-    PartitionStateZNode,
-    TopicZNode,
-)
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 TP = TopicPartition("t", 0)
 STATE = PartitionStateZNode.path("t", 0)

@@ -11,7 +11,7 @@ from storage_engine.tests.broker.controller.foreign_topics import (
     put,
     topic,
 )
-from storage_engine.zookeeper.znodes import PartitionStateZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode
 
 __all__ = ["cluster", "topic"]
 

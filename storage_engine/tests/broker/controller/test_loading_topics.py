@@ -3,7 +3,7 @@
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
-from storage_engine.zookeeper.znodes import ControllerZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerZNode
 
 TP = TopicPartition("t", 0)
 DELAY_MS = 5

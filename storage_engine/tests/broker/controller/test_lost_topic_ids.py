@@ -20,7 +20,7 @@ from storage_engine.tests.broker.controller.foreign_topics import (
     topic,
     write_without_id,
 )
-from storage_engine.zookeeper.znodes import PartitionsZNode, TopicZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionsZNode, TopicZNode
 
 __all__ = ["cluster", "topic"]
 

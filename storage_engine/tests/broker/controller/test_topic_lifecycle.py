@@ -13,7 +13,8 @@ from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
-from storage_engine.zookeeper.znodes import ConfigZNode, TopicZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
+from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 TP = TopicPartition("t", 0)
 

@@ -18,7 +18,8 @@ from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.test_batch_commits import commit, joined
 from storage_engine.tests.broker.transactions.test_transactions import log_of, producer, settle
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
-from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ClusterIdZNode
+from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 

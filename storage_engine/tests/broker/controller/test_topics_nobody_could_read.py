@@ -12,7 +12,7 @@ from storage_engine.tests.broker.controller.foreign_topics import (
     remove,
     topic,
 )
-from storage_engine.zookeeper.znodes import PartitionStateZNode, PartitionsZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, PartitionsZNode
 
 __all__ = ["cluster", "topic"]
 

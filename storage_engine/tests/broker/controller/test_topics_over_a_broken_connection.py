@@ -15,7 +15,8 @@ from storage_engine.protocol.apis import create_partitions, create_topics
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.requests import ANSWER_MS, create_topic_request
-from storage_engine.zookeeper.znodes import ConfigZNode, ControllerZNode, TopicZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode, ControllerZNode
+from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 TP = TopicPartition("t", 0)
 SETTINGS = {"retention.ms": "1000"}

@@ -30,7 +30,7 @@ from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.simulation.clients.transactional_client import SimulatedProducer
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.test_transactions import aborted, log_of, settle
-from storage_engine.zookeeper.znodes import ControllerEpochZNode, ControllerZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode, ControllerZNode
 
 TP = TopicPartition("t", 0)
 HIGHEST = ControllerEpoch(2**31 - 1)

@@ -7,7 +7,7 @@ import pytest
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
-from storage_engine.zookeeper.znodes import ControllerZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerZNode
 
 TP = TopicPartition("t", 0)
 

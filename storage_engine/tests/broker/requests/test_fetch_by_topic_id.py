@@ -13,7 +13,7 @@ from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.registry import SERVED_RANGES
 from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.zookeeper.znodes import TopicZNode
+from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 TP = TopicPartition("t", 0)
 STRANGE = topic_id_to_text(UUID(int=99))

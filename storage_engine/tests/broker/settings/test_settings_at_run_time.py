@@ -24,7 +24,7 @@ from storage_engine.tests.broker.settings.settings_requests import (
     send_alter,
 )
 from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
-from storage_engine.zookeeper.znodes import ConfigZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
 
 TP = TopicPartition("t", 0)
 

@@ -21,7 +21,7 @@ from storage_engine.tests.broker.typed_topics.typed_support import (
     topic_id_of,
     typed_batch,
 )
-from storage_engine.zookeeper.znodes import ConfigZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
 
 LATER = json.dumps({**json.loads(SCHEMA.to_json()), "format": 2})
 ROWS = 10

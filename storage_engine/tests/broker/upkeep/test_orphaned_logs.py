@@ -9,7 +9,8 @@ from storage_engine.log.dirs.log_dir import STRAY_FOLDER_SUFFIX
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
-from storage_engine.zookeeper.znodes import ClusterIdZNode, TopicZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ClusterIdZNode
+from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 TP = TopicPartition("t", 0)
 

@@ -32,7 +32,8 @@ from storage_engine.simulation.world.processes import (
 from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
 from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths
-from storage_engine.zookeeper.znodes import BrokerIdZNode, PartitionStateZNode, TopicZNode
+from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 GROUP = "g"
 SESSION_MS = 600

@@ -88,9 +88,9 @@ REQUESTS: dict[int, Any] = {
                 partition=6,
                 leader=BrokerId(7),
                 leader_epoch=LeaderEpoch(8),
-                isr=[BrokerId(9)],
-                replicas=[BrokerId(9), BrokerId(10)],
-                offline_replicas=[BrokerId(10)],
+                isr=(BrokerId(9),),
+                replicas=(BrokerId(9), BrokerId(10)),
+                offline_replicas=(BrokerId(10),),
             )
         ],
         removed_topics=["weather"],
