@@ -58,7 +58,7 @@ MEASURED_S = {
     "integration_tests/command_line/test_command_line_leaves_nothing_behind.py": 65,
     "integration_tests/security/test_our_clients.py": 55,
     "integration_tests/spark/test_source_reads_what_is_there.py": 54,
-    "integration_tests/keyed_sink/test_spark_keyed_sink.py": 52,
+    "integration_tests/keyed_sink/test_spark_keyed_sink.py": 38,
     "storage_engine/tests/simulation/test_simulation.py": 48,
     "integration_tests/command_line/test_command_line_moves_records.py": 46,
     "integration_tests/security/test_rights_of_users.py": 45,
