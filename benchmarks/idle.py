@@ -87,6 +87,7 @@ def _measure(folder: Path, partitions: int, *, settle_s: int, seconds: int) -> I
     with LocalCluster.running(folder / "cluster", request) as cluster:
         pids = [entry.pid for entry in cluster.state.brokers if entry.pid is not None]
         empty_kib = max(_resident_kib(pid, "Rss") for pid in pids)
+        empty_own_kib = max(map(_own_kib, pids))
         everyone = list(range(1, _BROKERS + 1))
         assignment = {p: everyone[p % 3 :] + everyone[: p % 3] for p in range(partitions)}
         with Cluster(cluster.bootstrap_servers) as client:
@@ -104,7 +105,8 @@ def _measure(folder: Path, partitions: int, *, settle_s: int, seconds: int) -> I
             for now, then in zip([_usage(pid) for pid in pids], before, strict=True)
         ]
         resident = [_resident_kib(pid, "Rss") for pid in pids]
-        shared = [_resident_kib(pid, "Pss") for pid in pids]
+        divided = [_resident_kib(pid, "Pss") for pid in pids]
+        own = [_own_kib(pid) for pid in pids]
     most = max(spent)
     sleeper_s = cpu_seconds(lambda: _wake_up(max(1, most.wake_ups)))
     percent = 100 * most.processor_s / passed_s
@@ -120,8 +122,10 @@ def _measure(folder: Path, partitions: int, *, settle_s: int, seconds: int) -> I
     yield alone(
         f"{partitions} partitions: resident memory, MiB", max(resident) / 1024, goal=MEMORY_GOAL
     )
-    yield alone("of that, with shared pages divided, MiB", max(shared) / 1024)
+    yield alone("of that, with shared pages divided, MiB", max(divided) / 1024)
+    yield alone("of that, without shared pages, MiB", max(own) / 1024)
     yield alone("no partition: resident memory, MiB", empty_kib / 1024)
+    yield alone("no partition: without shared pages, MiB", empty_own_kib / 1024)
     # The broker that takes most is the controller, which keeps all partitions a second time.
     yield alone("a replica more, KiB", (min(resident) - empty_kib) / partitions)
     yield alone("a replica more on the controller, KiB", (max(resident) - empty_kib) / partitions)
@@ -138,8 +142,13 @@ def _usage(pid: int) -> _Usage:
     return _Usage(nanoseconds / 1e9, wake_ups)
 
 
+def _own_kib(pid: int) -> int:
+    """Without the pages, mostly of libraries, that any other process has, too."""
+    return _resident_kib(pid, "Private_Clean") + _resident_kib(pid, "Private_Dirty")
+
+
 def _resident_kib(pid: int, name: str) -> int:
-    """`Rss`, or `Pss`: with a page that several processes share counted in parts."""
+    """`Rss`, or a part of it: `Pss` counts a page that several processes share in parts."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1])
