@@ -19,8 +19,9 @@ import argparse
 import os
 from pathlib import Path
 
+from benchmarks.beside_kafka.measured_parts import add_numbers, add_only
 from benchmarks.beside_kafka.rows import COLUMNS, ROWS, cells
-from storage_engine.tools.arguments import add_conf, add_json, pairs, positive_integer
+from storage_engine.tools.arguments import add_conf, add_json, pairs
 from storage_engine.tools.errors import UsageError
 
 LEAST_ROWS = 100_000
@@ -29,21 +30,15 @@ LEAST_ROWS = 100_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench beside-kafka`."""
     names = [row.name for row in ROWS]
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=names,
-        metavar="ROW",
-        help=f"measure this row alone; may be given several times: {', '.join(names)}",
+    add_only(parser, "row", names)
+    add_numbers(
+        parser,
+        (
+            ("--rounds", 3, "of each row, after one to warm up"),
+            ("--rows", 4_000_000, "that the large jobs read and copy"),
+            ("--cores", 2, "of each Spark"),
+        ),
     )
-    for name, default, meaning in (
-        ("--rounds", 3, "of each row, after one to warm up"),
-        ("--rows", 4_000_000, "that the large jobs read and copy"),
-        ("--cores", 2, "of each Spark"),
-    ):
-        parser.add_argument(
-            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
-        )
     parser.add_argument(
         "--folder",
         type=Path,

@@ -25,8 +25,9 @@ import argparse
 from pathlib import Path
 
 from benchmarks.beside_kafka import default_folder
+from benchmarks.beside_kafka.measured_parts import add_numbers, add_only
 from benchmarks.clients.loads import GROUPS
-from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError
 
 LEAST_ROWS = 1_000
@@ -34,21 +35,15 @@ LEAST_ROWS = 1_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench clients`."""
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=GROUPS,
-        metavar="GROUP",
-        help=f"measure this group alone; may be given several times: {', '.join(GROUPS)}",
+    add_only(parser, "group", GROUPS)
+    add_numbers(
+        parser,
+        (
+            ("--rounds", 3, "of each group, after one to warm up"),
+            ("--rows", 500_000, "records of 100 B that a client sends; of 1 kB a tenth"),
+            ("--seconds", 5, "for which records are sent at each steady rate"),
+        ),
     )
-    for name, default, meaning in (
-        ("--rounds", 3, "of each group, after one to warm up"),
-        ("--rows", 500_000, "records of 100 B that a client sends; of 1 kB a tenth"),
-        ("--seconds", 5, "for which records are sent at each steady rate"),
-    ):
-        parser.add_argument(
-            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
-        )
     parser.add_argument(
         "--folder",
         type=Path,

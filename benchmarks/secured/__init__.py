@@ -24,7 +24,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.beside_kafka import default_folder
-from storage_engine.tools.arguments import add_json, positive_integer
+from benchmarks.beside_kafka.measured_parts import add_numbers, add_only
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError
 
 PARTS = ("tls", "small", "rules", "quotas")
@@ -32,22 +33,16 @@ PARTS = ("tls", "small", "rules", "quotas")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench secured`."""
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=PARTS,
-        metavar="PART",
-        help=f"measure this part alone; may be given several times: {', '.join(PARTS)}",
+    add_only(parser, "part", PARTS)
+    add_numbers(
+        parser,
+        (
+            ("--bytes", 512 << 20, "bytes of each round with large requests"),
+            ("--requests", 300_000, "requests of each round with small ones"),
+            ("--rounds", 5, "rounds of each measurement, after three to warm up"),
+            ("--seconds", 30, "seconds of each measurement of a quota"),
+        ),
     )
-    for name, default, meaning in (
-        ("--bytes", 512 << 20, "bytes of each round with large requests"),
-        ("--requests", 300_000, "requests of each round with small ones"),
-        ("--rounds", 5, "rounds of each measurement, after three to warm up"),
-        ("--seconds", 30, "seconds of each measurement of a quota"),
-    ):
-        parser.add_argument(
-            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
-        )
     parser.add_argument(
         "--without-kafka", action="store_true", help="leave Apache Kafka out: nothing is downloaded"
     )

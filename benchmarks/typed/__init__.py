@@ -24,8 +24,9 @@ import argparse
 from pathlib import Path
 
 from benchmarks.beside_kafka import default_folder
+from benchmarks.beside_kafka.measured_parts import add_numbers, add_only
 from benchmarks.typed.rows import COLUMNS, FLUSS, ROWS, cells
-from storage_engine.tools.arguments import add_conf, add_json, pairs, positive_integer
+from storage_engine.tools.arguments import add_conf, add_json, pairs
 from storage_engine.tools.errors import UsageError
 
 LEAST_ROWS = 100_000
@@ -35,22 +36,16 @@ _MEGABIT = 1_000_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench typed`."""
     names = [row.name for row in ROWS]
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=names,
-        metavar="ROW",
-        help=f"measure this row alone; may be given several times: {', '.join(names)}",
+    add_only(parser, "row", names)
+    add_numbers(
+        parser,
+        (
+            ("--rounds", 3, "of each row, after one to warm up"),
+            ("--rows", 2_000_000, "that are read; a quarter is written"),
+            ("--cores", 2, "of each Spark"),
+            ("--link", 200, "megabits a second of the link"),
+        ),
     )
-    for name, default, meaning in (
-        ("--rounds", 3, "of each row, after one to warm up"),
-        ("--rows", 2_000_000, "that are read; a quarter is written"),
-        ("--cores", 2, "of each Spark"),
-        ("--link", 200, "megabits a second of the link"),
-    ):
-        parser.add_argument(
-            name, default=default, type=positive_integer, metavar="N", help=f"{meaning} ({default})"
-        )
     parser.add_argument("--without-fluss", action="store_true", help="leave Apache Fluss out")
     parser.add_argument(
         "--small-batches",

@@ -18,16 +18,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from storage_engine.broker.cluster.refused_ports import RefusedPorts, Suspects
-from storage_engine.core.control.death_proof import (
-    closing_delay_ms,
-    is_same_process,
-    may_be_local,
-)
+from storage_engine.core.control.death_proof import closing_delay_ms
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import (
     ForeignSessions,
     MetadataStore,
-    OpenProcess,
     Processes,
     Scheduler,
     SessionState,
@@ -36,6 +31,7 @@ from storage_engine.core.ports import (
 )
 from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
 from storage_engine.zookeeper.session_credentials import SessionZNode
+from storage_engine.zookeeper.watched_session import WatchedSession
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
 log = logging.getLogger(__name__)
@@ -52,26 +48,17 @@ MAX_SESSIONS = 1_000
 _PARENT = SessionZNode.PARENT
 
 
-class _Peer:
+class _Peer(WatchedSession):
     """The session of another broker, or a znode that is none."""
 
     def __init__(self, name: str, broker_id: BrokerId | None) -> None:
-        self.name = name
+        super().__init__(name)
         self.broker_id = broker_id
-        self.session_id = 0
         self.node: SessionZNode | None = None
-        self.process: OpenProcess | None = None
-        """Not None while its process is known to run."""
         self.is_dead = False
         """Whether there is proof."""
         self.has_ended = False
         """Whether the proof is its process, and so stands for ever."""
-        self.attempts = 0
-
-    def forget(self) -> None:
-        process, self.process = self.process, None
-        if process is not None:
-            process.close()
 
 
 class DeadSessions:
@@ -211,22 +198,9 @@ class DeadSessions:
             log.warning("%s", problem)
             return peer
         peer.session_id = owner
-        self._watch_process(peer, peer.node)
-        return peer
-
-    def _watch_process(self, peer: _Peer, node: SessionZNode) -> None:
-        named = node.process
-        if named is None or not may_be_local(self._processes.own, named):
-            return
-        process = self._processes.open(named.pid)
-        if process is None:
-            return
-        if not is_same_process(named, process.start_ticks):
-            process.close()
+        if not peer.watch(self._processes, peer.node, partial(self._process_ended, peer)):
             log.info("broker %s: its process is not on this machine", peer.broker_id)
-            return
-        peer.process = process
-        process.when_ended(partial(self._process_ended, peer))
+        return peer
 
     # --- the dead ---
 

@@ -12,16 +12,10 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from storage_engine.core.control.death_proof import (
-    MAX_STEPS,
-    STEP_MS,
-    is_same_process,
-    may_be_local,
-)
+from storage_engine.core.control.death_proof import MAX_STEPS, STEP_MS
 from storage_engine.core.ports import (
     ForeignSessions,
     MetadataStore,
-    OpenProcess,
     Processes,
     Scheduler,
     SessionState,
@@ -31,6 +25,7 @@ from storage_engine.core.ports import (
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths
 from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
 from storage_engine.zookeeper.session_credentials import SessionZNode
+from storage_engine.zookeeper.watched_session import WatchedSession
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
 log = logging.getLogger(__name__)
@@ -44,21 +39,12 @@ MAX_MEMBERS = 1_000
 """The most znodes that are looked at."""
 
 
-class _Other:
+class _Other(WatchedSession):
     """The session of another member, or a znode that is none."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.session_id = 0
+        super().__init__(name)
         self.password = b""
-        self.process: OpenProcess | None = None
-        """Not None while its process is known to run."""
-        self.attempts = 0
-
-    def forget(self) -> None:
-        process, self.process = self.process, None
-        if process is not None:
-            process.close()
 
 
 class DeadMembers:
@@ -191,18 +177,9 @@ class DeadMembers:
             log.warning("%s", problem)
             return other
         other.session_id, other.password = owner, node.password
-        named, own = node.process, self._processes.own
         # Another connector of this very process ends when this one does.
-        if named is None or named == own or not may_be_local(own, named):
-            return other
-        process = self._processes.open(named.pid)
-        if process is None:
-            return other
-        if not is_same_process(named, process.start_ticks):
-            process.close()
-            return other
-        other.process = process
-        process.when_ended(partial(self._process_ended, other))
+        if node.process != self._processes.own:
+            other.watch(self._processes, node, partial(self._process_ended, other))
         return other
 
     # --- the dead ---

@@ -40,11 +40,10 @@ LATE_MAX_MS = 3000
 may have ended."""
 LEAVE_MS = 1500
 """How long a broker in controlled shutdown waits for its leaders to move."""
-
-End = Callable[[], None]
-
 POLL_MS = 5
 """The interval at which a script's conditions are checked."""
+
+End = Callable[[], None]
 
 
 class Injector:
