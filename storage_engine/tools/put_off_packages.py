@@ -3,7 +3,7 @@
 The package `kafka` imports its whole consumer, producer and admin client, a hundred modules that no
 schema of `kafka.protocol` needs: 0.13 s of processor time and 14 MB in each broker and in most
 commands. The package `crc32c` imports a command line and, for its version, Python's packages of
-e-mail and zip files: 1.3 MB. So packages that are not loaded yet stand in for them, and load
+e-mail: 1 MB. So packages that are not loaded yet stand in for them, and load
 themselves when somebody asks for more than a submodule. Programs of ours do this, before they have
 threads; a user's own process imports what it imports.
 """
