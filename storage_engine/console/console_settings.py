@@ -3,7 +3,6 @@ password. Source: R-CON3.
 """
 
 import ipaddress
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,8 +108,3 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
-
-
-def new_token() -> str:
-    """A secret that nobody guesses."""
-    return secrets.token_urlsafe(32)

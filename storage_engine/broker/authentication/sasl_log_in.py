@@ -88,10 +88,6 @@ class SaslLogIn:
         """The connection is gone."""
         self._set_timer(None)
 
-    @property
-    def is_in_progress(self) -> bool:
-        return self._exchange.state is not SaslState.AUTHENTICATED
-
     # Frames.
 
     def _take(self, frame: memoryview) -> None:

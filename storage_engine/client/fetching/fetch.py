@@ -13,7 +13,6 @@ from uuid import UUID
 
 from storage_engine.client.cluster import (
     EARLIEST,
-    ISOLATION_LEVELS,
     LATEST,
     LOOKUP_MS,
     SILENT_CHECK_MS,
@@ -25,10 +24,10 @@ from storage_engine.client.fetching.committed_batches import committed
 from storage_engine.client.fetching.fetch_cursor import Cursor
 from storage_engine.client.fetching.fetch_versions import check_wants, named_by_id
 from storage_engine.client.fetching.fetched_parts import is_framed
+from storage_engine.client.fetching.isolation import isolation_level
 from storage_engine.client.settings import FETCH_BYTES
 from storage_engine.core.errors import (
     AuthenticationError,
-    ConfigError,
     CorruptRecordError,
     DeadlineExceededError,
     ErrorCode,
@@ -55,15 +54,6 @@ MAX_WAIT_MS = 500
 
 _LONGEST_WAIT_MS = 100
 """Retries are looked at this often."""
-
-
-def isolation_level(name: str) -> int:
-    """The number of an isolation level in requests. Raises ConfigError for an unknown name."""
-    if name not in ISOLATION_LEVELS:
-        levels = ", ".join(ISOLATION_LEVELS)
-        raise ConfigError(f"the isolation level is '{name}'; it must be one of {levels}")
-    return ISOLATION_LEVELS[name]
-
 
 OnOutOfRange = Callable[[TopicPartition, int, int, int], int]
 """Called with a partition, the requested offset, and the half-open range of offsets that exist."""

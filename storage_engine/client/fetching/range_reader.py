@@ -20,11 +20,11 @@ from storage_engine.client.fetching.fetch import (
     MAX_WAIT_MS,
     BatchFetcher,
     FetchedBatches,
-    isolation_level,
 )
 from storage_engine.client.fetching.fetch_versions import check_wants, knows_ids, named_by_id
 from storage_engine.client.fetching.fetch_window import MOST_IN_FLIGHT, FetchWindow
 from storage_engine.client.fetching.fetched_parts import WholeBatches, is_framed
+from storage_engine.client.fetching.isolation import isolation_level
 from storage_engine.client.metadata import Leader
 from storage_engine.client.settings import FETCH_BYTES
 from storage_engine.core.errors import CorruptRecordError, DeadlineExceededError, KafkaError

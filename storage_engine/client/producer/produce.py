@@ -19,6 +19,7 @@ from storage_engine.client.producer.delivery import PartitionDelivery
 from storage_engine.client.producer.leader_connection import LeaderConnection, ProduceInFlight
 from storage_engine.client.producer.leader_lookup import LeaderLookup
 from storage_engine.client.producer.produce_queue import (
+    NEWEST_OF_ENLISTED,
     OnDone,
     OpenTransaction,
     PartitionQueue,
@@ -64,9 +65,6 @@ WORK_BYTES = 64 << 10
 
 WORK_MS = 5
 """It also does so after this many milliseconds, if it is called at all."""
-
-NEWEST_OF_ENLISTED = 10
-"""The newest version of Produce in transactions whose partitions the client enlists by itself."""
 
 _ANSWER_GRACE_MS = 2_000
 """The leader gives up waiting for replicas after the request timeout; its answer gets some time to

@@ -39,6 +39,10 @@ class ProducerIdentity(NamedTuple):
     """Whether all that it writes is one transaction."""
 
 
+NEWEST_OF_ENLISTED = 10
+"""The newest version of Produce in transactions whose partitions the client enlists by itself."""
+
+
 class OpenTransaction(Protocol):
     """A transaction that batches can belong to, such as `micro_batches.MicroBatchMember`."""
 

@@ -238,16 +238,6 @@ def _who(principal: str, host: str) -> _Who:
     )
 
 
-def rules_after(
-    present: frozenset[AccessRule],
-    *,
-    added: frozenset[AccessRule] = _NO_RULES,
-    removed: frozenset[AccessRule] = _NO_RULES,
-) -> frozenset[AccessRule]:
-    """Return the rules of a pattern after a change."""
-    return (present - removed) | added
-
-
 def grouped(bindings: Iterator[AclBinding]) -> Mapping[ResourcePattern, frozenset[AccessRule]]:
     """Return the rules by their patterns."""
     found: dict[ResourcePattern, set[AccessRule]] = {}

@@ -155,11 +155,6 @@ class Directory(NamedTuple):
         return None
 
     @property
-    def column_bytes(self) -> int:
-        """Return the stored bytes of all columns."""
-        return sum(entry.stored_bytes for entry in self.entries)
-
-    @property
     def raw_bytes(self) -> int:
         """Return the bytes of all columns after decompression."""
         return sum(entry.raw_bytes for entry in self.entries)

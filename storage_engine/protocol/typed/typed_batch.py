@@ -21,8 +21,6 @@ from storage_engine.protocol.records.record_batch import (
     TYPED_BIT,
     BatchHeader,
     BytesLike,
-    read_header,
-    seal,
 )
 from storage_engine.protocol.typed.directory import (
     HEAD,
@@ -33,7 +31,6 @@ from storage_engine.protocol.typed.directory import (
     Directory,
     Outline,
     read_outline,
-    seal_directory,
 )
 
 _PRODUCED_SYSTEM_COLUMNS = frozenset((TIMESTAMPS, HEADERS, TOMBSTONES))
@@ -146,16 +143,3 @@ def _check_columns(
                 f"a typed batch has {missing} nulls in the column '{column.name}', which is NOT"
                 " NULL: give each row a value"
             )
-
-
-def readdressed(batch: BytesLike, *, topic_id: UUID, schema_version: int) -> bytearray:
-    """Return the batch as one of another topic that has the same columns in `schema_version`. The
-    columns are copied as they are."""
-    copy = bytearray(batch)
-    header = read_header(copy)
-    outline = outline_of(header, copy)
-    magic, size, _, _, _, *rest = HEAD.unpack_from(copy, HEADER_BYTES)
-    HEAD.pack_into(copy, HEADER_BYTES, magic, size, 0, topic_id.bytes, schema_version, *rest)
-    seal_directory(copy, HEADER_BYTES, outline.size)
-    seal(copy, 0, header)
-    return copy

@@ -227,12 +227,6 @@ class TypedRows:
         """Return a pa.Int64Array, milliseconds."""
         return int_array(self._given(joined_times(self._times)))
 
-    def offset_at(self, row: int) -> int:
-        """Return the offset of a row, without those of the others where that is possible."""
-        if self._kept is None:
-            return int(self._offsets[row])
-        return int(self._offsets[int(np.flatnonzero(self._kept)[row])])
-
     def _given(self, column: Ints) -> Ints:
         return column if self._kept is None else column[self._kept]
 

@@ -223,9 +223,7 @@ def test_offsets_and_times_are_those_of_the_rows_that_are_left():
     log = log_of([*encoded(rows, SCHEMA), *encoded(rows, SCHEMA, timestamps=times)], 5)
     (piece,) = decoded(log, SCHEMA, read_plan, start_offset=7)
     assert piece.offsets.to_pylist() == [9, 12, 16, 19, 22]
-    assert [piece.offset_at(n) for n in range(len(piece))] == piece.offsets.to_pylist()
     assert piece.timestamps.to_pylist()[2:] == [101, 104, 107]
-    assert piece.offset_at(-1) == 22
 
 
 def test_batches_that_do_not_follow_one_another_keep_their_offsets():
@@ -234,7 +232,6 @@ def test_batches_that_do_not_follow_one_another_keep_their_offsets():
     log = bytes(log_of(first, 10)) + bytes(log_of(second, 20))
     (piece,) = decoded(log, SCHEMA)
     assert piece.offsets.to_pylist() == [10, 11, 12, 20, 21, 22]
-    assert piece.offset_at(3) == 20
 
 
 def test_a_column_that_is_given_and_compared_is_loaded_once():

@@ -19,7 +19,6 @@ from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     TYPED_BIT,
-    crc_matches,
     empty_batch,
     read_header,
     seal,
@@ -33,10 +32,9 @@ from storage_engine.protocol.typed.directory import (
     read_directory,
     statistics_of,
 )
-from storage_engine.protocol.typed.typed_batch import check_typed_batch, is_typed, readdressed
+from storage_engine.protocol.typed.typed_batch import check_typed_batch, is_typed
 from storage_engine.tests.protocol.typed.logs import (
     TOPIC_ID,
-    decoded,
     encoded,
     rows_from,
     schema_of,
@@ -176,17 +174,6 @@ def test_every_length_of_a_directory_is_bounded():
     for wrong in (len(section) - 1, len(section) + 1):
         with pytest.raises(CorruptRecordError, match="bytes behind it"):
             read_directory(section[:size], section_bytes=wrong)
-
-
-def test_a_batch_gets_another_topic_and_version_and_keeps_its_columns():
-    batch = good_batch()
-    other = readdressed(batch, topic_id=UUID(int=9), schema_version=4)
-    directory = read_directory(other[HEADER_BYTES:])
-    assert (directory.topic_id, directory.schema_version) == (UUID(int=9), 4)
-    assert crc_matches(other, 0, len(other)) and not crc_matches(batch, 0, len(batch)) < 1
-    back = readdressed(other, topic_id=TOPIC_ID, schema_version=1)
-    assert back == batch
-    assert decoded(back, SCHEMA)[0].batch.num_rows == 2
 
 
 def test_control_batches_and_batches_without_rows_are_not_typed():
