@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as PythonError
@@ -240,5 +240,16 @@ def evolve(client: Any, topic: str) -> None:
     resource.add_incremental_config(
         ConfigEntry(SCHEMA_SETTING, evolved.to_json(), incremental_operation=AlterConfigOpType.SET)
     )
-    for future in client.incremental_alter_configs([resource]).values():
-        future.result(30)
+
+    def is_set() -> bool:
+        try:
+            for future in client.incremental_alter_configs([resource]).values():
+                future.result(30)
+        except KafkaException as error:
+            # librdkafka goes on to wait for a controller that was killed.
+            assert error.args[0].code() == KafkaError._TIMED_OUT
+            client.list_topics(timeout=10)
+            return False
+        return True
+
+    wait_until(is_set, "the new version of the schema")

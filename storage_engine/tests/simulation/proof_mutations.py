@@ -4,13 +4,13 @@ simulation must find."""
 from contextlib import ExitStack
 from typing import Any
 
-from storage_engine.broker.cluster import dead_sessions
 from storage_engine.broker.wiring import cluster
 from storage_engine.core.control.death_proof import PortVerdict, RefusedPort
 from storage_engine.core.ports import PortAnswer
 from storage_engine.core.settings.failover_settings import BY_PROCESS
 from storage_engine.simulation.run import run_seed
 from storage_engine.tests.simulation.mutations import Apply, mutated, set_attribute
+from storage_engine.zookeeper import watched_session
 
 MUTATIONS: dict[str, Apply] = {}
 
@@ -34,8 +34,8 @@ def a_process_is_known_by_its_number_alone(stack: ExitStack) -> None:
     def may_be_local(own: Any, other: Any) -> bool:
         return own is not None and other is not None
 
-    set_attribute(stack, dead_sessions, "may_be_local", may_be_local)
-    set_attribute(stack, dead_sessions, "is_same_process", lambda named, start_ticks: True)
+    set_attribute(stack, watched_session, "may_be_local", may_be_local)
+    set_attribute(stack, watched_session, "is_same_process", lambda named, start_ticks: True)
 
 
 @mutation

@@ -15,7 +15,7 @@ from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.broker.requests.follower_sessions import LOOK_AT_ALL_MS, FollowerSession
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.replication.isr import CommittedIsr
-from storage_engine.core.replication.partition import LagCheck
+from storage_engine.core.replication.partition import HighWatermarkAdvanced, LagCheck
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.requests import make_batch
 
@@ -272,7 +272,8 @@ def test_a_high_watermark_that_moves_while_readers_are_woken_is_told_to_all_of_t
     first = Looking(lambda: False)
 
     def move() -> bool:
-        partition._high_watermark_advanced()
+        advanced = HighWatermarkAdvanced(high_watermark=partition.high_watermark)
+        partition.turn.carry_out(partition.leader, [advanced])
         return True
 
     partition.data_waiters.add(first)
