@@ -74,17 +74,26 @@ def under_one_producer(plan: KillPlan, kills: int) -> Iterator[Result]:
     with _cluster(plan) as cluster:
         rounds = _KillRounds(cluster, plan)
         topic = rounds.new_topic(_BROKERS)
-        gaps_s: list[float] = []
+        gaps_s: dict[bool, list[float]] = {False: [], True: []}
+        """Of leaders that were not the controller, and of those that were."""
         with rounds.producer(topic) as producer:
             for number in range(1, kills + 1):
                 time.sleep(_STEADY_S)
                 leader = rounds.until_in_sync(topic, 1)
-                gaps_s.append(rounds.gap_of(producer, partial(cluster.kill_broker, leader)))
-                plan.progress(f"kill {number} of {kills}, broker {leader}: {gaps_s[-1]:.3f} s")
+                is_controller = leader == rounds.controller()
+                gap_s = rounds.gap_of(producer, partial(cluster.kill_broker, leader))
+                gaps_s[is_controller].append(gap_s)
+                role = ", the controller" if is_controller else ""
+                plan.progress(f"kill {number} of {kills}, broker {leader}{role}: {gap_s:.3f} s")
                 cluster.start_broker(leader, timeout_s=_READY_MS / 1000)
-        yield alone(f"{kills} SIGKILLs of a leader: longest gap, s", max(gaps_s), goal=LEADER_GOAL)
-        for bound_s, count in sorted(_histogram(gaps_s).items()):
-            yield alone(f"{kills} SIGKILLs of a leader: gaps up to {bound_s} s", count)
+        for is_controller, found_s in gaps_s.items():
+            goal = CONTROLLER_GOAL if is_controller else LEADER_GOAL
+            role = " that is the controller" if is_controller else ""
+            what = f"{len(found_s)} SIGKILLs of a leader{role}"
+            if found_s:
+                yield alone(f"{what}: longest gap, s", max(found_s), goal=goal)
+            for bound_s, count in sorted(_histogram(found_s).items()):
+                yield alone(f"{what}: gaps up to {bound_s} s", count)
         acknowledged = producer.numbers()
         lost, doubled = lost_and_doubled(cluster.bootstrap_servers, topic, acknowledged)
         what = f"{kills} SIGKILLs, {len(acknowledged)} acknowledged records"
@@ -119,7 +128,7 @@ class _KillRounds:
     def of_leader(self) -> Iterator[Result]:
         """SIGKILL of a leader that is not the controller."""
         gaps_s = [
-            self._killed(next(b for b in _BROKERS if b != self._controller()), f"leader, {number}")
+            self._killed(next(b for b in _BROKERS if b != self.controller()), f"leader, {number}")
             for number in range(1, self._plan.rounds + 1)
         ]
         yield alone(
@@ -129,7 +138,7 @@ class _KillRounds:
     def of_controller(self) -> Iterator[Result]:
         """SIGKILL of a leader that is the controller."""
         gaps_s = [
-            self._killed(self._controller(), f"controller, {number}")
+            self._killed(self.controller(), f"controller, {number}")
             for number in range(1, self._plan.rounds + 1)
         ]
         yield alone(
@@ -189,7 +198,7 @@ class _KillRounds:
         return gap_s
 
     def _failed_over(self, count: int) -> float:
-        leader = next(b for b in _BROKERS if b != self._controller())
+        leader = next(b for b in _BROKERS if b != self.controller())
         topic = self.new_topic(_led_by(leader), partitions=count)
         with self._survivors() as everybody:
             # Metadata tells of leaders before all the logs are there; that takes acks=all.
@@ -204,7 +213,7 @@ class _KillRounds:
         return taken_s
 
     def _stopped(self, kind: str) -> float:
-        leader = next(b for b in _BROKERS if b != self._controller())
+        leader = next(b for b in _BROKERS if b != self.controller())
         topic, pid = self.new_topic(_led_by(leader)), self._pid(leader)
         servers = self._cluster.bootstrap_servers
         producer: SteadyProducer = OwnProducer(servers, topic)
@@ -264,7 +273,7 @@ class _KillRounds:
         brokers = self._cluster.state.brokers
         return Survivors([(each.host, each.port) for each in brokers if each.id != but])
 
-    def _controller(self) -> int:
+    def controller(self) -> int:
         with self._survivors() as everybody:
             return everybody.controller_id()
 
