@@ -8,17 +8,25 @@ see it die before ZooKeeper does. Clients see it, too, and ask at once who leads
 gets the dead leader's name asks again after a second (librdkafka), whoever hears that there is no
 leader, after a tenth of that. So a leader in doubt is not named, which keeps nobody from writing
 to it who knows it. It is no proof: where only the way between two brokers is cut, the controller's
-word counts again after DOUBT_MS. Source: R-REP12.
+word counts again after DOUBT_MS.
+
+The first answer to a client that has not heard of it names no successor either. Where one answer
+both leaves out the leader that librdkafka knew and names the next one, it may forget the latter,
+and then asks again only after up to a second. Source: R-REP12.
 """
 
 from typing import NamedTuple
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.ids import BrokerEpoch, BrokerId
 from storage_engine.core.ports import Clock
 
 DOUBT_MS = 2_000
 """A few times as long as a failover takes where death is noticed when it happens."""
+
+GONE_MS = 1_000
+"""For so long a client may not have heard that a broker is gone."""
 
 
 class _Doubt(NamedTuple):
@@ -35,6 +43,11 @@ class LeaderDoubts:
         self._doubts: dict[BrokerId, _Doubt] = {}
         """Also those that are older than DOUBT_MS: a broker that stays out of reach is not doubted
         again and again."""
+        self._gone_ms: dict[BrokerId, int] = {}
+        """When brokers left the list of live ones."""
+        self._told: set[int] = set()
+        """The connections that were answered since the last broker was doubted, or has gone."""
+        metadata.on_departed = self._departed
 
     def lost(self, broker: BrokerId) -> None:
         """A connection to it broke or could not be made, or its process has ended."""
@@ -44,6 +57,7 @@ class LeaderDoubts:
         doubt = self._doubts.get(broker)
         if doubt is None or doubt.incarnation != known.epoch:
             self._doubts[broker] = _Doubt(known.epoch, self._clock.monotonic_ms())
+            self._told.clear()
 
     def heard(self, broker: BrokerId) -> None:
         """It has answered."""
@@ -62,3 +76,34 @@ class LeaderDoubts:
             and (known := self._metadata.brokers.get(broker)) is not None
             and known.epoch == doubt.incarnation
         )
+
+    def untold(self, connection: int) -> frozenset[BrokerId]:
+        """The brokers that have just gone, of which the client on the connection of that number
+        hears now for the first time: no successor of them is to be named."""
+        gone = self._just_gone()
+        if not gone and not self.current():
+            self._told.clear()
+            return gone
+        if connection in self._told:
+            return frozenset()
+        self._told.add(connection)
+        return gone
+
+    def _just_gone(self) -> frozenset[BrokerId]:
+        if self._gone_ms:
+            since_ms = self._clock.monotonic_ms() - GONE_MS
+            known = self._metadata.brokers
+            self._gone_ms = {
+                broker: gone_ms
+                for broker, gone_ms in self._gone_ms.items()
+                if gone_ms > since_ms and broker not in known
+            }
+        return frozenset(self._gone_ms)
+
+    def _departed(self, broker: BrokerInfo) -> None:
+        doubt = self._doubts.get(broker.broker_id)
+        now_ms = self._clock.monotonic_ms()
+        if doubt is None or doubt.since_ms <= now_ms - DOUBT_MS:
+            # No answer since then has named it as a doubtful one.
+            self._told.clear()
+        self._gone_ms[broker.broker_id] = now_ms

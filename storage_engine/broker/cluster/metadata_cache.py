@@ -56,6 +56,8 @@ class MetadataCache:
         self.controller_id = BrokerId(-1)
         self.brokers: dict[BrokerId, BrokerInfo] = {}
         """The live brokers, with the addresses by which this broker connects to them."""
+        self.on_departed: Callable[[BrokerInfo], None] = lambda broker: None
+        """Called with each broker that an update leaves out."""
         self._inter_broker_listener = inter_broker_listener
         self._known = _Topics()
         self._full_order = FullOrder()
@@ -100,7 +102,10 @@ class MetadataCache:
             self._known, self._coming = known, _Topics()
         self._preferred_counts = None
         self.controller_id = request.controller_id
+        before = self.brokers
         self.brokers = {b.broker_id: self._broker(b) for b in request.brokers}
+        for broker_id in before.keys() - self.brokers.keys():
+            self.on_departed(before[broker_id])
         waiting, self._waiting = self._waiting, {}
         for act in waiting:
             try:

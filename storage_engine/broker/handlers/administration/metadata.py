@@ -2,7 +2,8 @@
 
 A broker that has just started answers when the controller has sent it the first metadata.
 
-A leader is named when it has given a sign of life (`leader_probes`, `leader_doubts`).
+A leader is named when it has given a sign of life (`leader_probes`, `leader_doubts`), and the
+client has heard that the one before it is gone.
 
 Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 """
@@ -39,6 +40,8 @@ class _Live(NamedTuple):
 
     brokers: frozenset[BrokerId]
     leaders: frozenset[BrokerId]
+    untold: frozenset[BrokerId]
+    """Brokers of which the client does not know yet that they are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,9 @@ class MetadataHandler:
         metadata = self.cluster.metadata
         brokers = self.cluster.brokers_at(call.connection.listener_name)
         live = _Live(
-            frozenset(broker.broker_id for broker in brokers), self.cluster.leaders_among(brokers)
+            frozenset(broker.broker_id for broker in brokers),
+            self.cluster.leaders_among(brokers),
+            self.cluster.doubts.untold(call.connection.number),
         )
         topics: list[MetadataTopic] = []
         if request.topics is None:
@@ -169,7 +174,7 @@ def _missing(topic: str, code: ErrorCode) -> MetadataTopic:
 
 
 def _partition(item: UpdateMetadataPartition, live: _Live) -> MetadataPartition:
-    has_leader = item.leader in live.leaders
+    has_leader = item.leader in live.leaders and live.untold.isdisjoint(item.replicas)
     return MetadataPartition(
         partition=item.partition,
         error_code=0 if has_leader else int(ErrorCode.LEADER_NOT_AVAILABLE),

@@ -3,7 +3,9 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-from storage_engine.broker.cluster.leader_doubts import DOUBT_MS, LeaderDoubts
+import pytest
+
+from storage_engine.broker.cluster.leader_doubts import DOUBT_MS, GONE_MS, LeaderDoubts
 from storage_engine.broker.cluster.leader_probes import CHANNEL, PROBE_MS, LeaderProbes
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
@@ -168,3 +170,62 @@ def test_a_probe_of_an_incarnation_that_is_gone_says_nothing_of_the_one_after_it
     probes.ask(["t"], lambda: None)
     replies[1](TransportError(reason="gone"))
     assert doubts.current() == {2}
+
+
+@pytest.fixture
+def one_client(topic, monkeypatch):
+    """All requests come on the same connection."""
+    monkeypatch.setattr(topic.network, "next_connection_number", lambda: 7)
+    return topic
+
+
+def test_a_client_hears_that_a_leader_is_gone_before_it_hears_of_the_next_one(one_client):
+    """librdkafka may forget who leads where the same answer leaves out the leader that it knew."""
+    topic = one_client
+    leader, other = two(topic)
+    topic[leader].kill()
+    known = topic[other].parts.cluster.metadata
+    topic.loop.run_until(lambda: known.partitions("t")[0].leader not in (leader, -1))
+    named, rest = known.partitions("t")[0].leader, {1, 2, 3} - {leader}
+    doubts = topic[other].parts.cluster.doubts
+    assert doubts.untold(71) == {leader}
+    assert doubts.untold(71) == frozenset()
+    assert doubts.untold(72) == {leader}
+    doubts._told.clear()
+    assert leader_said_by(topic, other) == (-1, rest)
+    assert leader_said_by(topic, other) == (named, rest)
+    topic.loop.run_for(GONE_MS)
+    assert doubts.untold(73) == frozenset()
+    topic.loop.run_for(DOUBT_MS)
+    assert doubts.untold(74) == frozenset()
+    assert doubts._told == set()
+
+
+def test_a_client_that_has_heard_of_the_doubt_hears_of_the_next_leader_at_once():
+    dead = BrokerInfo(broker_id=BrokerId(2), host="b", port=1, epoch=BrokerEpoch(10))
+    metadata = SimpleNamespace(brokers={2: dead})
+    loop = SimulatedLoop()
+    doubts = LeaderDoubts(metadata, loop)
+    doubts.lost(BrokerId(2))
+    assert doubts.untold(5) == frozenset()
+    loop.run_for(40)
+    del metadata.brokers[2]
+    metadata.on_departed(dead)
+    assert doubts.untold(5) == frozenset()
+    assert doubts.untold(6) == {2}
+    assert doubts.untold(6) == frozenset()
+
+
+def test_where_a_session_has_ended_long_after_the_doubt_clients_hear_of_that_first():
+    hung = BrokerInfo(broker_id=BrokerId(2), host="b", port=1, epoch=BrokerEpoch(10))
+    metadata = SimpleNamespace(brokers={2: hung})
+    loop = SimulatedLoop()
+    doubts = LeaderDoubts(metadata, loop)
+    doubts.lost(BrokerId(2))
+    assert doubts.untold(5) == frozenset()
+    loop.run_for(DOUBT_MS)
+    del metadata.brokers[2]
+    metadata.on_departed(hung)
+    assert doubts.untold(5) == {2}
+    metadata.brokers[2] = replace(hung, epoch=BrokerEpoch(11))
+    assert doubts.untold(6) == frozenset()
