@@ -3,7 +3,7 @@
 A broker that has just started answers when the controller has sent it the first metadata.
 
 A leader is named when it has given a sign of life (`leader_probes`, `leader_doubts`), and the
-client has heard that the one before it is gone.
+client, if it asks about certain topics, has heard that the one before it is gone.
 
 Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 """
@@ -75,7 +75,10 @@ class MetadataHandler:
         live = _Live(
             frozenset(broker.broker_id for broker in brokers),
             self.cluster.leaders_among(brokers),
-            self.cluster.doubts.untold(call.connection.number),
+            # Who asks about the whole cluster wants to know how it is, not where to write.
+            frozenset()
+            if request.topics is None
+            else self.cluster.doubts.untold(call.connection.number),
         )
         topics: list[MetadataTopic] = []
         if request.topics is None:

@@ -192,6 +192,8 @@ def test_a_client_hears_that_a_leader_is_gone_before_it_hears_of_the_next_one(on
     assert doubts.untold(71) == frozenset()
     assert doubts.untold(72) == {leader}
     doubts._told.clear()
+    every = topic.answer(topic.ask(other, METADATA, 12, MetadataRequest(topics=None)))
+    assert [row.leader for row in every.topics[0].partitions] == [named]
     assert leader_said_by(topic, other) == (-1, rest)
     assert leader_said_by(topic, other) == (named, rest)
     topic.loop.run_for(GONE_MS)
