@@ -114,8 +114,9 @@ def test_a_killed_broker_is_told_while_all_pages_go_on(browser, topic, cluster) 
 
 @in_full
 def test_a_broker_that_hangs_delays_no_page_and_is_named(tmp_path) -> None:
-    # Of a cluster whose sessions last as long as usual, so that it stays in the metadata.
-    with running_cluster(tmp_path / "hangs") as cluster:
+    # Of a cluster whose sessions last so long that it stays in the metadata.
+    lasting = (("zookeeper.session.timeout.ms", "30000"),)
+    with running_cluster(tmp_path / "hangs", settings=lasting) as cluster:
         settings = ConsoleSettings(bootstrap_servers=cluster.bootstrap_servers, port=0)
         with running_console(settings) as url:
             browser = Browser(url)
