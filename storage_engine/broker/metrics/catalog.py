@@ -148,6 +148,10 @@ REQUEST_ROWS = (
         "listener",
         "networkProcessor",
     ),
+    _counter(
+        "headrace_cold_fetch_loads_total",
+        "Reads from a disk, of records that a fetch asked for and that were not in the page cache.",
+    ),
     _counter("headrace_quota_throttles_total", "Requests that a quota has held back.", "quota"),
     _counter(
         "headrace_quota_throttle_seconds_total",

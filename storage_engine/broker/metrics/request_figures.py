@@ -7,6 +7,7 @@ from storage_engine.broker.metrics.exposition import Samples
 from storage_engine.broker.metrics.replica_figures import PURGATORY_SIZE
 from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.quotas.call_quota import RequestQuotas
+from storage_engine.broker.requests.cold_reads import ColdReads
 from storage_engine.broker.requests.fetch_sessions import FetchSessions
 from storage_engine.broker.requests.fetch_waits import FetchWaits
 from storage_engine.broker.requests.long_work import Steps
@@ -91,12 +92,14 @@ class ServerFigures:
         server: Server,
         sessions: FetchSessions,
         fetch_waits: FetchWaits,
+        cold_reads: ColdReads,
         quotas: RequestQuotas,
     ) -> None:
         self._counts = counts
         self._server = server
         self._sessions = sessions
         self._fetch_waits = fetch_waits
+        self._cold_reads = cold_reads
         self._quotas = quotas
 
     def read(self, samples: Samples) -> Iterator[None]:
@@ -115,6 +118,7 @@ class ServerFigures:
             opened = server.opened_counts[listener]
             samples.add(f"{_CONNECTIONS}creation_total", opened, *labels)
         samples.add(PURGATORY_SIZE, self._fetch_waits.count, FETCH.name)
+        samples.add("headrace_cold_fetch_loads_total", self._cold_reads.loads)
         sessions = len(self._sessions)
         samples.add("kafka_server_fetchsessioncache_numincrementalfetchsessions", sessions)
         for key, figures_of_key in self._quotas.throttles.items():

@@ -61,8 +61,15 @@ def build_metrics(
     counts.count_all(parts.table, parts.produce_runs)
     loop_figures = LoopFigures(server, ports.scheduler, ports.clock)
     disk_figures = DiskFigures(ports.logs.dirs, ports.scheduler, ports.background)
-    sessions, waits = parts.requests.fetch_sessions, parts.requests.fetch_waits
-    server_figures = ServerFigures(counts, server, sessions, waits, parts.quotas)
+    requests = parts.requests
+    server_figures = ServerFigures(
+        counts,
+        server,
+        requests.fetch_sessions,
+        requests.fetch_waits,
+        requests.cold_reads,
+        parts.quotas,
+    )
     metadata = parts.cluster.metadata
     scrapes = Scrapes(
         {
