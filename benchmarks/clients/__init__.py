@@ -11,9 +11,9 @@ each ships it. The sides take turns, each first in every other round, after one 
   java        the same by Kafka's own measuring tools (linger.ms=5, batch.size=131072)
 
 Printed are medians over the rounds, their range, and the ratio of ours to theirs. CLIENT ALONE is
-the rate of the same client with a peer that acknowledges what it is sent and keeps nothing: no
-broker can give more. Processor time is that of the brokers. Needs Linux, Java 17, confluent-kafka,
-6 GB of memory and of disk; a run takes about ten minutes.
+the rate or latency of the same client with a peer that acknowledges what it is sent and keeps
+nothing: no broker can do better. Processor time is that of the brokers. Needs Linux, Java 17,
+confluent-kafka, 6 GB of memory and of disk; a run takes about ten minutes.
 
 examples:
   headrace bench clients

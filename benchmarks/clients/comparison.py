@@ -115,7 +115,8 @@ def _request_turn(peers: Peers, plan: ClientPlan, rate: int, number: int) -> Tur
         topic = f"requests-{rate}-{number}"
         with topics.target(brokers.bootstrap_servers, topic, PARTITIONS):
             turn[name] = librdkafka.request_latencies(brokers, topic, rate, plan.seconds)
-    return turn
+    alone = librdkafka.acknowledged_alone(peers.acknowledger, "requests", rate, plan.seconds)
+    return {**turn, CEILING: alone}
 
 
 def _client_turn(client: str, peers: Peers, plan: ClientPlan, number: int) -> Turn:

@@ -97,13 +97,29 @@ def request_latencies(brokers: Brokers, topic: str, rate: int, seconds: int) -> 
         took = seconds_of(brokers.pids) - before
         acknowledged, read = producer.latencies_ms[warm:], arrivals.latencies_ms[warm:]
     figures = {
-        "ack-p50": _quantile(acknowledged, 0.5),
-        "ack-p99": _quantile(acknowledged, 0.99),
+        **_of_acknowledgements(acknowledged),
         "read-p50": _quantile(read, 0.5),
         "read-p99": _quantile(read, 0.99),
         "cpu": took / len(acknowledged) * 1e6,
     }
     return {latency_name(rate, name): figure for name, figure in figures.items()}
+
+
+def acknowledged_alone(servers: str, topic: str, rate: int, seconds: int) -> Figures:
+    """As `request_latencies`, of a peer that acknowledges alone: there is nothing to consume."""
+    producer = _SteadyProducer(servers, topic)
+    producer.send(rate, 1)
+    warm = producer.sent
+    producer.send(rate, seconds)
+    figures = _of_acknowledgements(producer.latencies_ms[warm:])
+    return {latency_name(rate, name): figure for name, figure in figures.items()}
+
+
+def _of_acknowledgements(latencies_ms: list[float]) -> dict[str, float]:
+    return {
+        "ack-p50": _quantile(latencies_ms, 0.5),
+        "ack-p99": _quantile(latencies_ms, 0.99),
+    }
 
 
 class _SteadyProducer:

@@ -9,7 +9,7 @@ from benchmarks.clients.loads import ClientRow, Figures
 from benchmarks.support.rounds import rounded, short, spread, spread_text
 
 CEILING = "acknowledger"
-"""The third side, of rates alone: a peer that keeps nothing."""
+"""The third side, of what producers are told: a peer that keeps nothing."""
 
 Turn = dict[str, Figures]
 """A round: what each side gave."""
@@ -43,7 +43,8 @@ class ClientResult:
     goal: str | None
     met: bool | None
     client_alone: float | None
-    """The client's rate against a peer that only acknowledges: neither side can be faster."""
+    """The client's rate or latency with a peer that only acknowledges: neither side can be
+    faster."""
     rounds: list[dict[str, float]]
     """The figure of each side, by round."""
 

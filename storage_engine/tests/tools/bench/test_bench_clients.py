@@ -86,6 +86,12 @@ def test_the_acknowledger_gives_each_batch_the_offsets_after_those_before_it(ack
     assert sorted(told) == [(0, 50), (50, 50), (100, 50)]
 
 
+def test_librdkafka_alone_has_latencies_too(acknowledger):
+    figures = librdkafka.acknowledged_alone(acknowledger, "t", 100, 1)
+    assert list(figures) == ["requests-100-ack-p50", "requests-100-ack-p99"]
+    assert all(figure > 0 for figure in figures.values())
+
+
 @pytest.mark.parametrize("load", loads_of("librdkafka", 2_000), ids=lambda load: load.name)
 def test_librdkafka_produces_to_the_acknowledger(acknowledger, load):
     pytest.importorskip("confluent_kafka")
