@@ -61,20 +61,11 @@ def build_metrics(
     counts.count_all(parts.table, parts.produce_runs)
     loop_figures = LoopFigures(server, ports.scheduler, ports.clock)
     disk_figures = DiskFigures(ports.logs.dirs, ports.scheduler, ports.background)
-    requests = parts.requests
-    server_figures = ServerFigures(
-        counts,
-        server,
-        requests.fetch_sessions,
-        requests.fetch_waits,
-        requests.cold_reads,
-        parts.quotas,
-    )
     metadata = parts.cluster.metadata
     scrapes = Scrapes(
         {
             "replicas": ReplicaFigures(replicas.manager, replicas.fetchers, ports.clock),
-            "requests": server_figures,
+            "requests": _server_figures(counts, server, parts),
             "cluster": ClusterFigures(
                 metadata, ports.metadata_store, ports.clock, lambda: session.lease_end_monotonic_ms
             ),
@@ -113,4 +104,16 @@ def build_metrics(
         counts=counts,
         loop_figures=loop_figures,
         disk_figures=disk_figures,
+    )
+
+
+def _server_figures(counts: RequestCounts, server: Server, parts: BrokerParts) -> ServerFigures:
+    requests = parts.requests
+    return ServerFigures(
+        counts,
+        server,
+        requests.fetch_sessions,
+        requests.fetch_waits,
+        requests.cold_reads,
+        parts.quotas,
     )
