@@ -39,8 +39,13 @@ pytestmark = needs_browser
 PREFIX = "console-"
 KILLED = 2
 ROWS = ".message-rows"
+IS_ON_TOP = """
+const button = document.querySelector(arguments[0]);
+const place = button.getBoundingClientRect();
+return document.elementFromPoint(place.x + place.width / 2, place.y + place.height / 2) === button;
+"""
 WIDER_THAN_ITS_PLACE = """
-const places = [document.documentElement, ...document.querySelectorAll("main, .table-scroll")];
+const places = [document.documentElement, ...document.querySelectorAll("main, nav, .table-scroll")];
 return places.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.outerHTML);
 """
 
@@ -136,6 +141,25 @@ def test_a_phone_shows_every_screen_without_a_sideways_scroll(page, scene):
     for address, text in screens(scene).items():
         page.open(address, wait_for=text)
         assert page.run(WIDER_THAN_ITS_PLACE) == [], address
+
+
+def test_what_is_not_there_is_said_once_and_offers_nothing(page):
+    for kind, all_of_it in (("topics", "All topics"), ("groups", "All groups")):
+        page.open(f"{kind}/of-nobody", wait_for="There is no ")
+        assert not page.element("main .actions").is_displayed(), kind
+        shown = page.text("main").splitlines()
+        assert [line for line in shown if "there is no" in line.lower()] == [shown[-1]]
+        assert shown[-1].endswith(all_of_it)
+    page.open("queries/of-nobody", wait_for="No query with this id")
+    assert page.text("main").endswith("All queries")
+
+
+def test_what_is_scrolled_to_is_not_under_the_line_of_screens(page, scene):
+    page.show(PHONE)
+    page.open(f"topics/{scene.orders}?from=earliest", wait_for="records shown")
+    page.run("scrollTo(0, document.body.scrollHeight)")
+    page.run("document.querySelector('main .actions button').scrollIntoView()")
+    until(lambda: page.run(IS_ON_TOP, "main .actions button"), "the button is seen", timeout_s=10)
 
 
 def test_everything_comes_from_the_consoles_own_server(page, console):
