@@ -254,6 +254,23 @@ def _produce(page, text):
     page.wait_for_text("The record is at offset")
 
 
+def test_what_can_not_be_meant_is_refused_where_it_was_typed(page, scene):
+    page.open(f"topics/{scene.flights}", wait_for="records shown")
+    page.press("Produce a record")
+    page.write("Row", "{}", within="dialog")
+    page.write("Partition", "first", within="dialog")
+    page.press("Produce", within="dialog")
+    page.wait_for_text("The partition is a whole number", css="dialog .form-problem")
+    page.write("Partition", "", within="dialog")
+    page.run("document.querySelector('dialog textarea').value = 'x'.repeat(10_000_000)")
+    page.press("Produce", within="dialog")
+    page.wait_for_text("more than the console takes (4 MiB)", css="dialog .form-problem")
+    page.open(f"dead-letters/{scene.dead}")
+    page.write("At most", "few")
+    page.press("Count them")
+    page.wait_for_text("At most is a whole number", css=".form-problem")
+
+
 def test_the_keyboard_reaches_everything(page, scene):
     page.open("topics", wait_for=scene.orders)
     body = page.element("body")
