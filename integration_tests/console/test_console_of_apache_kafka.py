@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,12 +10,15 @@ from benchmarks.beside_kafka import default_folder
 from benchmarks.beside_kafka.jars import KAFKA, fetch_jars
 from benchmarks.beside_kafka.kafka_cluster import running_kafka
 from storage_engine.client import Consumer
-from storage_engine.console.console_settings import ConsoleSettings
+from storage_engine.console.console_settings import ConsoleSettings, Thresholds
 from storage_engine.tests.console.console_support import Browser, running_console, within
 from storage_engine.tests.sampling import in_full
 from storage_engine.tools.errors import CommandError
 
 SETTINGS = (("offsets.topic.replication.factor", "1"), ("offsets.topic.num.partitions", "4"))
+NEVER_FULL = Thresholds(disk_full_percent=100.0)
+"""The disk of the machine that runs the tests may be as full as it likes."""
+SOON_S = 60.0
 
 
 @pytest.fixture
@@ -24,7 +28,9 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     except CommandError as error:
         pytest.skip(str(error))
     with running_kafka(tmp_path / "kafka", jars, SETTINGS, 1) as kafka:
-        settings = ConsoleSettings(bootstrap_servers=kafka.bootstrap_servers, port=0)
+        settings = ConsoleSettings(
+            bootstrap_servers=kafka.bootstrap_servers, port=0, thresholds=NEVER_FULL
+        )
         with running_console(settings) as url:
             opened = Browser(url)
             yield opened
@@ -33,7 +39,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 @in_full
 def test_topics_messages_and_groups_of_apache_kafka_are_shown(browser: Browser) -> None:
-    within(60, lambda: browser.get("/session")["cluster"]["kind"] == "kafka", "its kind")
+    within(SOON_S, lambda: browser.get("/session")["cluster"]["kind"] == "kafka", "its kind")
     features = browser.get("/session")["features"]
     assert not features["sinks"] and not features["typed_topics"]
     created = browser.post("/topics", {"name": "flights", "partitions": 2})
@@ -54,18 +60,34 @@ def test_topics_messages_and_groups_of_apache_kafka_are_shown(browser: Browser) 
         while read < 6:
             read += len(consumer.poll(1_000))
         consumer.commit()
-        (row,) = browser.get("/groups", filter="g")["rows"]
-        assert (row["group"], row["members"], row["lag"]) == ("g", 1, 0)
-    shown = browser.post("/groups/g/reset/preview", {"to": "earliest"})
-    browser.post("/groups/g/reset/apply", {"preview_id": shown["preview_id"], "confirm": "g"})
+        shown = ("g", 1, 0)
+        within(SOON_S, lambda: group_of(browser) == shown, "the group, which has read all")
+    preview = browser.post("/groups/g/reset/preview", {"to": "earliest"})
+    browser.post("/groups/g/reset/apply", {"preview_id": preview["preview_id"], "confirm": "g"})
     assert browser.get("/groups/g")["lag"] == 6
     refused = browser.ask("/sinks")
     assert refused.status_code == 501 and "Headrace's own" in refused.text
-    overview = browser.get("/overview")
-    assert overview["problems"] == [] and overview["brokers"][0]["disk"][0]["total_bytes"] > 0
+    overview = within(SOON_S, lambda: well(browser), "nothing is wrong")
+    assert overview["brokers"][0]["disk"][0]["total_bytes"] > 0
     assert browser.get("/timeline")["source"] == "observed"
     broker = overview["brokers"][0]["id"]
     assert browser.get(f"/brokers/{broker}/settings", filter="log.dirs")["rows"]
     assert browser.ask("/brokers/99/settings").status_code == 404
     deleted = browser.change("DELETE", "/topics/flights", {"confirm": "flights"})
     assert deleted.status_code == 200, deleted.text
+
+
+def group_of(browser: Browser) -> Any:
+    """As the list of groups has it: its name, members and lag."""
+    for row in browser.get("/groups", filter="g")["rows"]:
+        return row["group"], row["members"], row["lag"]
+    return None
+
+
+def well(browser: Browser) -> Any:
+    """The overview, once it tells of no problem and of the disk: on a slow machine a broker may not
+    answer a look in time."""
+    overview = browser.get("/overview")
+    if overview["problems"] or not overview["brokers"][0]["disk"]:
+        return None
+    return overview

@@ -61,6 +61,13 @@ def test_a_topic_is_created_altered_and_deleted_with_its_name_typed_again(browse
     assert browser.get("/topics", filter=topic)["total"] == 0
 
 
+def test_a_setting_that_nobody_has_set_is_not_taken_for_a_secret(browser) -> None:
+    (row,) = browser.get("/brokers/1/settings", filter="advertised.listeners")["rows"]
+    assert (row["value"], row["sensitive"]) == (None, False)
+    (row,) = browser.get("/brokers/1/settings", filter="ssl.key.password")["rows"]
+    assert (row["value"], row["sensitive"]) == (None, True)
+
+
 def test_messages_are_found_by_key_value_header_field_time_and_offset(
     browser, topic, producer
 ) -> None:
@@ -93,6 +100,9 @@ def test_messages_are_found_by_key_value_header_field_time_and_offset(
     ):
         rows = browser.get(path, **params)["rows"]
         assert [json.loads(row["value"]["text"])["n"] for row in rows] == [17], params
+    one = browser.post(f"/topics/{topic}/records", {"value": {"text": "x"}, "partition": 0})
+    batch = browser.get(f"{path}/0/{one['offset']}")["batch"]
+    assert batch["words"].startswith("1 record; ") and "again, it is stored once" in batch["words"]
     (row,) = browser.get(path, key="k17")["rows"]
     detail = browser.get(f"{path}/{row['partition']}/{row['offset']}")
     assert json.loads(detail["value"]["pretty"]) == {"n": 17, "deep": {"list": [17]}}

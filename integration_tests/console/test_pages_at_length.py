@@ -24,11 +24,13 @@ from integration_tests.support.cluster_support import (
     wait_for_isr,
 )
 from integration_tests.support.command_line import ROOT, succeed_here
+from integration_tests.support.transactional_clients import Confluent
 from storage_engine.tests.sampling import in_full
 
 pytestmark = [in_full, needs_browser]
 
 TALL = (1440, 1000)
+STUCK_S, TOLD_S, SLACK_S = 3, 5, 2
 LARGEST_BYTES = 150_000
 """Of a picture: what everybody who clones the repository loads."""
 
@@ -46,7 +48,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture(scope="module")
 def console(scene: Scene) -> Iterator[ConsoleInFront]:
-    with console_in_front(scene.cluster) as running:
+    # The disk of the machine that makes the pictures may be as full as it likes.
+    with console_in_front(scene.cluster, "--disk-full-percent", "100") as running:
         yield running
 
 
@@ -124,6 +127,25 @@ def test_pictures_of_a_live_cluster_are_made(page, console, scene, written, tmp_
     sizes = {path.name: path.stat().st_size for path in made}
     assert {name: size for name, size in sizes.items() if size > LARGEST_BYTES} == {}
     assert page.complaints() == []
+
+
+def test_a_page_that_is_open_says_within_five_seconds_that_a_transaction_is_stuck(page, scene):
+    with console_in_front(scene.cluster, "--stuck-after", str(STUCK_S)) as running:
+        window = Chromium(page.driver, running.address)
+        window.open("overview", wait_for="broker 1")
+        stuck = Confluent(scene.servers, "slow-loader", timeout_ms=600_000)
+        try:
+            stuck.begin()
+            stuck.write(scene.hostile, 0, b"not committed")
+            window.wait_for_text(
+                "The transaction of 'slow-loader' has been open",
+                css=".problems",
+                timeout_s=STUCK_S + TOLD_S + SLACK_S,
+            )
+        finally:
+            stuck.abort()
+            stuck.close()
+        window.wait_for_no_text("slow-loader", css=".problems")
 
 
 def test_a_console_that_may_change_nothing_offers_no_changes(page, scene):

@@ -39,8 +39,13 @@ pytestmark = needs_browser
 PREFIX = "console-"
 KILLED = 2
 ROWS = ".message-rows"
+IS_ON_TOP = """
+const button = document.querySelector(arguments[0]);
+const place = button.getBoundingClientRect();
+return document.elementFromPoint(place.x + place.width / 2, place.y + place.height / 2) === button;
+"""
 WIDER_THAN_ITS_PLACE = """
-const places = [document.documentElement, ...document.querySelectorAll("main, .table-scroll")];
+const places = [document.documentElement, ...document.querySelectorAll("main, nav, .table-scroll")];
 return places.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.outerHTML);
 """
 
@@ -138,6 +143,25 @@ def test_a_phone_shows_every_screen_without_a_sideways_scroll(page, scene):
         assert page.run(WIDER_THAN_ITS_PLACE) == [], address
 
 
+def test_what_is_not_there_is_said_once_and_offers_nothing(page):
+    for kind, all_of_it in (("topics", "All topics"), ("groups", "All groups")):
+        page.open(f"{kind}/of-nobody", wait_for="There is no ")
+        assert not page.element("main .actions").is_displayed(), kind
+        shown = page.text("main").splitlines()
+        assert [line for line in shown if "there is no" in line.lower()] == [shown[-1]]
+        assert shown[-1].endswith(all_of_it)
+    page.open("queries/of-nobody", wait_for="No query with this id")
+    assert page.text("main").endswith("All queries")
+
+
+def test_what_is_scrolled_to_is_not_under_the_line_of_screens(page, scene):
+    page.show(PHONE)
+    page.open(f"topics/{scene.orders}?from=earliest", wait_for="records shown")
+    page.run("scrollTo(0, document.body.scrollHeight)")
+    page.run("document.querySelector('main .actions button').scrollIntoView()")
+    until(lambda: page.run(IS_ON_TOP, "main .actions button"), "the button is seen", timeout_s=10)
+
+
 def test_everything_comes_from_the_consoles_own_server(page, console):
     page.open("overview", wait_for="broker 1")
     assert page.loaded() != []
@@ -228,6 +252,23 @@ def _produce(page, text):
     page.write("Headers", "who=a test", within="dialog")
     page.press("Produce", within="dialog")
     page.wait_for_text("The record is at offset")
+
+
+def test_what_can_not_be_meant_is_refused_where_it_was_typed(page, scene):
+    page.open(f"topics/{scene.flights}", wait_for="records shown")
+    page.press("Produce a record")
+    page.write("Row", "{}", within="dialog")
+    page.write("Partition", "first", within="dialog")
+    page.press("Produce", within="dialog")
+    page.wait_for_text("The partition is a whole number", css="dialog .form-problem")
+    page.write("Partition", "", within="dialog")
+    page.run("document.querySelector('dialog textarea').value = 'x'.repeat(10_000_000)")
+    page.press("Produce", within="dialog")
+    page.wait_for_text("more than the console takes (4 MiB)", css="dialog .form-problem")
+    page.open(f"dead-letters/{scene.dead}")
+    page.write("At most", "few")
+    page.press("Count them")
+    page.wait_for_text("At most is a whole number", css=".form-problem")
 
 
 def test_the_keyboard_reaches_everything(page, scene):

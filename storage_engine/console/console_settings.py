@@ -3,15 +3,18 @@ password. Source: R-CON3.
 """
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage_engine.client.addresses import parse_addresses
 from storage_engine.client.security.client_security import ClientSecurity
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.sasl_client import PASSWORD_MECHANISMS
 from storage_engine.core.security.secret import Secret
 
 DEFAULT_PORT = 8480
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(:\d{1,5})?", re.IGNORECASE)
 LEAST_PASSWORD = 12
 """Characters of the console's own password: it guards what a cluster would not."""
 
@@ -69,6 +72,13 @@ class ConsoleSettings:
 
     def check(self) -> None:
         """ConfigError for what would not be safe, or does not go together."""
+        parse_addresses(self.bootstrap_servers)
+        for name in self.allowed_hosts:
+            if not _HOST.fullmatch(name):
+                raise ConfigError(
+                    f"--allowed-host '{name}' is not HOST:PORT, as browsers send it; give for "
+                    "example console.example:8480"
+                )
         if (self.certificate is None) != (self.key is None):
             raise ConfigError("--certificate and --key go together; give both, as PEM files")
         if self.mechanism is not None and self.mechanism not in PASSWORD_MECHANISMS:

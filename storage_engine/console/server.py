@@ -30,7 +30,7 @@ class ConsoleServer:
         on_ready: Callable[[str], None] = lambda url: None,
     ) -> None:
         """`on_ready` gets the address once browsers are answered. ConfigError for settings that are
-        not safe, and OSError for an address that can't be bound."""
+        not safe, and for an address that can't be bound."""
         settings.check()
         self._socket = _bound(settings.address, settings.port)
         self._port = int(self._socket.getsockname()[1])
@@ -85,7 +85,12 @@ class _Server(uvicorn.Server):
 
 
 def _bound(address: str, port: int) -> socket.socket:
-    infos = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        infos = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ConfigError(
+            f"--address {address}: {error.strerror}; give one of this machine"
+        ) from None
     family, kind, protocol, _, where = infos[0]
     sock = socket.socket(family, kind, protocol)
     try:
@@ -94,7 +99,10 @@ def _bound(address: str, port: int) -> socket.socket:
         sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
-        raise OSError(error.errno, error.strerror, f"{address}:{port}") from None
+        remedy = "give another --port, or 0 for a free one" if port else "give another --address"
+        raise ConfigError(
+            f"the console can't listen on {address}:{port}: {error.strerror}; {remedy}"
+        ) from None
     return sock
 
 

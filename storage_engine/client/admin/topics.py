@@ -58,9 +58,11 @@ class ConfigEntry:
 
     name: str
     value: str | None
-    """None when the broker does not disclose it."""
+    """None when it is not set, or the broker does not disclose it."""
     source: ConfigSource
     read_only: bool
+    sensitive: bool = False
+    """A secret, which no broker discloses."""
 
 
 class _Outcome(NamedTuple):
@@ -278,6 +280,7 @@ def _described(answer: Any) -> tuple[_Outcome, dict[str, ConfigEntry]]:
             value=each.value,
             source=ConfigSource(each.config_source),
             read_only=each.read_only,
+            sensitive=each.is_sensitive,
         )
         for each in result.configs
     }

@@ -162,25 +162,33 @@ def _words(batch: dict[str, Any], header: BatchHeader) -> str:
     if header.records_count == 0:
         return "An empty batch, left by compaction: its records were replaced by newer ones."
     count = header.records_count
-    words = [f"{count} record{'s' if count != 1 else ''}"]
+    is_one = count == 1
+    words = ["1 record" if is_one else f"{count} records"]
+    together, whose, them = ("", "its", "it") if is_one else (" together", "their", "them")
     if batch["typed"]:
         words.append("in columns, by the topic's schema")
     elif batch["codec"] == "none":
         words.append("not compressed")
     elif batch["uncompressed_bytes"]:
         ratio = batch["uncompressed_bytes"] / max(1, batch["size_bytes"] - HEADER_BYTES)
-        words.append(f"compressed together by {batch['codec']} to 1/{ratio:.1f} of their size")
+        part = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
+        words.append(f"compressed{together} by {batch['codec']} to 1/{part} of {whose} size")
     else:
-        words.append(f"compressed together by {batch['codec']}")
+        words.append(f"compressed{together} by {batch['codec']}")
     if batch["transactional"]:
         words.append(
-            f"part of a transaction of producer {header.producer_id}: committed readers see them "
-            "when its commit marker follows"
+            f"part of a transaction of producer {header.producer_id}: committed readers see "
+            f"{them} when its commit marker follows"
         )
     elif batch["base_sequence"] is not None:
         words.append(
-            f"sent by producer {header.producer_id} as numbers {header.base_sequence} to "
-            f"{header.last_sequence}: if it sends them again, they are stored once"
+            f"sent by producer {header.producer_id} as "
+            + (
+                f"number {header.base_sequence}: if it sends it again, it is stored once"
+                if is_one
+                else f"numbers {header.base_sequence} to {header.last_sequence}: if it sends them "
+                "again, they are stored once"
+            )
         )
     gaps = header.last_offset - header.base_offset + 1 - count
     if gaps:

@@ -1,7 +1,8 @@
 """The first screen: brokers, traffic, and what is wrong now."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from storage_engine.console.cluster.changes import TimelineEvent
@@ -10,6 +11,9 @@ from storage_engine.console.cluster.traffic import Point
 from storage_engine.console.screens.problems import Problem
 
 RECENT = 10
+_OF_A_KIND = 5
+"""So many events of one kind about partitions in one look: a broker that goes takes hundreds with
+it, and that it went must be among what is shown."""
 
 
 def overview(
@@ -39,8 +43,20 @@ def overview(
             ],
         },
         "problems": [each.document for each in problems],
-        "recent": [each.document for each in events[:RECENT]],
+        "recent": [each.document for each in islice(_told_of(events), RECENT)],
     }
+
+
+def _told_of(events: Iterable[TimelineEvent]) -> Iterator[TimelineEvent]:
+    """Without those beyond a few that are alike."""
+    alike: Counter[tuple[int, str]] = Counter()
+    for event in events:
+        if event.topic is not None:
+            key = event.at_ms, event.kind
+            alike[key] += 1
+            if alike[key] > _OF_A_KIND:
+                continue
+        yield event
 
 
 def unanswered(snapshot: Snapshot) -> list[dict[str, Any]]:

@@ -204,7 +204,7 @@ def setting_rows(entries: Mapping[str, ConfigEntry]) -> list[dict[str, Any]]:
             "source": _SOURCES[entry.source],
             "is_default": entry.source is ConfigSource.DEFAULT,
             "read_only": entry.read_only,
-            "sensitive": entry.value is None,
+            "sensitive": entry.sensitive,
         }
         for name, entry in entries.items()
         if name != SCHEMA_SETTING

@@ -25,7 +25,7 @@ ASK_TIMEOUT_MS = 2_000
 def waiting_row(row: WaitingPartition, now_ms: int) -> dict[str, Any]:
     """As the API has it."""
     age_ms = None if row.since_ms is None else max(0, now_ms - row.since_ms)
-    since = "" if age_ms is None else f" It is open for {age_ms / 1000:.0f} s."
+    since = "" if age_ms is None else f" It has been open for {age_ms / 1000:.0f} s."
     return {
         "topic": row.tp.topic,
         "partition": row.tp.partition,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine import console
+from storage_engine.console.http.guard import MOST_BODY_BYTES
 
 STATIC = Path(console.__file__).parent / "static"
 SCRIPTS = sorted(STATIC.rglob("*.js"))
@@ -107,3 +108,7 @@ def test_the_package_has_every_file():
     packed = {path for pattern in patterns for path in STATIC.parent.glob(pattern)}
     missing = {path for path in STATIC.rglob("*") if path.is_file()} - packed
     assert missing == set()
+
+
+def test_the_page_knows_how_much_the_server_takes():
+    assert f"MOST_BYTES = {MOST_BODY_BYTES >> 20} << 20;" in (STATIC / "js/lib/api.js").read_text()

@@ -64,6 +64,15 @@ def kinds(seen: Snapshot, **thresholds) -> dict[str, str]:
     return {each.kind: each.what for each in found}
 
 
+def test_what_happened_lately_has_the_broker_that_went_and_not_only_what_it_took_with_it() -> None:
+    changes = Changes()
+    changes.compare(None, snapshot(topics=30))
+    seen = snapshot((1, 2), topics=30, isr=(1, 2), gone={3: NOW_MS})
+    changes.compare(snapshot(topics=30), seen)
+    told = overview(seen, (), (), changes.events()[::-1])["recent"]
+    assert [each["kind"] for each in told] == ["isr"] * 5 + ["broker_gone"]
+
+
 def test_nothing_is_wrong_where_nothing_is_wrong() -> None:
     assert kinds(snapshot()) == {}
 

@@ -25,7 +25,12 @@ from typing import TYPE_CHECKING
 from storage_engine.client.security.client_security import ClientSecurity
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import Secret
-from storage_engine.tools.arguments import BOOTSTRAP_HELP, CONFIG_HELP, positive_seconds
+from storage_engine.tools.arguments import (
+    BOOTSTRAP_HELP,
+    CONFIG_HELP,
+    natural_number,
+    positive_seconds,
+)
 from storage_engine.tools.client_settings import security_in
 from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.inspection.state_change_log import FILE_NAME, newest_state_changes
@@ -118,18 +123,26 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument(
         "--disk-full-percent",
-        type=float,
+        type=_percent,
         default=90.0,
         metavar="PERCENT",
         help="a disk that is so full is a problem (default 90)",
     )
     parser.add_argument(
         "--certificate-days",
-        type=int,
+        type=natural_number,
         default=30,
         metavar="DAYS",
         help="a broker's certificate that ends within so many days is a problem (default 30)",
     )
+
+
+def _percent(text: str) -> float:
+    """Above 0, and 100 at most."""
+    value = float(text)
+    if not 0 < value <= 100:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 and of at most 100")
+    return value
 
 
 def run(args: argparse.Namespace) -> int:

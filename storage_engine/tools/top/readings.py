@@ -87,9 +87,12 @@ def read_one(name: str, url: str) -> BrokerReading:
     """Asks one broker. It never fails: a problem is what there is to show."""
     at_s = time.monotonic()
     try:
-        return BrokerReading(name=name, at_s=at_s, samples=parse(_fetch(url)))
+        samples = parse(_fetch(url))
+        if not samples:
+            raise ValueError(f"{url} has none of a broker; give the address that its log names")
+        return BrokerReading(name=name, at_s=at_s, samples=samples)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        problem = str(error) or type(error).__name__
+        problem = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return BrokerReading(name=name, at_s=at_s, samples={}, problem=problem)
 
 

@@ -6,8 +6,9 @@ import pytest
 from rich.console import Console
 
 from storage_engine.tools.commands.top import drawn
+from storage_engine.tools.top import readings
 from storage_engine.tools.top.frames import frame_of
-from storage_engine.tools.top.readings import BrokerReading, parse
+from storage_engine.tools.top.readings import BrokerReading, parse, read_one
 
 TOPICS = "kafka_server_brokertopicmetrics_"
 REPLICAS = "kafka_server_replicamanager_"
@@ -135,3 +136,15 @@ def test_a_narrow_terminal_has_the_columns_that_it_has_room_for(width):
     assert "45.0 MB" in out.getvalue()
     assert "…" not in out.getvalue()
     assert ("longest turn" in out.getvalue()) == (width == 120)
+
+
+def test_an_address_at_which_no_broker_tells_its_metrics_is_a_problem(monkeypatch):
+    monkeypatch.setattr(readings, "_fetch", lambda url: "<html>a page</html>")
+    reading = read_one("a", "http://a:1/")
+    assert reading.problem is not None and "http://a:1/ has none of a broker" in reading.problem
+
+    def refuse(url):
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(readings, "_fetch", refuse)
+    assert read_one("a", "http://a:1/").problem == "Connection refused"

@@ -2,6 +2,7 @@
 // each failure becomes a sentence.
 
 const TIMEOUT_MS = 15_000;
+const MOST_BYTES = 4 << 20; // MOST_BODY_BYTES of the server
 const ROOT = "/api/v1";
 
 let csrf = null;
@@ -49,6 +50,11 @@ export function send(method, where, body) {
 }
 
 async function request(method, url, body, signal) {
+  const data = method === "GET" ? undefined : JSON.stringify(body ?? {});
+  if (data !== undefined && new Blob([data]).size > MOST_BYTES) {
+    // The server would cut the connection, which looks as if it were gone.
+    throw new BadInput("This is more than the console takes (4 MiB). Use the command `headrace produce` or a client.");
+  }
   const limit = AbortSignal.timeout(TIMEOUT_MS);
   const headers = { Accept: "application/json" };
   if (method !== "GET") {
@@ -59,7 +65,7 @@ async function request(method, url, body, signal) {
     const response = await fetch(url, {
       method,
       headers,
-      body: method === "GET" ? undefined : JSON.stringify(body ?? {}),
+      body: data,
       signal: signal === null ? limit : AbortSignal.any([signal, limit]),
       cache: "no-store",
       redirect: "error",

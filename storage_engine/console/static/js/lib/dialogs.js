@@ -1,7 +1,7 @@
 // Dialogs: the browser's own, which keep the focus inside and close on Escape.
 
 import { h, fill, newId } from "./dom.js";
-import { messageOf } from "./api.js";
+import { BadInput, messageOf } from "./api.js";
 
 /** Shows `content` under `title`. Gives `{element, close()}`; `onClose` runs however it is closed. */
 export function openDialog(title, content, { onClose = null, wide = false } = {}) {
@@ -118,4 +118,12 @@ export function select(name, choices, chosen, onChange = null) {
 
 export function input(name, { value = "", type = "text", ...rest } = {}) {
   return h("input", { name, type, value, autocomplete: "off", spellcheck: "false", ...rest });
+}
+
+/** The whole number in a field; null where it is empty and may be. `what`: its name in a sentence. */
+export function whole(control, what, { least = 1, needed = false } = {}) {
+  const text = control.value.trim();
+  if (text === "" && !needed) return null;
+  if (!/^\d+$/.test(text) || Number(text) < least) throw new BadInput(`${what} is a whole number of at least ${least}.`);
+  return Number(text);
 }

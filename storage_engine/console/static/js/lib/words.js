@@ -130,6 +130,33 @@ export function freshness() {
   };
 }
 
+/**
+ * A screen of one thing, and what stands there when the cluster has no such thing: `words`, and a link
+ * to `all` of its kind. What was shown before stays; what can be done with it does not.
+ * Gives `{element, found(), missing()}`.
+ */
+export function screenOfOne({ words, all, address, head, fresh, content }) {
+  const note = h("p", { class: "empty", hidden: true }, words, " ", link(address, all));
+  const rest = h("div", {}, content);
+  const actions = head.querySelector(".actions");
+  let wasShown = false;
+
+  function draw(isMissing) {
+    note.hidden = !isMissing;
+    actions.hidden = isMissing;
+    rest.hidden = fresh.hidden = isMissing && !wasShown;
+  }
+
+  return {
+    element: h("div", {}, head, note, rest),
+    found() {
+      wasShown = true;
+      draw(false);
+    },
+    missing: () => draw(true),
+  };
+}
+
 /** The head of a screen: where it belongs, its title, what can be done, and how old it is. */
 export function screenHead(title, { above = [], actions = [], fresh = null, badge = null } = {}) {
   return h(

@@ -1,7 +1,7 @@
 // Rejected records: which topics hold them, why they were rejected, and sending them back.
 
-import { get, messageOf, path, send } from "../lib/api.js";
-import { field, formDialog, input } from "../lib/dialogs.js";
+import { BadInput, get, messageOf, path, send } from "../lib/api.js";
+import { field, formDialog, input, whole } from "../lib/dialogs.js";
 import { fill, h } from "../lib/dom.js";
 import { count, duration, many } from "../lib/format.js";
 import { keepAsking } from "../lib/live.js";
@@ -80,7 +80,7 @@ function oneTopic(topic) {
         topics: topics.value.split(/[\s,]+/).filter((each) => each !== ""),
         since_ms: msOf(since), until_ms: msOf(until),
         reason: reason.value === "" ? null : reason.value,
-        limit: limit.value.trim() === "" ? null : Number(limit.value),
+        limit: whole(limit, "At most"),
       });
       fill(result, surveyed(topic, preview, replayed));
     } catch (error) {
@@ -168,6 +168,8 @@ function replayWords(replay, sent) {
 }
 
 function msOf(control) {
+  // A date of which a part is missing has no value: all times would be meant.
+  if (control.validity.badInput) throw new BadInput("Give a time with its date, or neither.");
   const ms = new Date(control.value).getTime();
   return Number.isNaN(ms) ? null : ms;
 }

@@ -7,7 +7,7 @@ import { keepAsking } from "../lib/live.js";
 import { pagedList } from "../lib/paged.js";
 import { addressOf } from "../lib/router.js";
 import { table } from "../lib/table.js";
-import { button, facts, freshness, link, screenHead, section, state } from "../lib/words.js";
+import { button, facts, freshness, link, screenHead, screenOfOne, section, state } from "../lib/words.js";
 import { deleteGroup, resetOffsets } from "./group_changes.js";
 
 const STATES = {
@@ -60,10 +60,11 @@ export function openGroup(name, { readOnly }) {
     everyMs: 3000,
     failed(error, since) {
       fresh.failed(error, since);
-      if (error?.status === 404) fill(told, h("p", { class: "empty" }, "There is no group of this name, or you may not see it. ", link("#/groups", "All groups")));
+      if (error?.status === 404) screen.missing();
     },
     show(answer) {
       group = answer;
+      screen.found();
       fresh.shown(answer.as_of_ms, answer.unanswered);
       fill(told, groupFacts(answer));
       members.update(answer.members);
@@ -76,9 +77,17 @@ export function openGroup(name, { readOnly }) {
         button("Reset offsets", () => group && resetOffsets(group, () => asking.again())),
         button("Delete", () => group && deleteGroup(group), { kind: "danger-quiet" }),
       ];
+  const screen = screenOfOne({
+    words: "There is no group of this name, or you may not see it.",
+    all: "All groups",
+    address: "#/groups",
+    head: screenHead(name, { above: [["Groups", "#/groups"]], actions, fresh: fresh.element }),
+    fresh: fresh.element,
+    content: [told, section("Partitions", {}, partitions.element), section("Members", {}, members.element)],
+  });
   return {
     title: `${name} – group`,
-    element: h("div", {}, screenHead(name, { above: [["Groups", "#/groups"]], actions, fresh: fresh.element }), told, section("Partitions", {}, partitions.element), section("Members", {}, members.element)),
+    element: screen.element,
     close() {
       asking.stop();
       fresh.stop();

@@ -1,7 +1,7 @@
 // Writing one record.
 
 import { path, send } from "../lib/api.js";
-import { field, formDialog, input, select } from "../lib/dialogs.js";
+import { field, formDialog, input, select, whole } from "../lib/dialogs.js";
 import { h } from "../lib/dom.js";
 import { tell } from "../lib/notices.js";
 
@@ -26,7 +26,7 @@ export function produceOne(topic, done) {
     action: "Produce",
     send: () =>
       send("POST", path("topics", topic.name, "records"), {
-        partition: partition.value.trim() === "" ? null : Number(partition.value),
+        partition: whole(partition, "The partition", { least: 0 }),
         key: isTyped || key.value === "" ? null : asInput(key.value),
         value: form.value === "none" ? null : asInput(value.value),
         headers: headerLines(headers.value),

@@ -9,7 +9,7 @@ import { keepAsking } from "../lib/live.js";
 import { pagedList } from "../lib/paged.js";
 import { addressOf } from "../lib/router.js";
 import { table } from "../lib/table.js";
-import { facts, freshness, link, screenHead, section, sentence, state, when } from "../lib/words.js";
+import { facts, freshness, link, screenHead, screenOfOne, section, sentence, state, when } from "../lib/words.js";
 import { sinkList, sinkParts } from "./sinks.js";
 import { waitingTable } from "./waiting.js";
 
@@ -87,9 +87,10 @@ export function openQuery(id, context) {
     everyMs: 2000,
     failed(error, since) {
       fresh.failed(error, since);
-      if (error?.status === 404) fill(told, h("p", { class: "empty" }, "The console knows no such query: it keeps them in memory, and forgets the one silent longest. ", link("#/queries", "All queries")));
+      if (error?.status === 404) screen.missing();
     },
     show(query) {
+      screen.found();
       fresh.shown(query.as_of_ms ?? Date.now(), query.unanswered);
       fill(title, nameOf(query));
       fill(trouble, troubleOf(query));
@@ -105,12 +106,13 @@ export function openQuery(id, context) {
       fill(letters, query.dead_letter_topic ? link(addressOf(["dead-letters", query.dead_letter_topic]), `Dead letters: ${query.dead_letter_topic}`) : null);
     },
   });
-  return {
-    title: "Query",
-    element: h(
-      "div",
-      {},
-      screenHead(title, { above: [["Queries", "#/queries"]], fresh: fresh.element, actions: [letters] }),
+  const screen = screenOfOne({
+    words: "No query with this id has posted its progress: the console keeps queries in memory, and forgets the one silent longest.",
+    all: "All queries",
+    address: "#/queries",
+    head: screenHead(title, { above: [["Queries", "#/queries"]], fresh: fresh.element, actions: [letters] }),
+    fresh: fresh.element,
+    content: [
       trouble,
       told,
       section("Micro-batches", {}, phases.element, h("div", { class: "charts" }, rates.element, lag.element)),
@@ -118,7 +120,11 @@ export function openQuery(id, context) {
       section("Where read_committed readers of its topics wait", {}, waiting.element),
       section("Its sources", {}, sources.element),
       section("Its state", {}, operators.element),
-    ),
+    ],
+  });
+  return {
+    title: "Query",
+    element: screen.element,
     close() {
       asking.stop();
       fresh.stop();

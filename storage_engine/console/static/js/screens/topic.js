@@ -8,7 +8,7 @@ import { keepAsking } from "../lib/live.js";
 import { pagedList } from "../lib/paged.js";
 import { addressOf } from "../lib/router.js";
 import { table } from "../lib/table.js";
-import { button, facts, freshness, link, screenHead, state, tabs } from "../lib/words.js";
+import { button, facts, freshness, link, screenHead, screenOfOne, state, tabs } from "../lib/words.js";
 import { batchList } from "./batches.js";
 import { messageSearch } from "./messages.js";
 import { produceOne } from "./produce.js";
@@ -37,10 +37,11 @@ export function openTopic(name, tab, context) {
     everyMs: 5000,
     failed(error, since) {
       fresh.failed(error, since);
-      if (error?.status === 404) fill(told, h("p", { class: "empty" }, "There is no topic of this name, or you may not see it. ", link("#/topics", "All topics")));
+      if (error?.status === 404) screen.missing();
     },
     show(answer) {
       topic = answer;
+      screen.found();
       fresh.shown(answer.as_of_ms, answer.unanswered);
       fill(badges, badgesOf(answer));
       fill(told, topicFacts(answer));
@@ -58,16 +59,17 @@ export function openTopic(name, tab, context) {
         button("Change", () => topic && alterTopic(topic, () => asking.again())),
         button("Delete", () => topic && deleteTopic(topic), { kind: "danger-quiet" }),
       ];
+  const screen = screenOfOne({
+    words: "There is no topic of this name, or you may not see it.",
+    all: "All topics",
+    address: "#/topics",
+    head: screenHead(name, { above: [["Topics", "#/topics"]], actions, badge: badges, fresh: fresh.element }),
+    fresh: fresh.element,
+    content: [told, tabs("Parts of the topic", parts, tab in TABS ? tab : "messages"), place],
+  });
   return {
     title: `${name} – topic`,
-    element: h(
-      "div",
-      {},
-      screenHead(name, { above: [["Topics", "#/topics"]], actions, badge: badges, fresh: fresh.element }),
-      told,
-      tabs("Parts of the topic", parts, tab in TABS ? tab : "messages"),
-      place,
-    ),
+    element: screen.element,
     close() {
       asking.stop();
       fresh.stop();

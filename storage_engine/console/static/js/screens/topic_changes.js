@@ -1,7 +1,7 @@
 // Creating, changing and deleting topics.
 
 import { BadInput, path, send } from "../lib/api.js";
-import { field, formDialog, input } from "../lib/dialogs.js";
+import { field, formDialog, input, whole } from "../lib/dialogs.js";
 import { h } from "../lib/dom.js";
 import { many } from "../lib/format.js";
 import { tell } from "../lib/notices.js";
@@ -21,13 +21,6 @@ export function settingsOf(text, mayBeEmpty) {
     settings[name] = value === "" ? null : value;
   }
   return settings;
-}
-
-function whole(control, what, { least = 1, needed = false } = {}) {
-  const text = control.value.trim();
-  if (text === "" && !needed) return null;
-  if (!/^\d+$/.test(text) || Number(text) < least) throw new BadInput(`${what} is a whole number of at least ${least}.`);
-  return Number(text);
 }
 
 export function createTopic(session, done) {
