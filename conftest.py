@@ -38,6 +38,7 @@ SPARK_TESTS = (
 )
 WITH_SPARK = (
     *SPARK_TESTS,
+    "integration_tests/security/test_spark.py",
     "examples/usage/",
     "examples/flights/tests/test_job",
     "examples/flights/tests/test_demo",
