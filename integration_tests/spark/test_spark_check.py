@@ -3,7 +3,9 @@ own."""
 
 import json
 import runpy
+import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pyspark
@@ -60,7 +62,8 @@ def in_tests_session(request, monkeypatch):
         def poll(self) -> int:
             return 0
 
-    monkeypatch.setattr(session.subprocess, "Popen", InThisProcess)
+    others = SimpleNamespace(**vars(subprocess) | {"Popen": InThisProcess})
+    monkeypatch.setattr(session, "subprocess", others)
     yield
     for name, value in before.items():
         if not spark.conf.isModifiable(name):
