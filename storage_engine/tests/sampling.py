@@ -2,9 +2,12 @@
 
 import os
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import TypeVar
 
 import pytest
+
+_Case = TypeVar("_Case")
 
 ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
 """Long fault tests run in full; else a sample of them, always the same."""
@@ -29,6 +32,11 @@ def examples(count: int) -> int:
 def seeds(count: int) -> range:
     """Of cases at random that take long enough to be felt: so many in full, a third by default."""
     return range(count if ALL_FAULTS else max(2, count // 3))
+
+
+def every_second(cases: Sequence[_Case]) -> Sequence[_Case]:
+    """Of moments and steps that follow one another: all in full, every second one by default."""
+    return cases if ALL_FAULTS else cases[::2]
 
 
 def a_third(names: Collection[str]) -> list[str]:
