@@ -51,7 +51,6 @@ WITH_PROCESSES = ("integration_tests/", "examples/")
 MEASURED_S = {
     "integration_tests/spark/test_spark_batch.py": 120,
     "integration_tests/console/test_pages_of_a_live_cluster.py": 80,
-    "integration_tests/security/test_one_command_secures_a_cluster.py": 75,
     "integration_tests/groups/test_consumer_groups.py": 74,
     "integration_tests/requests/test_quotas_slow_clients_down.py": 65,
     "examples/flights/tests/test_demo.py": 60,

@@ -65,7 +65,7 @@ def words(text: str) -> str:
 def unresolved(root: Path) -> dict[str, list[str]]:
     """Citations that lead nowhere, by the file that has them."""
     files = [path for path in tracked(root) if path.exists()]
-    requirements = (root / "docs" / "requirements.md").read_text()
+    requirements = (root / "docs" / "requirements.md").read_text(encoding="utf-8")
     known = set(REQUIREMENT.findall(requirements))
     tests = {path.name for path in files if path.name.startswith("test_")}
     found: defaultdict[str, list[str]] = defaultdict(list)
@@ -81,10 +81,10 @@ def unresolved(root: Path) -> dict[str, list[str]]:
         name = str(path.relative_to(root))
         if path.suffix == ".py":
             # Most files name nothing of the kind; what is no comment and no docstring may.
-            text = path.read_text()
+            text = path.read_text(encoding="utf-8")
             found[name] += lost(words(text)) if lost(text) else []
         elif path.suffix == ".md":
-            text = path.read_text()
+            text = path.read_text(encoding="utf-8")
             found[name] += [to for to in LINK.findall(text) if not (path.parent / to).exists()]
             found[name] += lost(text)
     found["docs/requirements.md"] += [
@@ -120,7 +120,7 @@ def figures(root: Path) -> dict[str, Any]:
     any_in_ports = 0
     for path in sources:
         name = path.relative_to(root)
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         count = text.count("\n")
         is_test = "tests" in name.parts or name.parts[0] == "integration_tests"
         lines[name.parts[0] if not is_test else "tests"] += count
@@ -153,7 +153,7 @@ def figures(root: Path) -> dict[str, Any]:
             for path in files
             if path.name == "DESIGN.md"
         },
-        "README lines": (root / "README.md").read_text().count("\n"),
+        "README lines": (root / "README.md").read_text(encoding="utf-8").count("\n"),
     }
 
 
