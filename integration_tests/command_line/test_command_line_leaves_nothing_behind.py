@@ -126,16 +126,16 @@ def test_up_again_continues_with_data_ports_and_settings(directory: Path) -> Non
 def test_up_in_the_foreground_tells_of_a_dead_broker_and_stops_all_at_ctrl_c(
     directory: Path,
 ) -> None:
-    command = start("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "2")
+    command = start("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "1")
     try:
         assert command.stdout is not None and command.stderr is not None
         assert command.stdout.readline().startswith("bootstrap servers: ")
         addresses = _addresses(directory)
-        os.kill(cluster_json(directory)["brokers"][1]["pid"], signal.SIGKILL)
+        os.kill(cluster_json(directory)["brokers"][0]["pid"], signal.SIGKILL)
         told = next(line for line in command.stderr if "start it again with" in line)
-        assert told.startswith("broker 2 ended (signal 9)")
-        assert cluster_json(directory)["brokers"][1]["pid"] is None
-        succeed("start-broker", "--dir", directory, "2")
+        assert told.startswith("broker 1 ended (signal 9)")
+        assert cluster_json(directory)["brokers"][0]["pid"] is None
+        succeed("start-broker", "--dir", directory, "1")
         command.send_signal(signal.SIGINT)
         assert command.wait(60) == 0
     finally:
@@ -183,7 +183,9 @@ def test_a_port_in_use_is_one_line_and_starts_nothing(directory: Path) -> None:
     assert processes_of(directory) == []
 
 
-def test_a_killed_up_leaves_what_down_finds(directory: Path) -> None:
+def test_a_killed_up_leaves_what_up_and_down_find_also_when_its_file_was_lost(
+    directory: Path,
+) -> None:
     command = start("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "1")
     try:
         assert command.stdout is not None
@@ -193,17 +195,13 @@ def test_a_killed_up_leaves_what_down_finds(directory: Path) -> None:
         command.communicate()
     assert len(processes_of(directory)) == 2
     wait_until(lambda: listens(_addresses(directory)[1]), "the broker goes on")
-    succeed("down", "--dir", directory)
-    assert processes_of(directory) == []
-
-
-def test_a_running_cluster_whose_file_was_lost_is_found_again_by_up(directory: Path) -> None:
-    succeed("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "1", "--detach")
     before = (directory / "cluster.json").read_text()
     (directory / "cluster.json").unlink()
     assert "there is no cluster" in fail("down", "--dir", directory)
     succeed("up", "--no-console", "--dir", directory, "--detach")
     assert (directory / "cluster.json").read_text() == before
+    succeed("down", "--dir", directory)
+    assert processes_of(directory) == []
 
 
 def test_ctrl_c_while_up_waits_stops_what_it_started(directory: Path) -> None:
@@ -230,7 +228,7 @@ from storage_engine.tools.local.local_cluster import LocalCluster
 def tell(line):
     print(line, flush=True)
 
-with LocalCluster.running(Path(sys.argv[1]), UpRequest(brokers=2, port=0), progress=tell):
+with LocalCluster.running(Path(sys.argv[1]), UpRequest(brokers=1, port=0), progress=tell):
     tell("within the block")
     time.sleep(600)
 """

@@ -1,7 +1,7 @@
 """The keyed sink with a real Spark: each fault at each stage, with SQLite and PostgreSQL. The table
 has every record once, and at any moment only whole micro-batches. Source: R-SPARK4.
 
-All cases with HEADRACE_FAULTS=full, else two that HEADRACE_SEED picks.
+All cases with HEADRACE_FAULTS=full, else one that HEADRACE_SEED picks.
 """
 
 import shutil

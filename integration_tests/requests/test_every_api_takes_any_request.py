@@ -2,6 +2,7 @@
 real broker: each gets an answer or costs its own connection, and nothing else."""
 
 import dataclasses
+import os
 import random
 import socket
 import struct
@@ -127,7 +128,7 @@ def answered(cluster: LocalCluster, frame: bytes) -> bool:
 def resident_mib(cluster: LocalCluster) -> float:
     pid = cluster.state.broker(1).pid
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * 4096 / 2**20
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @pytest.fixture(scope="module")

@@ -35,11 +35,13 @@ def settings(cluster: LocalCluster, user: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
 
 
-def write(cluster: LocalCluster, user: str, topic: str, **more: str) -> KafkaError | None:
+def write(
+    cluster: LocalCluster, user: str, topic: str, *, timeout_ms: int = 60_000, **more: str
+) -> KafkaError | None:
     """One record; the error of its delivery."""
     errors: list[KafkaError | None] = []
     conf = {**settings(cluster, user), **{key.replace("_", "."): v for key, v in more.items()}}
-    producer = Producer({**conf, "message.timeout.ms": 60_000, "log_level": 0})
+    producer = Producer({**conf, "message.timeout.ms": timeout_ms, "log_level": 0})
     producer.produce(topic, b"x", on_delivery=lambda error, _: errors.append(error))
     producer.flush(90)
     return errors[0]
@@ -101,7 +103,9 @@ def test_brokers_tell_when_their_certificates_end(cluster: LocalCluster) -> None
 
 def test_who_does_not_know_the_password_gets_nothing(cluster: LocalCluster) -> None:
     make_topic(cluster, "secrets")
-    assert write(cluster, "admin", "secrets", sasl_password="wrong") is not None
+    # It logs in again and again until the record is too old.
+    error = write(cluster, "admin", "secrets", timeout_ms=5_000, sasl_password="wrong")
+    assert error is not None
     wrong = {**read_settings_file(cluster.directory / "admin.properties"), "sasl.password": "wrong"}
     failed = "log-in as 'admin' by SCRAM-SHA-512 failed"
     with Admin(wrong) as admin, pytest.raises(OurError, match=failed):

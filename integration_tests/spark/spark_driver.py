@@ -1,8 +1,8 @@
 """A Spark driver of its own, for tests that kill it: `spark_driver.py SERVERS TOPIC STARTING DIR`.
 
 Reads TOPIC and writes each micro-batch to `DIR/out/batch=<id>`, overwriting what an earlier attempt
-at the same batch left. It stops within the first micro-batch, after it has made `DIR/stalled`; the
-test's own Spark goes on with `start`.
+at the same batch left. It stops within the first micro-batch, after it has made `DIR/stalled`,
+until there is `DIR/ends`, which fails the micro-batch; the test's own Spark goes on with `start`.
 """
 
 import sys
@@ -23,7 +23,9 @@ def start(
         frame.selectExpr("cast(value as string) as value").write.mode("overwrite").parquet(out)
         if stalls:
             (folder / "stalled").touch()
-            time.sleep(3600)
+            while not (folder / "ends").exists():
+                time.sleep(0.05)
+            raise RuntimeError("ended within its first micro-batch")
 
     stream = (
         spark.readStream.format("headrace")

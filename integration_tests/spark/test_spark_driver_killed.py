@@ -1,12 +1,18 @@
 """A driver that is killed with SIGKILL in its first micro-batch, and restarted on its checkpoint,
 reads every record, although Spark does not write the initial offset down.
+
+By default the query that stalls runs in the session of the tests, and what a SIGKILL would leave is
+a copy of its folders at that moment. In full it has a driver of its own, which is killed.
 """
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,23 +37,51 @@ ROOT = Path(__file__).parents[2]
 RUN_TIMEOUT_S = 300
 
 
-def _start_driver(servers, topic, starting, folder):
-    """In a process group of its own, with its JVM and its Python workers."""
+def _killed_driver(servers, topic, starting, folder, meanwhile: Callable[[], None]) -> Path:
+    """In a process group of its own, with its JVM and its Python workers. `meanwhile` is called
+    before the kill. What is left."""
     command = [sys.executable, "-m", "integration_tests.spark.spark_driver"]
     with (folder / "log").open("wb") as log:
-        return subprocess.Popen(
+        driver = subprocess.Popen(
             [*command, servers, topic, starting, str(folder)],
             cwd=ROOT,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    try:
+        wait_until(
+            lambda: (folder / "stalled").exists() or driver.poll() is not None,
+            "the driver reaches its first micro-batch",
+            timeout_s=RUN_TIMEOUT_S,
+        )
+        assert driver.poll() is None, (folder / "log").read_text()
+        meanwhile()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    return Path(folder)
 
 
-def _kill(driver):
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(driver.pid, signal.SIGKILL)
-    driver.wait()
+def _copied_query(spark, servers, topic, starting, folder, meanwhile: Callable[[], None]) -> Path:
+    """The same in a session that goes on: what there is when the query stalls."""
+    first, left = Path(folder, "first"), Path(folder, "left")
+    first.mkdir()
+    query = start(spark, servers, topic, starting, first, stalls=True)
+    try:
+        wait_until(
+            lambda: (first / "stalled").exists() or not query.isActive,
+            "the query reaches its first micro-batch",
+            timeout_s=RUN_TIMEOUT_S,
+        )
+        assert query.isActive, query.exception()
+        shutil.copytree(first, left)
+        meanwhile()
+    finally:
+        (first / "ends").touch()
+        query.stop()
+    return left
 
 
 def _numbers(first, last):
@@ -55,7 +89,7 @@ def _numbers(first, last):
 
 
 STARTS = [("earliest", 0), ("latest", 100)]
-"""One of them, unless all are run: each takes a Spark of its own."""
+"""One of them, unless all are run."""
 
 
 @pytest.mark.parametrize(
@@ -67,24 +101,17 @@ def test_a_driver_killed_in_its_first_micro_batch_loses_nothing(
     servers = spark_cluster.bootstrap_servers
     create_topic(spark_cluster, topic, partitions=3)
     produce(servers, topic, _numbers(0, 100))
-    driver = _start_driver(servers, topic, starting, tmp_path)
-    try:
-        wait_until(
-            lambda: (tmp_path / "stalled").exists() or driver.poll() is not None,
-            "the driver reaches its first micro-batch",
-            timeout_s=RUN_TIMEOUT_S,
-        )
-        assert driver.poll() is None, (tmp_path / "log").read_text()
-        produce(servers, topic, _numbers(100, 300))
-    finally:
-        _kill(driver)
-    assert not (tmp_path / "checkpoint" / "commits" / "0").exists()
+    strike = _killed_driver if ALL_FAULTS else partial(_copied_query, spark)
+    left = strike(
+        servers, topic, starting, tmp_path, lambda: produce(servers, topic, _numbers(100, 300))
+    )
+    assert not (left / "checkpoint" / "commits" / "0").exists()
 
-    query = start(spark, servers, topic, starting, tmp_path, stalls=False)
+    query = start(spark, servers, topic, starting, left, stalls=False)
     try:
         query.processAllAvailable()
     finally:
         query.stop()
-    read = spark.read.parquet(str(tmp_path / "out")).select("value").orderBy("value")
+    read = spark.read.parquet(str(left / "out")).select("value").orderBy("value")
     expected = spark.range(first_read, 300).selectExpr("cast(id as string) as value")
     assert_df_equality(read, expected.orderBy("value"), ignore_nullable=True)

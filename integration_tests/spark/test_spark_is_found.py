@@ -173,6 +173,7 @@ def one_record(spark_cluster, servers, topic):
     return topic
 
 
+@pytest.mark.skipif(not ALL_FAULTS, reason="a Spark of its own: with HEADRACE_FAULTS=full")
 def test_an_import_before_the_session_is_enough_where_the_environment_is_not_activated(
     servers, one_record, tmp_path
 ):

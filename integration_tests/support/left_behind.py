@@ -36,9 +36,15 @@ for pause_s in (float(sys.argv[2]), 1):
 
 
 def check_nothing_is_left(folder: Path, *, timeout_s: float = END_TIMEOUT_S) -> None:
-    """AssertionError that names the processes that do not end. Spark's JVM ends with its Python."""
+    """AssertionError that names the processes that do not end. Spark's JVM ends with its Python.
+    This process and who started it may have been told the folder: `--basetemp`."""
     until_s = time.monotonic() + timeout_s
-    while left := [each for each in map(_arguments, processes_of(folder)) if _is_ours(each)]:
+    us = (os.getpid(), os.getppid())
+    while left := [
+        arguments
+        for pid in processes_of(folder)
+        if pid not in us and _is_ours(arguments := _arguments(pid))
+    ]:
         assert time.monotonic() < until_s, f"left behind by tests: {left}"
         time.sleep(0.1)
 

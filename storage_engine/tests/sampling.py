@@ -1,10 +1,15 @@
 """How much of the long tests a run does. HEADRACE_FAULTS=full: all of it."""
 
+import itertools
 import os
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from typing import TypeVar
 
 import pytest
+
+_Case = TypeVar("_Case")
+_Way = TypeVar("_Way")
 
 ALL_FAULTS = os.environ.get("HEADRACE_FAULTS") == "full"
 """Long fault tests run in full; else a sample of them, always the same."""
@@ -29,6 +34,19 @@ def examples(count: int) -> int:
 def seeds(count: int) -> range:
     """Of cases at random that take long enough to be felt: so many in full, a third by default."""
     return range(count if ALL_FAULTS else max(2, count // 3))
+
+
+def every_second(cases: Sequence[_Case]) -> Sequence[_Case]:
+    """Of moments and steps that follow one another: all in full, every second one by default."""
+    return cases if ALL_FAULTS else cases[::2]
+
+
+def by_turns(names: Iterable[_Case], ways: Sequence[_Way]) -> list[tuple[_Case, _Way]]:
+    """Each case in each way in full; by default the first in the first way, the next in the next
+    one, and so on."""
+    if ALL_FAULTS:
+        return list(itertools.product(names, ways))
+    return list(zip(names, itertools.cycle(ways), strict=False))
 
 
 def a_third(names: Collection[str]) -> list[str]:

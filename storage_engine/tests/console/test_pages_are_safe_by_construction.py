@@ -30,35 +30,41 @@ def names(paths: list[Path]) -> list[str]:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=names(SCRIPTS))
 def test_a_script_makes_no_markup_of_data(path):
-    assert MAKES_MARKUP.findall(path.read_text()) == []
+    assert MAKES_MARKUP.findall(path.read_text(encoding="utf-8")) == []
 
 
 def test_nothing_is_loaded_from_elsewhere():
     files = [*SCRIPTS, *STYLES, *STATIC.glob("*.html"), *STATIC.glob("*.svg")]
     found = {
-        str(path.relative_to(STATIC)): ELSEWHERE.findall(path.read_text().replace(NAMES_ONLY, ""))
+        str(path.relative_to(STATIC)): ELSEWHERE.findall(
+            path.read_text(encoding="utf-8").replace(NAMES_ONLY, "")
+        )
         for path in files
     }
     assert {name: hits for name, hits in found.items() if hits} == {}
 
 
 def test_the_page_has_no_script_and_no_style_in_its_text():
-    page = (STATIC / "index.html").read_text()
+    page = (STATIC / "index.html").read_text(encoding="utf-8")
     assert re.findall(r"<script(?![^>]*\bsrc=)[^>]*>", page) == []
     assert re.findall(r"<style|\bstyle=|\bon\w+=", page) == []
 
 
 def test_every_file_that_is_named_is_there():
-    page = (STATIC / "index.html").read_text()
+    page = (STATIC / "index.html").read_text(encoding="utf-8")
     named = [STATIC / name for name in re.findall(r"/static/([\w./-]+)", page)]
-    named += [path.parent / name for path in SCRIPTS for name in IMPORTED.findall(path.read_text())]
+    named += [
+        path.parent / name
+        for path in SCRIPTS
+        for name in IMPORTED.findall(path.read_text(encoding="utf-8"))
+    ]
     assert [path for path in named if not path.is_file()] == []
 
 
 def test_every_script_is_reached_from_the_page():
     def reached(path: Path, seen: set[Path]) -> set[Path]:
         seen.add(path)
-        for name in IMPORTED.findall(path.read_text()):
+        for name in IMPORTED.findall(path.read_text(encoding="utf-8")):
             other = (path.parent / name).resolve()
             if other not in seen:
                 reached(other, seen)
@@ -71,7 +77,7 @@ def test_every_script_is_reached_from_the_page():
 
 def unused_names(path: Path) -> Iterator[str]:
     """Names that a script imports and does not use."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     for statement in re.findall(r"^import \{([^}]+)\} from", text, re.MULTILINE):
         for name in (each.strip() for each in statement.split(",")):
             if name and len(re.findall(rf"\b{re.escape(name)}\b", text)) == 1:
@@ -84,12 +90,15 @@ def test_no_script_imports_what_it_does_not_use():
 
 
 def test_no_file_is_longer_than_one_can_read():
-    lengths = {path.name: len(path.read_text().splitlines()) for path in [*SCRIPTS, *STYLES]}
+    lengths = {
+        path.name: len(path.read_text(encoding="utf-8").splitlines())
+        for path in [*SCRIPTS, *STYLES]
+    }
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
 
 
 def test_both_schemes_define_the_same_colours():
-    css = (STATIC / "css" / "base.css").read_text()
+    css = (STATIC / "css" / "base.css").read_text(encoding="utf-8")
     light, chosen, system = (
         set(re.findall(r"(--[\w-]+):", block))
         for block in re.findall(r":root[^{]*\{(.*?)\}", css, re.DOTALL)

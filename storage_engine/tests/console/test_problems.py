@@ -21,6 +21,7 @@ from storage_engine.console.screens.problems import SeenProblems, find_problems
 from storage_engine.console.screens.topics import partition_list, topic_list
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.metadata import MetadataBroker, MetadataPartition
+from storage_engine.tests.machine import slowness
 
 NOW_MS = 1_000_000_000_000
 DAY_MS = 86_400_000
@@ -216,10 +217,10 @@ def test_lists_of_five_thousand_partitions_take_a_moment() -> None:
     many = snapshot(topics=500, partitions=10)
     ends = {tp: Ends(0, 10, 10) for tp, _ in many.partitions()}
     many = snapshot(topics=500, partitions=10, ends=ends, sizes=dict.fromkeys(ends, 1))
-    before_s = time.process_time()
+    before_s = time.thread_time()
     rows = topic_list(many, Page(sort="-records", filter="T1"), internal=False)
     assert (rows["total"], len(rows["rows"]), rows["rows"][0]["records"]) == (111, 50, 100)
     assert partition_list(many, "t7", Page())["total"] == 10
     problems = list(find_problems(many, [], Thresholds(), now_ms=NOW_MS))
     assert overview(many, [], problems, [])["partitions"]["total"] == 5_000
-    assert time.process_time() - before_s < 0.5
+    assert time.thread_time() - before_s < 0.5 * slowness()

@@ -2,6 +2,7 @@
 (R-NET1, R-NET3)."""
 
 import logging
+import os
 import random
 import socket
 import struct
@@ -316,7 +317,7 @@ def test_a_frame_that_only_announces_its_size_costs_no_memory(loop_thread):
 
 def _resident_bytes() -> int:
     with open("/proc/self/statm") as statm:  # noqa: PTH123 - a file of the kernel
-        return int(statm.read().split()[1]) * 4096
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_a_connection_above_max_connections_is_closed(loop_thread, caplog):

@@ -8,13 +8,15 @@ import pytest
 from storage_engine.core.ids import TopicPartition
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.disk import SimulatedDisk
+from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.commands.simulate import workers
 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ProcessPoolExecutor]:
-    """A process for the seeds of a file: loading the simulation takes longer than most seeds."""
-    with workers(1) as process:
+    """A process for the seeds of a file, two in full: loading the simulation takes longer than most
+    seeds."""
+    with workers(2 if ALL_FAULTS else 1) as process:
         yield process
 
 

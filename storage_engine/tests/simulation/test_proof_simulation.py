@@ -11,7 +11,7 @@ from storage_engine.simulation.faults.faults import FaultKind
 from storage_engine.simulation.faults.placement import placement_of
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tests.simulation.proof_mutations import MUTATIONS, failure_of
-from storage_engine.tests.simulation.test_simulation import outcome
+from storage_engine.tests.simulation.test_simulation import sum_of
 from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
 FIRST, SEEDS = (0, 200) if ALL_FAULTS else (115, 2)
@@ -25,12 +25,11 @@ CAUGHT: dict[str, int] = {
 
 
 @pytest.mark.slow
-def test_a_fixed_set_of_seeds_with_proofs_of_death_keeps_every_promise():
-    plain = ("--no-transactions", "--no-typed")
-    result = outcome(*plain, "--start", str(FIRST), "--seeds", str(SEEDS))
-    assert result["closed_sessions"] >= SEEDS
-    assert result["deposed"] >= SEEDS // 2
-    assert result["faults"][FaultKind.REFUSED_PORT.value] >= SEEDS
+def test_a_fixed_set_of_seeds_with_proofs_of_death_keeps_every_promise(pool):
+    ran = sum_of(pool, range(FIRST, FIRST + SEEDS), proof=True)
+    assert ran.counts["closed_sessions"] >= SEEDS
+    assert ran.counts["deposed"] >= SEEDS // 2
+    assert ran.faults[FaultKind.REFUSED_PORT] >= SEEDS
 
 
 def test_both_proofs_are_among_the_seeds():

@@ -6,8 +6,10 @@ With HEADRACE_FAULTS=full many more seeds run.
 import json
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -17,13 +19,59 @@ from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.cli import main
 from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
-SEEDS = 400 if ALL_FAULTS else 16
+SEEDS = 400 if ALL_FAULTS else 10
 DELETES_A_TOPIC = 37
 """A seed with the only kind of fault that the others do not have by default."""
 STORIES = 8
 """Seeds below 0: each compound fault twice, alone."""
-WITH_TRANSACTIONS = 200 if ALL_FAULTS else 4
+WITH_TRANSACTIONS = 200 if ALL_FAULTS else 3
 """Seeds that have transactions, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedSum:
+    """Of seeds that all keep their promises."""
+
+    events: int = 0
+    simulated_ms: int = 0
+    acknowledged: int = 0
+    faults: Counter[FaultKind] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __add__(self, other: "SeedSum") -> "SeedSum":
+        return SeedSum(
+            self.events + other.events,
+            self.simulated_ms + other.simulated_ms,
+            self.acknowledged + other.acknowledged,
+            self.faults + other.faults,
+            self.counts + other.counts,
+        )
+
+
+def sum_of(
+    pool: ProcessPoolExecutor,
+    seeds: Iterable[int],
+    *,
+    seconds: int = DEFAULT_SECONDS,
+    transactions: bool = False,
+    typed: bool = False,
+    proof: bool = False,
+) -> SeedSum:
+    """Of seeds that run in the process of the file: those of the command take as long to start as
+    six seeds."""
+    which = {"transactions": transactions, "typed": typed, "proof": proof}
+    total = SeedSum()
+    for run in [pool.submit(run_seed, seed, seconds=seconds, **which) for seed in seeds]:
+        seed = run.result()
+        assert seed.failure is None, f"--seed {seed.seed}: {seed.rule}: {seed.failure}"
+        total += SeedSum(
+            seed.events,
+            seed.simulated_ms,
+            seed.acknowledged,
+            seed.done,
+            Counter({what.replace(" ", "_"): count for what, count in seed.counts.items()}),
+        )
+    return total
 
 
 def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -32,36 +80,23 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_fixed_set_of_seeds_keeps_every_promise():
-    seeds = STORIES + SEEDS
-    plain = ("--no-transactions", "--no-typed", "--no-proof")
-    result = outcome(*plain, "--start", str(-STORIES), "--seeds", str(seeds))
-    assert result["seeds"] == seeds
-    assert result["acknowledged"] > 50 * SEEDS
-    kinds = {*result["faults"]}
+def test_a_fixed_set_of_seeds_keeps_every_promise(pool):
+    ran = sum_of(pool, range(-STORIES, SEEDS))
+    assert ran.acknowledged > 50 * SEEDS
     if DELETES_A_TOPIC >= SEEDS:
-        kinds |= {*outcome(*plain, "--seed", str(DELETES_A_TOPIC))["faults"]}
-    assert kinds == {kind.value for kind in {*FaultKind} - {*OF_TRANSACTIONS, *OF_PROOF}}
+        ran += sum_of(pool, [DELETES_A_TOPIC])
+    assert {*ran.faults} == {*FaultKind} - {*OF_TRANSACTIONS, *OF_PROOF}
 
 
 @pytest.mark.slow
-def test_a_fixed_set_of_seeds_with_transactions_keeps_every_promise():
-    result = outcome("--no-typed", "--no-proof", "--seeds", str(WITH_TRANSACTIONS))
-    assert result["transactions"] > 15 * WITH_TRANSACTIONS
-    assert result["batches"] > 5 * WITH_TRANSACTIONS
-    assert result["offset_commits"] > WITH_TRANSACTIONS
-    assert result["copied_records"] > 10 * WITH_TRANSACTIONS
-    assert result["compactions"] > 5 * WITH_TRANSACTIONS
-    assert {kind.value for kind in OF_TRANSACTIONS} <= set(result["faults"])
-
-
-def outcome(*arguments: str) -> Any:
-    """Of seeds that all keep their promises."""
-    done = simulate(*arguments, "--jobs", "2", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(done.stdout)
-    assert result["failures"] == []
-    return result
+def test_a_fixed_set_of_seeds_with_transactions_keeps_every_promise(pool):
+    ran = sum_of(pool, range(WITH_TRANSACTIONS), transactions=True)
+    assert ran.counts["transactions"] > 15 * WITH_TRANSACTIONS
+    assert ran.counts["batches"] > 5 * WITH_TRANSACTIONS
+    assert ran.counts["offset_commits"] > WITH_TRANSACTIONS
+    assert ran.counts["copied_records"] > 10 * WITH_TRANSACTIONS
+    assert ran.counts["compactions"] > 5 * WITH_TRANSACTIONS
+    assert {*OF_TRANSACTIONS} <= {*ran.faults}
 
 
 def failure_of(
@@ -119,15 +154,21 @@ def test_a_seed_that_has_failed_keeps_every_promise(pool, seed):
     assert failure is None, failure
 
 
-def test_a_seed_runs_the_same_in_every_process():
+def test_seeds_run_the_same_in_every_process_of_the_command(pool):
     # With transactions and typed topics, which take three times as long, in full.
     plain = () if ALL_FAULTS else ("--no-transactions", "--no-typed")
-    first, second = (simulate("--seed", "7", "--seconds", "1", *plain, "--json") for _ in range(2))
-    assert (first.returncode, second.returncode) == (0, 0)
-    told = [json.loads(done.stdout) for done in (first, second)]
-    for result in told:
-        del result["elapsed_s"]
-    assert told[0] == told[1]
+    of_seeds = ("--start", "6", "--seeds", "2", "--jobs", "2", "--seconds", "1")
+    done = simulate(*of_seeds, *plain, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    more = {"transactions": ALL_FAULTS, "typed": ALL_FAULTS, "proof": True}
+    here = sum_of(pool, (6, 7), seconds=1, **more)
+    assert (told["seeds"], told["failures"]) == (2, [])
+    assert told["events"] == here.events
+    assert told["simulated_ms"] == here.simulated_ms
+    assert told["acknowledged"] == here.acknowledged
+    assert told["faults"] == {kind.value: count for kind, count in here.faults.items()}
+    assert here.counts.items() <= told.items()
 
 
 def test_only_the_faults_that_were_asked_for_take_place(capsys):

@@ -6,7 +6,7 @@ Other seeds have no typed topics, so that they keep their course.
 import pytest
 
 from storage_engine.tests.sampling import ALL_FAULTS
-from storage_engine.tests.simulation.test_simulation import outcome
+from storage_engine.tests.simulation.test_simulation import sum_of
 from storage_engine.tests.simulation.typed_mutations import MUTATIONS, failure_of
 from storage_engine.tools.commands.simulate import DEFAULT_SECONDS
 
@@ -31,11 +31,11 @@ CAUGHT: dict[str, tuple[int, str]] = {
 
 
 @pytest.mark.slow
-def test_a_fixed_set_of_seeds_with_typed_topics_keeps_every_promise():
-    result = outcome("--no-transactions", "--typed", "--no-proof", "--seeds", str(SEEDS))
-    assert result["typed_rows"] > 50 * SEEDS
-    assert result["typed_rows_read"] > 30 * SEEDS
-    assert result["typed_compactions"] > SEEDS
+def test_a_fixed_set_of_seeds_with_typed_topics_keeps_every_promise(pool):
+    counts = sum_of(pool, range(SEEDS), typed=True).counts
+    assert counts["typed_rows"] > 50 * SEEDS
+    assert counts["typed_rows_read"] > 30 * SEEDS
+    assert counts["typed_compactions"] > SEEDS
 
 
 def test_every_mutation_has_the_seed_that_catches_it():

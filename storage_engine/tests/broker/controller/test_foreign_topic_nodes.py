@@ -19,6 +19,7 @@ from storage_engine.tests.broker.controller.foreign_topics import (
     put,
     topic,
 )
+from storage_engine.tests.sampling import every_second
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode, ReassignPartitionsZNode
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
@@ -76,7 +77,7 @@ def test_a_reassignment_begins_when_the_topics_node_can_be_read_again(topic):
 YOUNG = TopicZNode.path("young")
 
 
-@pytest.mark.parametrize("gap_ms", range(8))
+@pytest.mark.parametrize("gap_ms", every_second(range(8)))
 @pytest.mark.parametrize("failover", [False, True])
 def test_a_reassignment_of_a_topic_that_was_just_made_is_carried_out(cluster, gap_ms, failover):
     if failover:
@@ -92,7 +93,7 @@ def test_a_reassignment_of_a_topic_that_was_just_made_is_carried_out(cluster, ga
     assert fields(cluster, YOUNG)["partitions"] == {"0": [3, 2]}
 
 
-@pytest.mark.parametrize("gap_ms", range(8))
+@pytest.mark.parametrize("gap_ms", every_second(range(8)))
 @pytest.mark.parametrize("failover", [False, True])
 def test_a_topic_that_was_just_made_is_deleted(cluster, gap_ms, failover):
     cluster.zookeeper.make_parents(DeleteTopicsZNode.topic_path("young"))

@@ -15,6 +15,7 @@ from storage_engine.protocol.apis import create_partitions, create_topics
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.simulation.world.requests import ANSWER_MS, create_topic_request
+from storage_engine.tests.sampling import every_second
 from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode, ControllerZNode
 from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
@@ -22,9 +23,9 @@ TP = TopicPartition("t", 0)
 SETTINGS = {"retention.ms": "1000"}
 AWAY_MS = 50
 """How long the connection is gone: a moment against the session's timeout."""
-MOMENTS_MS = range(12)
+MOMENTS_MS = every_second(range(12))
 """Through all of a creation, whose every message takes 1 ms."""
-BEFORE_THE_WRITE_MS = range(6)
+BEFORE_THE_WRITE_MS = every_second(range(6))
 
 
 @pytest.fixture
@@ -159,7 +160,7 @@ def test_a_growth_outlives_a_broken_connection(cluster, moment_ms: int, arrives:
 
 
 @pytest.mark.parametrize("arrives", [False, True])
-@pytest.mark.parametrize("moment_ms", MOMENTS_MS[1:8])
+@pytest.mark.parametrize("moment_ms", every_second(range(1, 8)))
 def test_who_waits_is_told_when_the_session_is_lost(cluster, moment_ms: int, arrives: bool):
     controller = controller_of(cluster)
     answers = begin_creation(cluster)

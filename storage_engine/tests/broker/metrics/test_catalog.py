@@ -45,15 +45,15 @@ def _expressions(found: object) -> Iterator[str]:
 
 
 def _used() -> list[str]:
-    board = json.loads((MONITORING / "grafana-board.json").read_text())
-    rules = (MONITORING / "alert-rules.yml").read_text()
+    board = json.loads((MONITORING / "grafana-board.json").read_text(encoding="utf-8"))
+    rules = (MONITORING / "alert-rules.yml").read_text(encoding="utf-8")
     found = re.findall(r"expr:\s*(?:>\n)?((?:.+\n)(?:\s{10}.+\n)*)", rules)
     assert len(found) == rules.count("alert:")
     return [*_expressions(board), *found]
 
 
 def test_the_document_has_the_table_of_the_program():
-    text = DOCUMENT.read_text()
+    text = DOCUMENT.read_text(encoding="utf-8")
     begin = text.index(HEADING)
     end = text.index("\n\n", begin) + 1
     if os.environ.get("HEADRACE_REWRITE"):

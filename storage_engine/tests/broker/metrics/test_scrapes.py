@@ -25,6 +25,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.metrics.broker_figures import RequestFigures
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.tests.machine import slowness
 
 PARTITIONS = 200
 DELETED = 40
@@ -59,24 +60,31 @@ def _values(text: str) -> dict[str, float]:
     return found
 
 
+def _timed(pieces: Iterator[str]) -> list[tuple[str, float]]:
+    """Each piece, and the processor time that it took; the last one is empty, and is its end."""
+    found: list[tuple[str, float]] = []
+    while True:
+        begun_s = time.thread_time()
+        piece = next(pieces, None)
+        found.append((piece or "", time.thread_time() - begun_s))
+        if piece is None:
+            return found
+
+
 def test_a_scrape_of_many_partitions_is_short_and_its_pieces_are_shorter(cluster):
     cluster.create_topic("t", PARTITIONS)
     hosted = cluster[1].parts.replicas.manager
     cluster.loop.run_until(lambda: len(list(hosted)) == PARTITIONS)
     scrapes = Scrapes(_sources(cluster, 1))
     "".join(scrapes.text("text/plain"))
-    times_s, text = [], ""
-    pieces = scrapes.text("text/plain")
-    while True:
-        begun_s = time.thread_time()
-        piece = next(pieces, None)
-        times_s.append(time.thread_time() - begun_s)
-        if piece is None:
-            break
-        text += piece
+    # The least of three: the machine may do something else at any moment.
+    runs = [_timed(scrapes.text("text/plain")) for _ in range(3)]
+    text = "".join(piece for piece, _ in runs[0])
+    times_s = [min(each_s) for each_s in zip(*([s for _, s in run] for run in runs), strict=True)]
+    slow = slowness()
     assert _values(text)["kafka_server_replicamanager_partitioncount"] == PARTITIONS
-    assert max(times_s) < PIECE_MAX_S
-    assert sum(times_s) * TOLD / PARTITIONS < SCRAPE_MAX_S
+    assert max(times_s) < PIECE_MAX_S * slow
+    assert sum(times_s) * TOLD / PARTITIONS < SCRAPE_MAX_S * slow
     assert len(text) * TOLD / PARTITIONS < 2_000_000
 
 

@@ -19,6 +19,7 @@ from storage_engine.simulation.world.requests import make_batch, produce_request
 from storage_engine.tests.broker.settings.settings_requests import BROKER, DONE, SET, alter
 from storage_engine.tests.broker.support import disk_of
 from storage_engine.tests.log.support import read_all
+from storage_engine.tests.sampling import every_second
 
 TP = TopicPartition("t", 0)
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -142,7 +143,7 @@ def test_a_replica_moves_under_load_and_has_every_record(cluster, role):
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-@pytest.mark.parametrize("after_ms", [0, 1, 2, 3, 5, 8, 13, 21])
+@pytest.mark.parametrize("after_ms", every_second([0, 1, 2, 3, 5, 8, 13, 21]))
 def test_a_broker_killed_while_a_replica_moves_goes_on_with_it(cluster, role, after_ms):
     fill(cluster, 30)
     leader = cluster.state(TP).leader
@@ -334,7 +335,7 @@ def test_a_move_waits_for_descriptors_without_keeping_the_loop_busy(
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-@pytest.mark.parametrize("calls", range(0, 40, 3))
+@pytest.mark.parametrize("calls", every_second(range(0, 40, 3)))
 def test_a_shortage_while_the_folders_are_renamed_takes_nothing_offline(
     cluster, turns, monkeypatch, role, calls
 ):

@@ -15,7 +15,8 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 class Session:
     """One whose lease the test sets."""
 
-    lease_end_monotonic_ms = monotonic_with_sleep_ms() + 3_600_000
+    def __init__(self) -> None:
+        self.lease_end_monotonic_ms = monotonic_with_sleep_ms() + 3_600_000
 
 
 def ledger(**offsets: int | None) -> StreamLedger:

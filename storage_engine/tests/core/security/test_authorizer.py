@@ -24,6 +24,7 @@ from storage_engine.core.security.acl_types import (
 )
 from storage_engine.core.security.authorizer import CACHED_MAX, Authorizer, super_users_of
 from storage_engine.core.security.principal import Principal
+from storage_engine.tests.machine import slowness
 
 ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -261,8 +262,9 @@ def test_an_answer_with_ten_thousand_rules_takes_no_longer_than_its_limits() -> 
 
     assert all(map(ask, names))
     # The limits are 2 and 50 microseconds; a busy processor may take twice as long.
-    assert _seconds_each(ask, names) < 4e-6
-    assert _seconds_each(ask_anew, names) < 100e-6
+    slow = slowness()
+    assert _seconds_each(ask, names) < 4e-6 * slow
+    assert _seconds_each(ask_anew, names) < 100e-6 * slow
 
 
 def test_who_may_read_ten_thousand_topics_is_quickly_found_to_write_none() -> None:
@@ -272,7 +274,7 @@ def test_who_may_read_ten_thousand_topics_is_quickly_found_to_write_none() -> No
         assert not authorizer.allows_some(ALICE, host, WRITE, TOPIC)
 
     # As above; a look at every rule takes some milliseconds.
-    assert _seconds_each(ask, [HOST] * 20) < 100e-6
+    assert _seconds_each(ask, [HOST] * 20) < 100e-6 * slowness()
 
 
 def test_answers_are_kept_within_bounds() -> None:

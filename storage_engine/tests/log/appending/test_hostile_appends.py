@@ -144,7 +144,10 @@ def status_bytes(field: str) -> int:
 
 def grown_bytes(action) -> int:
     """By how much more memory than before was resident at some moment within `action`."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    except OSError as error:
+        pytest.skip(f"this kernel does not let the peak of memory begin anew: {error}")
     before = status_bytes("VmRSS")
     action()
     return status_bytes("VmHWM") - before

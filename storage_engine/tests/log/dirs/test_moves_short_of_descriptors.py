@@ -84,8 +84,8 @@ def short_world(tmp_path: Path, calls: int, lasts: int) -> World:
     return world
 
 
-STEP = 1 if ALL_FAULTS else 3
-"""Every call of a move, or by default one in three, others for each way to end."""
+STEP = 1 if ALL_FAULTS else 6
+"""Every call of a move, or by default one in six, others for each way to end."""
 CRASHES = 6 if ALL_FAULTS else 2
 """For each such call, at steps chosen at random."""
 

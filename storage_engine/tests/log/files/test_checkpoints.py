@@ -128,7 +128,7 @@ def test_a_number_out_of_range_is_told_and_not_believed(tmp_path, caplog, number
     good, bad = "t 0 5", f"t 1 {number}"
     for name, lines in (("offsets", [good, bad]), ("epochs", [f"3 {number}"])):
         text = ["1", str(len(lines)), *(f"{line} {crc32c(line.encode()):08x}" for line in lines)]
-        (tmp_path / name).write_text("\n".join([*text, ""]))
+        (tmp_path / name).write_text("\n".join([*text, ""]), encoding="utf-8")
     saved = read_offsets(REAL_DISK, tmp_path / "offsets")
     assert (saved.offsets, saved.is_damaged) == ({TopicPartition("t", 0): 5}, True)
     assert read_epochs(REAL_DISK, tmp_path / "epochs") == []

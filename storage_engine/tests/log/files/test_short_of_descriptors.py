@@ -33,6 +33,7 @@ from storage_engine.tests.log.support import (
     read_all,
 )
 from storage_engine.tests.log.transaction_support import encoded, next_sequence, transactional
+from storage_engine.tests.sampling import by_turns
 
 ROOT = Path("/data")
 EVER = 1 << 40
@@ -214,8 +215,7 @@ ACTIONS: dict[str, Action] = {
 }
 
 
-@pytest.mark.parametrize("lasts", [1, EVER], ids=["once", "until it is refused"])
-@pytest.mark.parametrize("name", ACTIONS)
+@pytest.mark.parametrize(("name", "lasts"), by_turns(ACTIONS, (1, EVER)))
 def test_a_shortage_at_any_call_leaves_a_whole_log(name, lasts):
     def action(log: PartitionLog) -> None:
         try:
@@ -271,8 +271,7 @@ def cut_while_compacting(log: PartitionLog) -> None:
     log.truncation.truncate_to(38)
 
 
-@pytest.mark.parametrize("lasts", [1, EVER], ids=["once", "for a while"])
-@pytest.mark.parametrize("action", [compact, cut_while_compacting])
+@pytest.mark.parametrize(("action", "lasts"), by_turns((compact, cut_while_compacting), (1, EVER)))
 def test_a_shortage_at_any_call_of_a_pass_loses_no_key(action, lasts):
     def make() -> World:
         return World(

@@ -42,7 +42,8 @@ def places(data: bytes, damage: str, *, is_clean: bool) -> range:
     """All of them, or a sample, another one for a broker that was stopped than for one killed."""
     if ALL_FAULTS:
         return range(len(data))
-    return range(0 if is_clean else 1, len(data), 2 if damage == "flipped" else 3)
+    step = 4 if damage == "flipped" else 6
+    return range(0 if is_clean else step // 2, len(data), step)
 
 
 def opened(disk: SimulatedDisk) -> LogManager:

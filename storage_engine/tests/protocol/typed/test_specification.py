@@ -14,7 +14,9 @@ DOCUMENT = Path(__file__).parents[4] / "docs" / "typed-topics.md"
 
 
 def documented_reader():
-    (code,) = re.findall(r"```python\n(import struct\n.*?)```", DOCUMENT.read_text(), re.S)
+    (code,) = re.findall(
+        r"```python\n(import struct\n.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.S
+    )
     assert len(list(filter(None, code.splitlines()))) <= 30
     names: dict = {}
     exec(code, names)

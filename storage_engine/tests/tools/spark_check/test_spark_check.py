@@ -68,7 +68,7 @@ def test_many_cores_and_servers_of_unknown_size_may_have_many_shuffle_partitions
 
 
 def test_every_setting_is_in_the_document():
-    text = DOCUMENT.read_text()
+    text = DOCUMENT.read_text(encoding="utf-8")
     assert [each.name for each in SETTINGS if f"`{each.name}`" not in text] == []
 
 
