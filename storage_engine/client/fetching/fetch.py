@@ -334,8 +334,8 @@ class BatchFetcher:
         for socket in wait_readable(by_socket, wait_ms):
             try:
                 self._answered(by_socket[socket])
-            except HeadraceError as error:
-                failure = failure or error
+            except HeadraceError as raised:
+                failure = failure or raised
         if failure is not None:
             raise failure
         for broker_id, fetch in list(self._fetches.items()):
