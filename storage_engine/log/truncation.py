@@ -59,7 +59,7 @@ class Truncation:
             self._lower_offsets(end_offset)
             log.damaged = tuple(bad for bad in log.damaged if bad.end_offset <= end_offset)
             log.epoch_checkpoint.truncate_from_end(end_offset)
-            self._cut_producers(tail_ids)
+            self._cut_producers(tail_ids, end_offset)
         if log.unfollowed_cuts is not None:
             log.unfollowed_cuts.note_end(end_offset)
         if end_offset < log.log_start_offset:
@@ -104,11 +104,13 @@ class Truncation:
         )
         log.epoch_checkpoint.truncate_from_end(0)
 
-    def _cut_producers(self, tail_ids: set[int] | None) -> None:
+    def _cut_producers(self, tail_ids: set[int] | None, end_offset: int) -> None:
         """Bring the producers to the end that is left; `tail_ids`: see `producers_of_tail`."""
         log = self._log
         states = log.producer_state
         if tail_ids is not None and take_back(states, log.segments.active, tail_ids):
+            # A stop in order left one at the dropped end. Other batches will stand there.
+            log.snapshots.remove_above(end_offset)
             return
         log.producer_state = load_producers(
             log.snapshots,

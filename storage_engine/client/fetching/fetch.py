@@ -16,12 +16,11 @@ from storage_engine.client.cluster import (
     LATEST,
     LOOKUP_MS,
     SILENT_CHECK_MS,
-    SILENT_MS,
     Cluster,
 )
-from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetching.committed_batches import committed
 from storage_engine.client.fetching.fetch_cursor import Cursor
+from storage_engine.client.fetching.fetch_in_flight import FetchInFlight
 from storage_engine.client.fetching.fetch_versions import check_wants, named_by_id
 from storage_engine.client.fetching.fetched_parts import is_framed
 from storage_engine.client.fetching.isolation import isolation_level
@@ -98,29 +97,6 @@ class FetchedBatches(NamedTuple):
         return committed(self.records, self.aborted_transactions, framed=self.framed)
 
 
-class _Fetch:
-    """A fetch in flight to one leader."""
-
-    __slots__ = ("begun_ns", "by_id", "check_at_ms", "connection", "cursors", "deadline")
-
-    def __init__(
-        self,
-        connection: BrokerConnection,
-        cursors: dict[TopicPartition, Cursor],
-        deadline: Deadline,
-        *,
-        by_id: bool,
-        max_wait_ms: int,
-    ) -> None:
-        self.connection = connection
-        self.cursors = cursors
-        self.deadline = deadline
-        self.by_id = by_id
-        self.begun_ns = time.perf_counter_ns()
-        # When to look for other leaders, since this one may hang.
-        self.check_at_ms = monotonic_ms() + max_wait_ms + SILENT_MS
-
-
 class BatchFetcher:
     """Reads several partitions at a time, each from its start to its end (None: for ever)."""
 
@@ -177,13 +153,15 @@ class BatchFetcher:
         self._on_out_of_range = on_out_of_range
         self._on_truncated = on_truncated
         self._on_failed = on_failed
-        self._fetches: dict[int, _Fetch] = {}
+        self._fetches: dict[int, FetchInFlight] = {}
+        # What the next `poll` returns: an error may have come first.
+        self._found: list[FetchedBatches] = []
         self._lookup_at_ms = 0
 
     @property
     def done(self) -> bool:
-        """Every range is read to its end."""
-        return all(cursor.done for cursor in self._cursors.values())
+        """Every range is read to its end, and was returned."""
+        return not self._found and all(cursor.done for cursor in self._cursors.values())
 
     def position(self, tp: TopicPartition) -> int:
         """The next offset that will be read."""
@@ -194,11 +172,13 @@ class BatchFetcher:
     ) -> None:
         """Begins to read a partition, or moves to another offset: fetches in flight for it are
         dropped. For reading continuously, without pauses."""
+        self.forget(tp)
         self._cursors[tp] = Cursor(tp, start_offset, None, typed_want=typed_want)
 
     def forget(self, tp: TopicPartition) -> None:
         """Read it no more; what is under way for it is dropped."""
         self._cursors.pop(tp, None)
+        self._found = [fetched for fetched in self._found if fetched.tp != tp]
 
     def pause(self, tp: TopicPartition, *, paused: bool = True) -> None:
         """Fetch nothing more of it; what is under way for it still comes."""
@@ -208,15 +188,18 @@ class BatchFetcher:
         """The batches that have arrived; empty when there are none within `timeout_ms`, or all is
         read. Raises OffsetOutOfRangeError with the valid range, LogTruncatedError when records that
         were read are not in the log any more, KafkaError when no retry helps, and
-        DeadlineExceededError when a partition has failed for the reader's timeout.
+        DeadlineExceededError when a partition has failed for the reader's timeout. What has arrived
+        beside an error comes with the next call.
         """
         deadline = Deadline.after(timeout_ms)
         while True:
-            self._send_fetches()
-            found = self._receive(min(deadline.left_ms, _LONGEST_WAIT_MS))
-            if found:
+            if not self._found:
+                self._send_fetches()
+                self._receive(min(deadline.left_ms, _LONGEST_WAIT_MS))
+            if self._found:
                 if self._read_ahead:
                     self._send_fetches()
+                found, self._found = self._found, []
                 return found
             self._check_patience()
             if self.done or deadline.passed:
@@ -280,7 +263,7 @@ class BatchFetcher:
             self._all_failed(cursors, error)
             return
         by_id, max_wait_ms = spec is FETCH_BY_ID, self._max_wait_ms
-        self._fetches[broker_id] = _Fetch(
+        self._fetches[broker_id] = FetchInFlight(
             connection, cursors, deadline, by_id=by_id, max_wait_ms=max_wait_ms
         )
         for cursor in cursors.values():
@@ -326,7 +309,7 @@ class BatchFetcher:
         """Raises the error, or reads the other partitions on."""
         if self._on_failed is None:
             raise error
-        self.forget(cursor.tp)
+        del self._cursors[cursor.tp]
         self._on_failed(cursor.tp, cursor.position, error)
 
     def _all_failed(self, cursors: Mapping[TopicPartition, Cursor], error: HeadraceError) -> None:
@@ -340,15 +323,21 @@ class BatchFetcher:
 
     # Answers in.
 
-    def _receive(self, wait_ms: int) -> list[FetchedBatches]:
-        found: list[FetchedBatches] = []
+    def _receive(self, wait_ms: int) -> None:
+        """Raises the first error, when all answers that have arrived are taken."""
         if not self._fetches:
             if not self.done:
                 sleep_ms(min(wait_ms, self._next_retry_ms()))
-            return found
+            return
+        failure: HeadraceError | None = None
         by_socket = {fetch.connection.socket: id_ for id_, fetch in self._fetches.items()}
         for socket in wait_readable(by_socket, wait_ms):
-            found += self._answered(by_socket[socket])
+            try:
+                self._answered(by_socket[socket])
+            except HeadraceError as raised:
+                failure = failure or raised
+        if failure is not None:
+            raise failure
         for broker_id, fetch in list(self._fetches.items()):
             if fetch.deadline.passed:
                 self._lost(broker_id, DeadlineExceededError(f"{fetch.connection.name}: no answer"))
@@ -357,7 +346,6 @@ class BatchFetcher:
                 if self._cluster.has_moved(fetch.cursors, broker_id, fetch.connection):
                     error = DeadlineExceededError(f"{fetch.connection.name}: it does not answer")
                     self._lost(broker_id, error)
-        return found
 
     def _next_retry_ms(self) -> int:
         now_ms = monotonic_ms()
@@ -368,14 +356,16 @@ class BatchFetcher:
         ]
         return max(1, min(waits, default=_LONGEST_WAIT_MS))
 
-    def _answered(self, broker_id: int) -> list[FetchedBatches]:
+    def _answered(self, broker_id: int) -> None:
         fetch = self._fetches[broker_id]
         try:
             response: FetchResponse = fetch.connection.receive(fetch.deadline)
         except (KafkaError, DeadlineExceededError) as error:
             self._lost(broker_id, error)
-            return []
+            return
         del self._fetches[broker_id]
+        for cursor in fetch.cursors.values():
+            cursor.in_flight = False
         self._cluster.give_back(fetch.connection)
         self._cluster.figures.fetches += 1
         self._cluster.figures.fetch_ns.observe(time.perf_counter_ns() - fetch.begun_ns)
@@ -384,16 +374,19 @@ class BatchFetcher:
             self._all_failed(fetch.cursors, KafkaError(f"fetch: {code.meaning}", code))
         if not fetch.by_id and self._topic_ids is not None:
             self._check_ids_behind(response)
-        found = []
+        failure: HeadraceError | None = None
         for answer in response.partitions:
             if fetch.by_id:
                 answer = answer._replace(topic=self._names.get(answer.topic, ""))
-            cursor = fetch.cursors.pop(TopicPartition(answer.topic, answer.partition), None)
-            if cursor is not None and self._cursors.get(cursor.tp) is cursor:
-                found += self._take_answer(cursor, answer, response.nodes)
-        for cursor in fetch.cursors.values():
-            cursor.in_flight = False
-        return found
+            asked = fetch.cursors.pop(TopicPartition(answer.topic, answer.partition), None)
+            if asked is None or self._cursors.get(asked.tp) is not asked:
+                continue
+            try:
+                self._take_answer(asked, answer, response.nodes)
+            except HeadraceError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def _check_ids_behind(self, response: FetchResponse) -> None:
         """Checks a broker that knows topics only by their names. Ids are never reused, so its
@@ -410,11 +403,11 @@ class BatchFetcher:
 
     def _take_answer(
         self, cursor: Cursor, answer: FetchPartitionResponse, nodes: Sequence[LeaderNode]
-    ) -> list[FetchedBatches]:
+    ) -> None:
         code = ErrorCode.of(answer.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._on_failed is None:
             cursor.failed(self._out_of_range(cursor))
-            return []
+            return
         if code is not ErrorCode.NONE:
             self._cluster.figures.fetch_errors += 1
             error = KafkaError(f"{cursor.tp}: {code.meaning}", code)
@@ -423,35 +416,34 @@ class BatchFetcher:
                 cursor.failed(error, leader_is_known=is_told)
             else:
                 self._give_up(cursor, error)
-            return []
+            return
         if answer.diverging_epoch is not None:
             _, end_offset = answer.diverging_epoch
             self._truncated(cursor, end_offset)
-            return []
+            return
         start_offset = cursor.position
         assert answer.records is None or isinstance(answer.records, memoryview)
         try:
             records = cursor.advance(answer.records, answer.high_watermark)
         except CorruptRecordError as error:
             self._give_up(cursor, error)
-            return []
+            return
         if records is None:
-            return []
+            return
         self._cluster.figures.read(cursor.position - start_offset, len(records))
-        return [
-            FetchedBatches(
-                cursor.tp,
-                records,
-                start_offset,
-                cursor.position,
-                answer.high_watermark,
-                answer.last_stable_offset,
-                answer.log_start_offset,
-                tuple(answer.aborted_transactions or ()),
-                cursor.last_epoch,
-                cursor.typed_want,
-            )
-        ]
+        fetched = FetchedBatches(
+            cursor.tp,
+            records,
+            start_offset,
+            cursor.position,
+            answer.high_watermark,
+            answer.last_stable_offset,
+            answer.log_start_offset,
+            tuple(answer.aborted_transactions or ()),
+            cursor.last_epoch,
+            cursor.typed_want,
+        )
+        self._found.append(fetched)
 
     def _truncated(self, cursor: Cursor, end_offset: int) -> None:
         """The leader has had other records than were read since `end_offset`."""

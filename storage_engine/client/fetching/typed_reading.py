@@ -17,13 +17,14 @@ an underscore, as no column of a schema does:
                                           are left out unless this column is asked for
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.fetching.fetch import FetchedBatches
 from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
-from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
+from storage_engine.core.errors import ConfigError, CorruptRecordError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.core.typed.where import parse_where
@@ -169,8 +170,8 @@ class TypedReading:
 
 
 def _origins(fetched: FetchedBatches) -> Iterator[tuple[bytes, int]]:
-    """The topic's id and the version of the schema of each batch with rows. What is damaged is left
-    to the decoder."""
+    """The topic's id and the version of the schema of each batch with rows. What is damaged, and
+    what follows it, is left to the decoder."""
     records = fetched.records
     if fetched.framed:
         found = (origin_of(records[start:end]) for start, end in frame_bounds(records))
@@ -179,7 +180,8 @@ def _origins(fetched: FetchedBatches) -> Iterator[tuple[bytes, int]]:
             batch_origin(records[start : start + header.size_in_bytes])
             for start, header in iter_headers(records)
         )
-    return (origin for origin in found if origin is not None)
+    with contextlib.suppress(CorruptRecordError):
+        yield from (origin for origin in found if origin is not None)
 
 
 def _want_of(plan: "TypedReadPlan", known_ids: Iterable[int]) -> TypedWant:

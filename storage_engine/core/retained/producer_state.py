@@ -361,11 +361,14 @@ class ProducerStates:
             for producer_id in before._entries.keys() - self._entries.keys():
                 self._note_forgotten(producer_id)
 
-    def put_back(self, entries: Iterable[ProducerEntry]) -> None:
+    def put_back(self, entries: Iterable[ProducerEntry], *, without: Iterable[int] = ()) -> None:
         """Replace producers by what they were at an earlier end of the log, which was truncated to
-        it. What was refused behind that end is no bound any more."""
+        it, and drop those that had not begun there. What was refused behind that end is no bound
+        any more."""
         for entry in entries:
             self._entries[entry.producer_id] = entry
+        for producer_id in without:
+            del self._entries[producer_id]
         self._refused = _NOTHING
 
     def copy_of(self, producer_ids: Iterable[int]) -> "ProducerStates":

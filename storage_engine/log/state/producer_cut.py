@@ -5,7 +5,7 @@ loop: a follower that drops the one batch that its dead leader has not sent to o
 whole broker for that time. Source: R-LOG8.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.retained.producer_state import (
@@ -14,6 +14,7 @@ from storage_engine.core.retained.producer_state import (
     ProducerStates,
     SequencedBatch,
 )
+from storage_engine.core.transactions.partition_transactions import NO_COORDINATOR_EPOCH
 from storage_engine.log.segments.log_segment import LogSegment
 
 TAIL_BATCHES_MAX = 4096
@@ -21,6 +22,9 @@ TAIL_BATCHES_MAX = 4096
 
 FIRST_WINDOW = 1024
 """The offsets before the cut that are looked at first, and four times as many each time after."""
+
+PART_LOOKED_AT = 4
+"""One in so many of the segment's offsets may be looked at: a replay looks at all of them."""
 
 
 def producers_of_tail(segment: LogSegment, offset: int) -> set[int] | None:
@@ -46,21 +50,68 @@ def producers_of_tail(segment: LogSegment, offset: int) -> set[int] | None:
 
 def take_back(states: ProducerStates, segment: LogSegment, ids: Collection[int]) -> bool:
     """Bring the producers with these ids to the end of the log's last segment, which was cut since.
-    Return False, and change nothing, where the segment does not tell enough."""
+    Return False, and change nothing, where a look at a part of the segment does not tell enough."""
+    known: list[ProducerEntry] = []
+    begun: list[int] = []
+    left: set[int] = set()
+    for producer_id in ids:
+        before = states.get(producer_id)
+        if before is None:
+            return False
+        kept = [batch for batch in before.batches if batch.last_offset < segment.next_offset]
+        if len(before.batches) < BATCHES_REMEMBERED and kept:
+            # None of its epoch is forgotten.
+            known.append(_with_batches(before, before.epoch, kept))
+        elif _begins_with_what_is_remembered(before) and not kept:
+            begun.append(producer_id)
+        else:
+            left.add(producer_id)
+    found = _found_before_the_end(states, segment, left)
+    if found is None:
+        return False
+    states.put_back([*known, *found], without=begun)
+    return True
+
+
+def _begins_with_what_is_remembered(entry: ProducerEntry) -> bool:
+    """Whether the producer, which no marker has given another epoch, has written nothing before."""
+    return (
+        entry.epoch == 0
+        and entry.coordinator_epoch == NO_COORDINATOR_EPOCH
+        and 0 < len(entry.batches) < BATCHES_REMEMBERED
+        and entry.batches[0].first_sequence == 0
+    )
+
+
+def _with_batches(
+    before: ProducerEntry, epoch: int, batches: Iterable[SequencedBatch]
+) -> ProducerEntry:
+    # No marker is behind the cut, so its coordinator's epoch is as it was.
+    return ProducerEntry(
+        before.producer_id,
+        epoch,
+        before.last_seen_ms,
+        batches,
+        coordinator_epoch=before.coordinator_epoch,
+    )
+
+
+def _found_before_the_end(
+    states: ProducerStates, segment: LogSegment, ids: Collection[int]
+) -> list[ProducerEntry] | None:
+    """Return the entries of the producers with these ids, by the batches at the segment's end; None
+    where it does not have enough of them."""
+    longest = (segment.next_offset - segment.base_offset) // PART_LOOKED_AT
     window = FIRST_WINDOW
     while ids:
         start = max(segment.base_offset, segment.next_offset - window)
         known = _entries_since(states, segment, start, ids)
-        if known is None:
-            return False
-        if len(known) == len(ids):
-            states.put_back(known)
-            return True
-        if start == segment.base_offset:
-            return False
+        if known is None or len(known) == len(ids):
+            return known
         window *= 4
-    states.put_back(())
-    return True
+        if window > longest:
+            return None
+    return []
 
 
 def _entries_since(
@@ -102,14 +153,5 @@ def _entries_since(
         if before is None:
             return None
         if len(some) >= BATCHES_REMEMBERED or producer_id in whole:
-            # No marker is behind the cut, so its coordinator's epoch is as it was.
-            entries.append(
-                ProducerEntry(
-                    producer_id,
-                    epochs[producer_id],
-                    before.last_seen_ms,
-                    some,
-                    coordinator_epoch=before.coordinator_epoch,
-                )
-            )
+            entries.append(_with_batches(before, epochs[producer_id], some))
     return entries

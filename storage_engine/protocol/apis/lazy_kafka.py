@@ -24,16 +24,23 @@ others, which it does not have."""
 
 
 def put_off_clients() -> None:
-    """Makes the package `kafka` without its clients. Nothing happens where it was imported before,
-    or is not installed."""
-    if PACKAGE in sys.modules:
-        return
-    spec = importlib.util.find_spec(PACKAGE)
+    """Makes the package `kafka` without its clients."""
+    put_off(PACKAGE)
+
+
+def put_off(name: str) -> bool:
+    """Make a package whose `__init__` runs when somebody asks for more than a submodule, on any
+    thread. Return False, and do nothing, where it was imported before, or is not installed."""
+    if name in sys.modules:
+        return False
+    spec = importlib.util.find_spec(name)
     if spec is None or spec.loader is None or spec.submodule_search_locations is None:
-        return
+        # Whoever imports it next gets Python's own error.
+        return False
     package = importlib.util.module_from_spec(spec)
     package.__dict__["__getattr__"] = _Rest(package, spec).get
-    sys.modules[PACKAGE] = package
+    sys.modules[name] = package
+    return True
 
 
 class _Rest:
@@ -46,22 +53,25 @@ class _Rest:
         self._is_running = False
 
     def get(self, name: str) -> Any:
-        """AttributeError where kafka-python has no such name, as of any module."""
+        """AttributeError where the package has no such name, as of any module."""
         if name.startswith("__") and name not in ITS_OWN:
-            raise AttributeError(f"module {PACKAGE!r} has no attribute {name!r}")
+            raise self._missing(name)
         if self._is_submodule(name):
             # Its own modules write `from kafka import errors`, also while they are imported. This
             # is without the lock: whoever holds it may wait for the import that asks.
-            return importlib.import_module(f"{PACKAGE}.{name}")
+            return importlib.import_module(f"{self._spec.name}.{name}")
         with self._lock:
             if not self._is_running:
                 self._run()
         if name in self._package.__dict__:
             return self._package.__dict__[name]
-        raise AttributeError(f"module {PACKAGE!r} has no attribute {name!r}")
+        raise self._missing(name)
+
+    def _missing(self, name: str) -> AttributeError:
+        return AttributeError(f"module {self._spec.name!r} has no attribute {name!r}")
 
     def _is_submodule(self, name: str) -> bool:
-        return importlib.util.find_spec(f"{PACKAGE}.{name}") is not None
+        return importlib.util.find_spec(f"{self._spec.name}.{name}") is not None
 
     def _run(self) -> None:
         self._is_running = True

@@ -248,20 +248,24 @@ def iter_typed_decoded(
     `data` is one buffer or several: whole batches (a last one that is cut off is left out), or with
     `framed` a projected answer. Tombstones are left out unless the plan asks for DELETED.
     CorruptRecordError; UnknownSchemaVersionError for a batch of a version that `topic_schema` does
-    not have: get the schema anew, and decode from the last piece's next_offset on.
+    not have: get the schema anew, and decode from the last piece's next_offset on. The rows before
+    an error are given first: whoever reads on gets no further than the error.
     """
     wanted = _Wanted(start_offset, end_offset)
     piece = _Piece(plan, wanted)
     buffers = (data,) if isinstance(data, bytes | bytearray | memoryview | pa.Buffer) else data
-    for buffer in buffers:
-        if framed:
-            opened = _of_frames(buffer, topic_schema, max_decompressed_bytes, wanted, check_crcs)
-        else:
-            opened = _of_batches(buffer, topic_schema, max_decompressed_bytes, wanted, check_crcs)
-        for next_offset, epoch, stored in opened:
-            if stored is not None:
-                yield from piece.add(stored)
-            piece.read_to(next_offset, epoch)
+    open_data = _of_frames if framed else _of_batches
+    try:
+        for buffer in buffers:
+            opened = open_data(buffer, topic_schema, max_decompressed_bytes, wanted, check_crcs)
+            for next_offset, epoch, stored in opened:
+                if stored is not None:
+                    yield from piece.add(stored)
+                piece.read_to(next_offset, epoch)
+    except HeadraceError:
+        if len(piece):
+            yield piece.finished()
+        raise
     if piece.has_progress:
         yield piece.finished()
 
@@ -319,7 +323,6 @@ def _of_frames(
         except HeadraceError as error:
             failure = error
             opened = [each for each in opened if each[0] <= seals.sound]
-        # What comes before an error is given.
         yield from (batch for _, batch in opened)
         if failure is not None:
             raise failure
@@ -395,6 +398,9 @@ class _Piece:
         self._next_offset = -1
         self._epoch = -1
         self.has_progress = False
+
+    def __len__(self) -> int:
+        return self._count
 
     def read_to(self, next_offset: int, epoch: int) -> None:
         """Note that a batch has been read that ends there."""

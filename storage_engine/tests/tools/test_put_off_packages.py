@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def output_of(program: str) -> list[str]:
     done = subprocess.run(
@@ -79,3 +81,25 @@ def test_the_checksum_comes_without_the_rest_of_its_package() -> None:
         "print(package.__version__ > '2', package.crc32c is crc32c, type(package).__name__)"
     )
     assert output_of(program) == ["3808858755", "False", "True", "True", "module"]
+
+
+@pytest.mark.parametrize("asked", ["kafka.KafkaConsumer", "crc32c.hardware_based"])
+def test_threads_that_ask_at_once_all_get_it(asked: str) -> None:
+    package, _, name = asked.partition(".")
+    program = (
+        "import threading\n"
+        "from storage_engine.tools.put_off_packages import load_only_when_asked\n"
+        "load_only_when_asked()\n"
+        f"import {package} as package\n"
+        "start, found = threading.Barrier(4), []\n"
+        "def ask():\n"
+        "    start.wait()\n"
+        f"    found.append(hasattr(package, {name!r}))\n"
+        "threads = [threading.Thread(target=ask) for _ in range(4)]\n"
+        "for thread in threads:\n"
+        "    thread.start()\n"
+        "for thread in threads:\n"
+        "    thread.join()\n"
+        "print(*found)"
+    )
+    assert output_of(program) == ["True"] * 4

@@ -203,6 +203,21 @@ def test_a_client_hears_that_a_leader_is_gone_before_it_hears_of_the_next_one(on
     assert doubts._told == set()
 
 
+def test_an_answer_without_topics_tells_a_client_who_is_gone(one_client):
+    """Its list of brokers does, from which librdkafka forgets those that are missing: the next
+    answer can't leave out a leader that it still knows."""
+    topic = one_client
+    leader, other = two(topic)
+    topic[leader].kill()
+    known = topic[other].parts.cluster.metadata
+    topic.loop.run_until(lambda: known.partitions("t")[0].leader not in (leader, -1))
+    named, rest = known.partitions("t")[0].leader, {1, 2, 3} - {leader}
+    topic[other].parts.cluster.doubts._told.clear()
+    brokers = topic.answer(topic.ask(other, METADATA, 12, MetadataRequest(topics=[]))).brokers
+    assert {broker.broker_id for broker in brokers} == rest
+    assert leader_said_by(topic, other) == (named, rest)
+
+
 def test_a_client_that_has_heard_of_the_doubt_hears_of_the_next_leader_at_once():
     dead = BrokerInfo(broker_id=BrokerId(2), host="b", port=1, epoch=BrokerEpoch(10))
     metadata = SimpleNamespace(brokers={2: dead})

@@ -6,12 +6,14 @@ import pyarrow as pa
 import pytest
 
 from storage_engine.client import AsyncConsumer, Consumer
-from storage_engine.core.errors import ConfigError
+from storage_engine.core.errors import ConfigError, CorruptRecordError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.protocol.apis import describe_schemas
 from storage_engine.protocol.records.records import iter_encoded
+from storage_engine.protocol.typed.frames import FIXED_AT, frame_bounds
+from storage_engine.tests.client.fake_cluster import FakePartition
 from storage_engine.tests.client.typed_topics import (
     ROWS_IN_BATCH,
     WIDER,
@@ -22,6 +24,8 @@ from storage_engine.tests.client.typed_topics import (
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 ROWS = 30
+LENGTH_AT = 8
+"""In the header of a batch."""
 
 
 @pytest.fixture
@@ -241,3 +245,26 @@ def test_with_asyncio_rows_of_a_cancelled_poll_come_again(filled):
             return found
 
     assert asyncio.run(read()) == list(range(ROWS))
+
+
+def test_rows_before_a_damaged_frame_are_handed_out_and_the_damage_is_told_each_time(
+    consumer, monkeypatch
+):
+    """The last frame of the answer is good, so that the answer as a whole is taken."""
+    read = FakePartition.read
+
+    def damaged(self, asked, schema):
+        records = bytearray(read(self, asked, schema))
+        if asked.fetch_offset == 0:
+            (_, second, _) = frame_bounds(memoryview(records))
+            at = second[0] + FIXED_AT + LENGTH_AT
+            records[at : at + 4] = (7).to_bytes(4)
+        return bytes(records)
+
+    monkeypatch.setattr(FakePartition, "read", damaged)
+    consumer.assign([T0])
+    assert polled(consumer, ROWS_IN_BATCH, columns=["id"])["id"].to_pylist() == list(range(10))
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError):
+            consumer.poll_table(200, columns=["id"])
+    assert consumer.position(T0) == ROWS_IN_BATCH

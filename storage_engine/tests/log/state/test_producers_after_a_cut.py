@@ -96,17 +96,25 @@ def test_a_cut_leaves_the_producers_that_a_replay_finds(
     log.close()
 
 
+LONG = 3001
+
+
 def long_log(path) -> tuple[PartitionLog, Writers]:
-    """3,000 batches of producer 4, with some of 5."""
+    """One batch of producer 6, and 3,000 of 4, with some of 5 among them."""
     log = open_log(path, LARGE_SEGMENTS)
     writers = Writers(log)
-    for number in range(3000):
+    writers.step("data", 6, 1)
+    for number in range(LONG - 1):
         writers.step("data", 5 if number % 100 == 7 else 4, 1)
     return log, writers
 
 
-def test_a_short_cut_reads_a_few_batches_however_long_the_log_is(tmp_path, monkeypatch):
+@pytest.mark.parametrize("behind", [[4] * 7, [6], [7, 7, 4]], ids=["busy", "rare", "new"])
+def test_a_short_cut_reads_a_few_batches_however_long_the_log_is(tmp_path, monkeypatch, behind):
     log, writers = long_log(tmp_path)
+    writers.epochs[7] = 0
+    for producer in behind:
+        writers.step("data", producer, 1)
     monkeypatch.setattr(producer_cut, "FIRST_WINDOW", 16)
     monkeypatch.setattr(truncation, "load_producers", None)
     read = 0
@@ -119,12 +127,13 @@ def test_a_short_cut_reads_a_few_batches_however_long_the_log_is(tmp_path, monke
             yield each
 
     monkeypatch.setattr(LogSegment, "scan", counted)
-    log.truncation.truncate_to(log.log_end_offset - 7)
-    assert log.log_end_offset == 2993
+    log.truncation.truncate_to(log.log_end_offset - len(behind))
+    assert log.log_end_offset == LONG
     assert 0 < read < 300
     monkeypatch.undo()
     assert told(log.producer_state) == told(found_by_replay(log))
-    writers.step("data", 4, 1)
+    for producer in (4, 6, 7):
+        writers.step("data", producer, 1)
     log.close()
 
 

@@ -72,8 +72,10 @@ def written(folder: Path, tail: str) -> tuple[int, bytes]:
     cut, kept = log.log_end_offset, stored(log)
     assert cut > log.segments.active.base_offset
     writers.step("data", 4, 3)
-    writers.step("epoch", 5, 1)
     writers.step("none", -1, 2)
+    if tail != "short":
+        # The last segment has too few batches of it to tell what it was before.
+        writers.step("epoch", 5, 1)
     if tail == "transactions":
         write(log, 9, (b"k", b"dropped"))
         abort(log, 9)
@@ -144,7 +146,40 @@ def check_producers_go_on(log: PartitionLog) -> None:
     append(log, epoch=2, producer=(4, 0, last.last_sequence + 1))
 
 
-@pytest.mark.parametrize("tail", ["idempotent", "transactions"])
+def follow_on_and_be_killed(folder: Path, cut: int) -> int:
+    """In a process that flushes what the next leader sent, beyond the log's old end, and is killed;
+    its exit code."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        manager, log = opened(folder)
+        old_end = log.log_end_offset
+        log.truncation.truncate_to(cut)
+        log.follower_appends.append(of_the_next_leader(log, cut))
+        assert log.log_end_offset >= old_end
+        log.flush()
+        manager.write_recovery_points()
+        os.kill(os.getpid(), signal.SIGKILL)
+    finally:
+        os._exit(1)
+
+
+@pytest.mark.parametrize("tail", ["short", "idempotent"])
+def test_the_snapshot_of_a_dropped_end_is_not_that_of_what_was_written_in_its_place(tmp_path, tail):
+    """A stop in order has left it. What stands at its offset now is of another leader: a batch of
+    that would be taken a second time, and the producer's next one refused."""
+    cut, _ = written(tmp_path, tail)
+    assert follow_on_and_be_killed(tmp_path, cut) == -signal.SIGKILL
+    manager, log = opened(tmp_path)
+    assert log.log_end_offset == cut + 8
+    assert told(log.producer_state) == told(found_by_a_replay_of_all(log))
+    log.leader_appends.start_epoch(2)
+    check_producers_go_on(log)
+    manager.close()
+
+
+@pytest.mark.parametrize("tail", ["short", "idempotent", "transactions"])
 def test_a_process_killed_while_it_drops_an_end_goes_on_with_what_is_left(tmp_path, tail):
     (tmp_path / "first").mkdir()
     cut, kept = written(tmp_path / "first", tail)

@@ -317,10 +317,11 @@ def test_frames_before_a_damaged_one_are_given(monkeypatch):
         next(pieces)
 
 
+@pytest.mark.parametrize("piece_bytes", [1, 1 << 20], ids=["a piece each", "all in one piece"])
 @pytest.mark.parametrize("damaged", [0, 1, 5])
-def test_frames_before_one_whose_seal_is_wrong_are_given(monkeypatch, damaged):
+def test_frames_before_one_whose_seal_is_wrong_are_given(monkeypatch, damaged, piece_bytes):
     """The seals of all of them are checked together."""
-    monkeypatch.setattr("storage_engine.protocol.typed.typed_decoder.PIECE_BYTES", 1)
+    monkeypatch.setattr("storage_engine.protocol.typed.typed_decoder.PIECE_BYTES", piece_bytes)
     rows = rows_from(SCHEMA, [{"id": n} for n in range(3)])
     read_plan = plan(SCHEMA, ["id"])
     data = bytearray(frames_of(log_of(encoded(rows, SCHEMA) * 6), read_plan, SCHEMA))
