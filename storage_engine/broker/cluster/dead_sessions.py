@@ -276,8 +276,10 @@ class DeadSessions:
         self._foreign_sessions.end(peer.session_id, peer.node.password, done)
 
     def _close_again(self, peer: _Peer) -> None:
+        if self._flows.closed or self._peers.get(peer.name) is not peer:
+            return
         if peer.has_ended:
             self._close_session(peer)
         elif self._refused_ports is not None and peer.broker_id is not None:
             peer.is_dead = False
-            self._refused_ports.ask_again(peer.broker_id)
+            self._refused_ports.ask_again(peer.broker_id, [peer.name])

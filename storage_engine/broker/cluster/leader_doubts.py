@@ -12,14 +12,16 @@ word counts again after DOUBT_MS.
 
 The first answer to a client that has not heard of it names no successor either. Where one answer
 both leaves out the leader that librdkafka knew and names the next one, it may forget the latter,
-and then asks again only after up to a second. Source: R-REP12.
+and then asks again only after up to a second. Partitions that the broker did not lead when it died
+are not concerned, and so none of those that it gave up before it stopped. Source: R-REP12.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.core.control.cluster_state import BrokerInfo
-from storage_engine.core.ids import BrokerEpoch, BrokerId
+from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import Clock
 
 DOUBT_MS = 2_000
@@ -47,7 +49,10 @@ class LeaderDoubts:
         """When brokers left the list of live ones."""
         self._told: set[int] = set()
         """The connections that were answered since the last broker was doubted, or has gone."""
+        self._replaced: dict[TopicPartition, BrokerId] = {}
+        """The partitions that those have led until then, with their former leader."""
         metadata.on_departed = self._departed
+        metadata.on_leader_replaced = self._leader_replaced
 
     def lost(self, broker: BrokerId) -> None:
         """A connection to it broke or could not be made, or its process has ended."""
@@ -77,9 +82,14 @@ class LeaderDoubts:
             and known.epoch == doubt.incarnation
         )
 
+    @property
+    def replaced(self) -> Mapping[TopicPartition, BrokerId]:
+        """The partitions that brokers which have just gone led until then, with these."""
+        return self._replaced
+
     def untold(self, connection: int) -> frozenset[BrokerId]:
         """The brokers that have just gone, of which the client on the connection of that number
-        hears now for the first time: no successor of them is to be named."""
+        hears now for the first time: no successor of them is to be named (`replaced`)."""
         gone = self._just_gone()
         if not gone and not self.current():
             self._told.clear()
@@ -98,6 +108,9 @@ class LeaderDoubts:
                 for broker, gone_ms in self._gone_ms.items()
                 if gone_ms > since_ms and broker not in known
             }
+        if not self._gone_ms and self._replaced:
+            # Not cleared: an answer that is being made may still look at it.
+            self._replaced = {}
         return frozenset(self._gone_ms)
 
     def _departed(self, broker: BrokerInfo) -> None:
@@ -107,3 +120,10 @@ class LeaderDoubts:
             # No answer since then has named it as a doubtful one.
             self._told.clear()
         self._gone_ms[broker.broker_id] = now_ms
+        # What it led an earlier time is no news.
+        led_before = self._replaced.items()
+        self._replaced = {tp: former for tp, former in led_before if former != broker.broker_id}
+
+    def _leader_replaced(self, partition: TopicPartition, former: BrokerId) -> None:
+        if former in self._gone_ms:
+            self._replaced[partition] = former

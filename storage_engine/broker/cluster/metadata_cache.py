@@ -12,12 +12,15 @@ from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.full_order import FullOrder
 from storage_engine.core.control.cluster_state import ONLY_LISTENER, BrokerInfo
 from storage_engine.core.errors import KafkaError
-from storage_engine.core.ids import BrokerId
+from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.protocol.apis.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
+
+_NOTHING: dict[int, UpdateMetadataPartition] = {}
+"""The partitions of an unknown topic; never changed."""
 
 
 class _Topics:
@@ -27,6 +30,8 @@ class _Topics:
         self.partitions: dict[str, dict[int, UpdateMetadataPartition]] = {}
         self.ids: dict[str, UUID] = {}
         self.names: dict[UUID, str] = {}
+        self.replaced: list[tuple[TopicPartition, BrokerId]] = []
+        """Of the update under way: partitions that have another leader since theirs is gone."""
 
     def remove(self, topic: str) -> None:
         self.partitions.pop(topic, None)
@@ -58,6 +63,9 @@ class MetadataCache:
         """The live brokers, with the addresses by which this broker connects to them."""
         self.on_departed: Callable[[BrokerInfo], None] = lambda broker: None
         """Called with each broker that an update leaves out."""
+        self.on_leader_replaced: Callable[[TopicPartition, BrokerId], None] = lambda _tp, _id: None
+        """Called, after that, with each partition whose leader lives no more and has a successor,
+        or none, and with that leader."""
         self._inter_broker_listener = inter_broker_listener
         self._known = _Topics()
         self._full_order = FullOrder()
@@ -92,7 +100,11 @@ class MetadataCache:
             known = self._coming if request.part else _Topics()
         for topic in request.removed_topics:
             known.remove(topic)
+        live = {broker.broker_id for broker in request.brokers}
         for item in request.partitions:
+            former = self._former_leader(item)
+            if former is not None and former not in live:
+                known.replaced.append((TopicPartition(item.topic, item.partition), former))
             known.put(item)
         if request.full:
             self._full_order.took(request)
@@ -100,18 +112,26 @@ class MetadataCache:
             if request.goes_on:
                 return
             self._known, self._coming = known, _Topics()
+        replaced, known.replaced = known.replaced, []
         self._preferred_counts = None
         self.controller_id = request.controller_id
         before = self.brokers
         self.brokers = {b.broker_id: self._broker(b) for b in request.brokers}
         for broker_id in before.keys() - self.brokers.keys():
             self.on_departed(before[broker_id])
+        for partition, former in replaced:
+            self.on_leader_replaced(partition, former)
         waiting, self._waiting = self._waiting, {}
         for act in waiting:
             try:
                 act()
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are answered
                 unexpected.report("request that waited for metadata", error)
+
+    def _former_leader(self, item: UpdateMetadataPartition) -> BrokerId | None:
+        """Who led the partition until this update; None where that stays so."""
+        before = self._known.partitions.get(item.topic, _NOTHING).get(item.partition)
+        return None if before is None or before.leader == item.leader else before.leader
 
     def _broker(self, sent: UpdateMetadataBroker) -> BrokerInfo:
         broker = BrokerInfo(

@@ -73,10 +73,12 @@ class RefusedPorts:
         self._on_refused = on_refused
         self._ports.on_closed(self._connection_closed)
 
-    def ask_again(self, broker_id: BrokerId) -> None:
-        """Begin another series of probes: what was proven some time ago may no longer be so."""
-        if endpoint := self._asked.get(broker_id):
-            self._connection_closed(endpoint)
+    def ask_again(self, broker_id: BrokerId, suspects: Suspects) -> None:
+        """Begin another series of probes: what was proven some time ago may no longer be so. It
+        says nothing of the broker's next session, which may be at another port."""
+        endpoint = self._asked.get(broker_id)
+        if endpoint is not None and not self._closed and endpoint not in self._series:
+            self._begin(endpoint, suspects)
 
     def confirm(self, broker_id: BrokerId, on_done: Callable[[bool], None]) -> None:
         """Ask the port once more, whether it still refuses."""
@@ -94,8 +96,11 @@ class RefusedPorts:
         suspects = self._sessions_of(broker_id)
         if suspects:
             self._asked[broker_id] = endpoint
-            series = self._series[endpoint] = _Series(endpoint, suspects)
-            self._probe(series)
+            self._begin(endpoint, suspects)
+
+    def _begin(self, endpoint: Endpoint, suspects: Suspects) -> None:
+        series = self._series[endpoint] = _Series(endpoint, suspects)
+        self._probe(series)
 
     def _is_over(self, series: _Series) -> bool:
         return self._closed or self._series.get(series.endpoint) is not series

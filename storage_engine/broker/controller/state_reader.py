@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from storage_engine.broker.controller.fence import ControllerFence
-from storage_engine.broker.controller.store import ControllerStore
+from storage_engine.broker.controller.store import STATES_PER_READ, ControllerStore
 from storage_engine.core.control.cluster_state import PartitionState
 from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import StatesRead
@@ -66,6 +66,15 @@ class StateReader:
             self._scheduler.call_later(pause_ms, partial(self.read, group))
 
     def _read(self, wanted: tuple[TopicPartition, ...], then: Callable[[], None]) -> Flow[None]:
+        """Submits each part as soon as it was read: a topic that is made anew while the others are
+        read must not get states of the one before it, which would be newer than its own."""
+        for start in range(0, len(wanted), STATES_PER_READ):
+            yield from self._read_part(wanted[start : start + STATES_PER_READ])
+            if self._flows.closed:
+                return
+        then()
+
+    def _read_part(self, wanted: tuple[TopicPartition, ...]) -> Flow[None]:
         while True:
             states = yield from self._store.read_states(wanted)
             if states is None:
@@ -82,7 +91,6 @@ class StateReader:
         if self._flows.closed:
             return
         self._submit(StatesRead(states=states, no_successor=no_successor))
-        then()
         self._note_unreadable(wanted, states)
 
     def _may_be_of_successor(self, states: States) -> bool:

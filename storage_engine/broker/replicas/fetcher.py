@@ -408,8 +408,11 @@ class PeerFetcher:
         is_over = True
         try:
             is_over = self._take_some(answer)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
+            # What is left of the answer is asked for again: the leader takes it for received.
+            self._session.lost()
+            unexpected.report(f"answer of broker {self.endpoint.broker_id}", error)
         finally:
-            # Whatever was wrong with one partition: the loop goes on.
             if is_over:
                 self._answer = None
                 self._run()

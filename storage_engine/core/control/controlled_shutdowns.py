@@ -81,8 +81,8 @@ class ControlledShutdowns:
 
     def progress(self) -> Iterator[ShutdownProgress]:
         """Return for each broker in controlled shutdown the partitions that it has not given up
-        though another replica could lead them; while some wait, once a wave only: all partitions
-        are looked at for it."""
+        though another replica could lead them, or whose new leader does not know it; while some
+        wait, once a wave only: all partitions are looked at for it."""
         for broker in sorted(self._departures):
             departure = self._departures[broker]
             if departure.waiting and len(departure.waiting) == departure.waiting_when_told:
@@ -91,6 +91,11 @@ class ControlledShutdowns:
             waiting = map(self._cluster.partition, departure.waiting)
             remaining = {p.name for p in waiting if p is not None and p.state is not None}
             remaining.update(p.name for p in self._cluster.partitions() if self._holds(broker, p))
+            if not departure.waiting:
+                # The broker stops when nothing remains. If it is the controller, nobody tells the
+                # new leaders before there is another one.
+                last = departure.wave
+                remaining.update(p for p in last if not self._leadership_is_delivered(p))
             yield ShutdownProgress(broker=broker, remaining=tuple(sorted(remaining)))
 
     def _holds(self, broker: BrokerId, partition: ControlledPartition) -> bool:

@@ -3,6 +3,7 @@
 import pytest
 
 from storage_engine.broker.handlers.cluster_for_clients import MAX_WAIT_MS
+from storage_engine.core.control.controlled_shutdowns import LEAST_IN_WAVE
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import controlled_shutdown, describe_cluster, metadata
@@ -201,6 +202,27 @@ def test_a_leaving_broker_hands_over_and_is_not_taken_into_the_isr_again(topic):
     topic.loop.run_for(5000)
     assert leader not in topic.state(TP).isr
     assert topic.state(TP).leader_epoch == epoch
+
+
+def test_all_that_a_leaving_controller_led_is_led_when_it_may_stop(cluster):
+    """Else the rest would wait for the next controller."""
+    assert cluster.create_topic("t", partitions=LEAST_IN_WAVE).error_code == 0
+    tps = [TopicPartition("t", number) for number in range(LEAST_IN_WAVE)]
+    for tp in tps:
+        cluster.wait_in_sync(tp, 1, 2, 3)
+    controller = cluster.controller
+    assert controller is not None
+    led = [tp for tp in tps if cluster.state(tp).leader == controller.id]
+    controller.parts.cluster.registration.leave()
+    request = controlled_shutdown.ControlledShutdownRequest(
+        broker_id=controller.id, broker_epoch=controller.broker_epoch
+    )
+    answer = cluster.answer(cluster.ask(controller.id, controlled_shutdown.API, 0, request))
+    assert (answer.error_code, list(answer.remaining_partitions)) == (0, [])
+    for tp in led:
+        replica = cluster[cluster.state(tp).leader].replicas.get(tp)
+        assert replica is not None
+        assert replica.leader is not None
 
 
 def test_a_controller_that_resigns_tells_a_leaving_broker_to_ask_the_next(topic):

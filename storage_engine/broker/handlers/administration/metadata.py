@@ -9,7 +9,7 @@ Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -21,7 +21,7 @@ from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import BrokerId, topic_name_problem
+from storage_engine.core.ids import NO_LEADER, BrokerId, TopicPartition, topic_name_problem
 from storage_engine.core.internal_topics import INTERNAL_TOPICS
 from storage_engine.protocol.apis.metadata import (
     MetadataBroker,
@@ -42,6 +42,8 @@ class _Live(NamedTuple):
     leaders: frozenset[BrokerId]
     untold: frozenset[BrokerId]
     """Brokers of which the client does not know yet that they are gone."""
+    replaced: Mapping[TopicPartition, BrokerId]
+    """Partitions that brokers led which have just gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +77,12 @@ class MetadataHandler:
         live = _Live(
             frozenset(broker.broker_id for broker in brokers),
             self.cluster.leaders_among(brokers),
-            # Who asks about the whole cluster wants to know how it is, not where to write.
-            frozenset()
-            if request.topics is None
-            else self.cluster.doubts.untold(call.connection.number),
+            # Who asks about the whole cluster wants to know how it is, not where to write. Who asks
+            # about no topic hears of no leader.
+            self.cluster.doubts.untold(call.connection.number)
+            if request.topics or (request.topic_ids and request.topics is not None)
+            else frozenset(),
+            self.cluster.doubts.replaced,
         )
         topics: list[MetadataTopic] = []
         if request.topics is None:
@@ -177,7 +181,10 @@ def _missing(topic: str, code: ErrorCode) -> MetadataTopic:
 
 
 def _partition(item: UpdateMetadataPartition, live: _Live) -> MetadataPartition:
-    has_leader = item.leader in live.leaders and live.untold.isdisjoint(item.replicas)
+    has_leader = item.leader in live.leaders
+    if live.untold and has_leader:
+        tp = TopicPartition(item.topic, item.partition)
+        has_leader = live.replaced.get(tp, NO_LEADER) not in live.untold
     return MetadataPartition(
         partition=item.partition,
         error_code=0 if has_leader else int(ErrorCode.LEADER_NOT_AVAILABLE),

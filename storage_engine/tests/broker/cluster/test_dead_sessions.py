@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from storage_engine.broker.cluster.dead_sessions import CLOSE_AGAIN_MS
 from storage_engine.core.control.death_proof import PROBE_INTERVAL_MS, PROBES
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
@@ -262,6 +263,17 @@ def test_a_living_leader_whose_port_refuses_is_deposed_and_comes_back(apart):
     apart.loop.run_until(lambda: apart[deposed].broker_epoch > epoch, limit_ms=SOON_MS)
     apart.network.heal()
     apart.wait_in_sync(TP, 1, 2, 3)
+
+
+def test_a_session_that_is_closed_is_no_reason_to_close_the_next_one_of_that_broker(apart):
+    """It may have another port by now, while the one that was asked refuses for ever."""
+    dead = leader_of(apart)
+    epoch = apart[dead].broker_epoch
+    refuse(apart, dead)
+    apart.loop.run_until(lambda: apart[dead].broker_epoch > epoch, limit_ms=3 * SOON_MS)
+    epoch = apart[dead].broker_epoch
+    apart.loop.run_for(5 * CLOSE_AGAIN_MS)
+    assert apart[dead].broker_epoch == epoch
 
 
 def test_who_is_cut_off_deposes_nobody(apart):

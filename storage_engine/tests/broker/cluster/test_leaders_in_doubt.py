@@ -11,6 +11,8 @@ from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import TransportError
+from storage_engine.protocol.apis.controlled_shutdown import API as CONTROLLED_SHUTDOWN
+from storage_engine.protocol.apis.controlled_shutdown import ControlledShutdownRequest
 from storage_engine.protocol.apis.find_coordinator import FindCoordinatorRequest
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
@@ -203,19 +205,64 @@ def test_a_client_hears_that_a_leader_is_gone_before_it_hears_of_the_next_one(on
     assert doubts._told == set()
 
 
-def test_an_answer_without_topics_tells_a_client_who_is_gone(one_client):
-    """Its list of brokers does, from which librdkafka forgets those that are missing: the next
-    answer can't leave out a leader that it still knows."""
+def gone_for(topic, broker, asked_of):
+    """Waits until a broker has heard that another one is gone."""
+    known = topic[asked_of].parts.cluster.metadata
+    topic.loop.run_until(lambda: broker not in known.brokers)
+
+
+def test_a_leader_that_lives_is_named_though_a_follower_has_just_gone(topic):
+    """Else all clients of its partitions would pause, whatever they have heard."""
+    leader, other = two(topic)
+    follower = next(broker for broker in (1, 2, 3) if broker not in (leader, other))
+    topic[follower].kill()
+    gone_for(topic, follower, other)
+    assert topic[other].parts.cluster.doubts.untold(71) == {follower}
+    assert leader_said_by(topic, other) == (leader, {leader, other})
+
+
+def test_a_broker_that_gave_up_its_leaders_before_it_stopped_leaves_no_pause_behind(topic):
+    leader, other = two(topic)
+    request = ControlledShutdownRequest(broker_id=leader, broker_epoch=topic[leader].broker_epoch)
+    answers = topic.ask(topic.controller.id, CONTROLLED_SHUTDOWN, 0, request)
+    assert topic.answer(answers).error_code == 0
+    known = topic[other].parts.cluster.metadata
+    topic.loop.run_until(lambda: known.partitions("t")[0].leader != leader)
+    topic[leader].stop()
+    gone_for(topic, leader, other)
+    assert topic[other].parts.cluster.doubts.untold(71) == {leader}
+    successor = topic.state(TP).leader
+    assert leader_said_by(topic, other) == (successor, {1, 2, 3} - {leader})
+
+
+def test_who_has_asked_about_no_topic_has_not_heard_of_any_leader(one_client):
+    """librdkafka asks so for the brokers alone."""
     topic = one_client
     leader, other = two(topic)
     topic[leader].kill()
     known = topic[other].parts.cluster.metadata
     topic.loop.run_until(lambda: known.partitions("t")[0].leader not in (leader, -1))
-    named, rest = known.partitions("t")[0].leader, {1, 2, 3} - {leader}
-    topic[other].parts.cluster.doubts._told.clear()
-    brokers = topic.answer(topic.ask(other, METADATA, 12, MetadataRequest(topics=[]))).brokers
-    assert {broker.broker_id for broker in brokers} == rest
-    assert leader_said_by(topic, other) == (named, rest)
+    assert metadata(topic, other, topics=()).topics == []
+    assert leader_said_by(topic, other)[0] == -1
+    assert leader_said_by(topic, other)[0] == known.partitions("t")[0].leader
+
+
+def test_what_a_broker_led_before_it_died_an_earlier_time_is_no_news():
+    dead = BrokerInfo(broker_id=BrokerId(2), host="b", port=1, epoch=BrokerEpoch(10))
+    metadata = SimpleNamespace(brokers={})
+    loop = SimulatedLoop()
+    doubts = LeaderDoubts(metadata, loop)
+    metadata.on_departed(dead)
+    metadata.on_leader_replaced(TP, BrokerId(2))
+    assert doubts.replaced == {TP: 2}
+    metadata.on_departed(dead)
+    assert doubts.replaced == {}
+    metadata.on_leader_replaced(TP, BrokerId(2))
+    loop.run_for(GONE_MS)
+    assert doubts.untold(5) == frozenset()
+    assert doubts.replaced == {}
+    metadata.on_leader_replaced(TP, BrokerId(2))
+    assert doubts.replaced == {}, "elected long after the death: clients know that"
 
 
 def test_a_client_that_has_heard_of_the_doubt_hears_of_the_next_leader_at_once():

@@ -20,8 +20,9 @@ from storage_engine.core.control.controller_events import (
     TopicsRead,
 )
 from storage_engine.core.ids import BrokerId, ControllerEpoch, TopicPartition
-from storage_engine.core.ports import ZkReply, ZkStatus
+from storage_engine.core.ports import ZkReply, ZkStat, ZkStatus
 from storage_engine.tests.core.control.controller_bench import brokers, state, topic
+from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode
 
 COUNT = 3 * ELECTIONS_PER_TURN
 
@@ -32,6 +33,17 @@ class Zookeeper:
     def __init__(self):
         self.turn = 0
         self.written: list[tuple[int, str]] = []
+        self.reads = []
+
+    def get(self, path, on_reply, watch=None):
+        self.reads.append((path, on_reply))
+
+    def answer_reads(self, data, stat):
+        """All that are under way."""
+        reads, self.reads = self.reads, []
+        for _, on_reply in reads:
+            on_reply(ZkReply(status=ZkStatus.OK, data=data, stat=stat))
+        return len(reads)
 
     def multi(self, operations, on_reply):
         self.written += [(self.turn, op.path) for op in operations[1:]]
@@ -190,6 +202,29 @@ def test_a_state_that_is_read_between_two_turns_is_the_one_that_the_election_goe
     turns.all()
     known = acting.core.state(last)
     assert (known.leader, known.isr, known.partition_epoch) == (2, (2,), 7)
+
+
+def test_a_topic_that_is_made_anew_while_states_are_read_gets_none_of_the_one_before_it():
+    """They have higher leader epochs and versions: its brokers would take them for newer, with an
+    ISR that ZooKeeper does not know."""
+    acting, zookeeper, turns = acting_controller()
+    old = PartitionStateZNode(
+        leader=BrokerId(3), leader_epoch=40, isr=(3, 2), controller_epoch=9, joined_epochs={}
+    ).encode()
+    elected = []
+    asked = [TopicPartition("t", partition) for partition in range(COUNT)]
+    acting.elect(asked, elected.append, unclean=False)
+    assert zookeeper.answer_reads(old, ZkStat(version=70, czxid=1)) < COUNT
+    another = replace(topic("t", *[(1, 2)] * COUNT), topic_id=UUID(int=2))
+    acting.submit(TopicsRead(topics={"t": another}))
+    turns.all()
+    new = PartitionStateZNode(
+        leader=BrokerId(1), leader_epoch=0, isr=(1, 2), controller_epoch=9, joined_epochs={}
+    ).encode()
+    while zookeeper.answer_reads(new, ZkStat(version=0, czxid=2)):
+        pass
+    assert {known.leader_epoch for known in acting.core.states().values()} == {0}
+    assert acting.core.state(TopicPartition("t", 0)).isr == (1, 2)
 
 
 def test_what_was_asked_for_is_settled_only_when_its_turn_has_come():

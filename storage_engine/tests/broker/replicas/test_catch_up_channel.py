@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.replicas import fetcher
@@ -32,6 +33,7 @@ from storage_engine.log.follower_appends import FollowerAppends
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
+from storage_engine.protocol.fetch_session import NO_SESSION
 from storage_engine.protocol.records.record_batch import patch
 from storage_engine.simulation.world.clock import SimulatedLoop
 from storage_engine.tests.broker.controller.reassigning import Moving
@@ -312,7 +314,9 @@ class Follower:
             )
         )
 
-    def answer(self, high_watermark: int, *, twice: bool = False) -> None:
+    def answer(
+        self, high_watermark: int, *, twice: bool = False, session_id: int = NO_SESSION
+    ) -> None:
         """Every partition asked for gets the records that follow."""
         _, request, on_reply = self.leader.asked.pop(0)
         answers = []
@@ -324,7 +328,7 @@ class Follower:
                 log_start_offset=0, records=memoryview(records),
             )  # fmt: skip
             answers += [answer, answer] if twice else [answer]
-        on_reply(FetchResponse(partitions=answers))
+        on_reply(FetchResponse(partitions=answers, session_id=session_id))
 
     @property
     def ends(self) -> list[int]:
@@ -370,6 +374,23 @@ def test_an_answer_that_brings_nothing_is_taken_in_turns_too(tmp_path, monkeypat
     assert len(taken) == 2, "others have their turn before the rest"
     follower.loop.run_for(TURNS_MS)
     assert len(taken) == 5
+    follower.close()
+
+
+def test_what_is_left_of_an_answer_that_can_not_be_taken_is_asked_for_again(tmp_path, monkeypatch):
+    """The leader takes it for received: in its session it sends it once."""
+
+    def fails(_fetcher: Any, _leaving: Any) -> None:
+        raise RuntimeError("as nothing should")
+
+    monkeypatch.setattr(unexpected, "is_fatal", False)
+    monkeypatch.setattr(PeerFetcher, "_let_go", fails)
+    follower = Follower(tmp_path, 3)
+    follower.answer(high_watermark=9, session_id=7)
+    follower.loop.run_for(TURNS_MS)
+    assert follower.ends == [3, 0, 0]
+    (_, request, _) = follower.leader.asked[-1]
+    assert [wanted.partition for wanted in request.partitions] == [0, 1, 2]
     follower.close()
 
 

@@ -26,6 +26,8 @@ def test_a_leaving_broker_hands_over_and_hears_when_nothing_is_left():
     assert driven.of(ShutdownProgress)[0].remaining == (TP,)
     assert (driven.writes()[0].state.leader, driven.writes()[0].state.isr) == (2, (2, 3))
     driven.answer()
+    assert driven.of(ShutdownProgress)[0].remaining == (TP,), "its new leader has to be told"
+    driven.deliver_all()
     assert driven.of(ShutdownProgress)[0].remaining == ()
 
 

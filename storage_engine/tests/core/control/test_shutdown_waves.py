@@ -61,6 +61,24 @@ def finish(driven: Driven) -> int:
             return waves
 
 
+def test_nothing_remains_when_the_new_leaders_of_the_last_wave_know():
+    """The broker stops then. It may be the controller itself, whose last orders would be lost."""
+    driven = Driven()
+    topics = {"t": topic("t", *[(1, 2, 3)] * 3)}
+    states = {TopicPartition("t", p): state(1, 1, 2, 3) for p in range(3)}
+    driven.step(Loaded(brokers=brokers(1, 2, 3), topics=topics, states=states))
+    driven.deliver_all()
+    driven.step(REQUEST)
+    driven.answer()
+    assert remaining(driven) == 3, "they are led by another one, which has not been told"
+    for effect in [each for each in driven.deliveries if each.broker != 2]:
+        driven.step(DeliveryMade(broker=effect.broker, delivery=effect.delivery))
+    assert remaining(driven) == 3
+    (told,) = [each for each in driven.deliveries if each.broker == 2]
+    driven.step(DeliveryMade(broker=told.broker, delivery=told.delivery))
+    assert remaining(driven) == 0
+
+
 def test_the_next_wave_begins_when_the_new_leaders_of_the_last_one_know():
     driven = running()
     driven.step(REQUEST)
