@@ -7,6 +7,7 @@ from collections import deque
 from typing import Any, NoReturn
 
 SHARED = {
+    "storage_engine.broker.cluster.metadata_cache": "_NOTHING",
     "storage_engine.broker.replicas.follower_watches": "_NOBODY",
     "storage_engine.broker.replicas.hosted_partition": "_NO_STARTS",
     "storage_engine.broker.replicas.purgatory": "_NOBODY",
