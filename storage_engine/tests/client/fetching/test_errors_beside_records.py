@@ -38,7 +38,8 @@ def consumer(fake, order):
 
 def polled(made, count, least_errors=0):
     """The offsets of the good partition, and how often an error came."""
-    offsets, errors = [], 0
+    offsets: list[int] = []
+    errors = 0
     for _ in range(POLLS):
         if len(offsets) >= count and errors >= least_errors:
             break
