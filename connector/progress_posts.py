@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from connector.errors import ConnectorError
 
@@ -46,12 +46,8 @@ class ProgressPosts:
 
     def __init__(self, url: str, *, token: str | None = None, ca_file: str | None = None) -> None:
         """ConnectorError for an address that is none, or that a token may not be sent to."""
-        found = urlsplit(url)
-        if found.scheme not in ("http", "https") or not found.hostname:
-            raise ConnectorError(
-                "BAD_CONSOLE",
-                f"'{url}' is not the address of a console: http://HOST:PORT or https://HOST:PORT",
-            )
+        found = _address(url)
+        assert found.hostname is not None
         if token is not None and found.scheme == "http" and not _is_loopback(found.hostname):
             raise ConnectorError(
                 "BAD_CONSOLE", f"a token is not sent to '{url}' in the clear: take https"
@@ -157,7 +153,7 @@ class ProgressPosts:
                 text = answer.read(2_000).decode("utf-8", "replace")
             finally:
                 connection.close()
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             return None, f"{where} does not answer: {error}"
         return answer.status, f"{where} answered {answer.status} {' '.join(text.split())[:300]}"
 
@@ -168,6 +164,22 @@ class ProgressPosts:
         return http.client.HTTPSConnection(
             self._host, self._port, timeout=TIMEOUT_S, context=context
         )
+
+
+def _address(url: str) -> SplitResult:
+    try:
+        found = urlsplit(url)
+        host, _ = (found.hostname or "").encode("idna"), found.port
+        is_one = found.scheme in ("http", "https") and host and found.path.isascii()
+    except ValueError:
+        # Of a port that is none, or a name that nobody can look up.
+        is_one = False
+    if not is_one:
+        raise ConnectorError(
+            "BAD_CONSOLE",
+            f"'{url}' is not the address of a console: http://HOST:PORT or https://HOST:PORT",
+        )
+    return found
 
 
 def _made(make: MakeEvent) -> dict[str, Any] | None:

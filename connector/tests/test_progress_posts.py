@@ -120,7 +120,13 @@ def test_an_event_that_can_not_be_made_costs_no_other(caplog):
         assert "on purpose" in caplog.text
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8080", "ftp://console", "http://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("127.0.0.1:8080", "ftp://console", "http://", "http://console:99999", "http://console:x"),
+        *("http://[::1", "http://a..b:8080", "http://console:8080/\u00e4"),
+    ],
+)
 def test_an_address_that_is_none_is_one_line(url):
     with pytest.raises(ConnectorError, match="BAD_CONSOLE"):
         ProgressPosts(url)

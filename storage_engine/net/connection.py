@@ -456,14 +456,22 @@ class Connection(FrameProtocol):
         except HeadraceError as error:
             # A slice of a log that was truncated meanwhile; its size may be announced already.
             log.warning("connection closed connection=%s reason=%s", self.name, error)
-            writer.pieces.clear()
-            self.abort()
+            self._give_up_sending()
+            return
+        except Exception:
+            # Others are sent in this turn, too.
+            log.exception("answer not sent connection=%s", self.name)
+            self._give_up_sending()
             return
         if writer.has_more:
             # A long answer goes on in the next turn, and no further request is read before.
             self._stop_reading()
             if not self._responses.is_flush_due:
                 self._responses.flush_in_next_turn()
+
+    def _give_up_sending(self) -> None:
+        self._responses.writer.pieces.clear()
+        self.abort()
 
 
 def _ignore(frame: memoryview) -> None:

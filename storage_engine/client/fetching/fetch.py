@@ -192,18 +192,18 @@ class BatchFetcher:
         beside an error comes with the next call.
         """
         deadline = Deadline.after(timeout_ms)
-        while True:
-            if not self._found:
-                self._send_fetches()
-                self._receive(min(deadline.left_ms, _LONGEST_WAIT_MS))
+        while not self._found:
+            self._send_fetches()
+            self._receive(min(deadline.left_ms, _LONGEST_WAIT_MS))
             if self._found:
                 if self._read_ahead:
                     self._send_fetches()
-                found, self._found = self._found, []
-                return found
+                break
             self._check_patience()
             if self.done or deadline.passed:
-                return []
+                break
+        found, self._found = self._found, []
+        return found
 
     def close(self) -> None:
         """Returns the connections to the pool; those with a fetch in flight are closed."""

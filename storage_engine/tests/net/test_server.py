@@ -204,6 +204,39 @@ def test_a_slice_that_is_gone_when_it_is_to_be_sent_closes_its_connection_only(l
     assert "the log was truncated" in caplog.text
 
 
+def test_an_answer_that_can_not_be_sent_for_any_reason_closes_its_connection_only(
+    loop_thread, caplog
+):
+    """The answers of several connections are sent one after the other, in one turn of the loop."""
+
+    class Faulty(MappedSlice):
+        def view(self) -> memoryview:
+            raise RuntimeError("a fault of ours")
+
+    holder = Holder()
+    with (
+        serving(loop_thread, holder) as server,
+        Client(server.port) as faulty,
+        Client(server.port) as other,
+    ):
+        faulty.send(b"first", b"second")
+        holder.wait_for(2)
+        other.send(b"first", b"second")
+        holder.wait_for(4)
+
+        def answer_first_of_each():
+            holder.held[0][0].respond([struct.pack(">I", 9), Faulty(bytes(9))])
+            holder.held[2][0].respond([framed(b"first")])
+
+        loop_thread.call(answer_first_of_each)
+        other.socket.settimeout(5)
+        assert other.receive() == b"first"
+        loop_thread.call(lambda: holder.held[3][0].respond([framed(b"second")]))
+        assert other.receive() == b"second"
+        assert faulty.closed_by_server()
+    assert "a fault of ours" in caplog.text
+
+
 def test_unanswered_requests_of_one_connection_are_bounded(loop_thread):
     holder = Holder()
     with (

@@ -244,7 +244,13 @@ class _Answering:
             self._finish(read)
 
     def _finish(self, read: FetchRead | None) -> None:
-        """The wait is over."""
+        """The wait is over. Nobody would answer later: what is unexpected ends the connection."""
+        try:
+            self._read_what_waited(read)
+        except Exception as error:  # noqa: BLE001 - logged with its trace where the connection is closed
+            self.call.failed(error)
+
+    def _read_what_waited(self, read: FetchRead | None) -> None:
         if read is not None:
             self._answer(read)
         elif len(self.request.partitions) > FEW_PARTITIONS:

@@ -13,6 +13,7 @@ from storage_engine.log.segments import log_file
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchRequest
 from storage_engine.simulation.world.cluster import SimulatedCluster
+from storage_engine.simulation.world.network import SimulatedConnection
 from storage_engine.simulation.world.requests import fetch_request
 
 TP = TopicPartition("t", 0)
@@ -72,6 +73,27 @@ def test_condition_4_a_fetch_that_fails_is_answered_at_once(fetches):
     assert fetches.answered_after_ms(answers) < AT_ONCE_MS
     code = ErrorCode.of(answers[0].partitions[0].error_code)
     assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_fetch_that_can_not_be_answered_when_its_time_is_over_ends_its_connection(
+    fetches, monkeypatch
+):
+    """Else its client would wait for an answer that nobody makes any more."""
+    ended: list[Exception] = []
+    monkeypatch.setattr(
+        SimulatedConnection, "request_failed", lambda _connection, error: ended.append(error)
+    )
+    fetches.send(fetches.request(1))
+    fetches.cluster.loop.run_for(WAIT_MS // 2)
+    assert not ended
+    failure = RuntimeError("a fault of ours")
+
+    def failing(*_args: object, **_options: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(PartitionReader, "read", failing)
+    fetches.cluster.loop.run_for(WAIT_MS)
+    assert failure in ended
 
 
 def test_any_other_fetch_waits_for_its_time_to_be_over(fetches):

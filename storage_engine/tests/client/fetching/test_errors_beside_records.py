@@ -98,3 +98,23 @@ def test_a_fetch_whose_topic_can_not_be_checked_is_sent_again(two, cluster, monk
             break
     assert [(each.start_offset, each.next_offset) for each in found] == [(0, 30)]
     reader.close()
+
+
+def test_what_has_come_is_returned_also_when_no_further_fetch_can_be_sent(
+    two, cluster, monkeypatch
+):
+    cluster.refresh(["t"])
+    reader = BatchFetcher(cluster, {GOOD: (0, None)})
+    sends = iter([reader._send_fetches])
+
+    def send() -> None:
+        if (real := next(sends, None)) is None:
+            raise KafkaError("of the test", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        real()
+
+    monkeypatch.setattr(reader, "_send_fetches", send)
+    with pytest.raises(KafkaError, match="of the test"):
+        reader.poll(5000)
+    (found,) = reader.poll(5000)
+    assert (found.start_offset, found.next_offset) == (0, 30)
+    reader.close()
