@@ -18,7 +18,7 @@ SEEDS = range(-8, 40)
 CAUGHT: dict[str, tuple[int, str]] = {
     "truncate_to_the_high_watermark": (0, "a killed process loses nothing of its log"),
     "no_truncation_at_all": (2, "logs that share a batch agree below it"),
-    "isr_without_the_pending_member": (1, "every member of the ISR holds what is committed"),
+    "isr_without_the_pending_member": (3, "every member of the ISR holds what is committed"),
     "laggards_stay": (0, "a laggard leaves the ISR"),
     "nobody_is_readmitted": (0, "a cluster without faults converges"),
     "acknowledged_before_the_isr_has_it": (0, "what acks=all acknowledged is committed"),
@@ -36,7 +36,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "high_watermark_lost_on_restart": (0, "the high watermark survives a restart"),
     "served_above_the_high_watermark": (0, "consumers see only what is below the high watermark"),
     "lease_ignored": (5, "a leader without its session takes nothing"),
-    "fence_ignored": (5, "a leader without its session takes nothing"),
+    "fence_ignored": (8, "a leader without its session takes nothing"),
     "idempotent_state_not_kept_by_followers": (
         0,
         "an idempotent producer's batches are committed once and in order",

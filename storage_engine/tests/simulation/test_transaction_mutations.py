@@ -41,7 +41,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
         0,
         "the last stable offset is not above what is undecided",
     ),
-    "replays_not_recognised": (0, "a replay is told that its batch is committed"),
+    "replays_not_recognised": (1, "a replay is told that its batch is committed"),
     "members_that_are_lost_not_missed": (8, "a transaction ends in one way, everywhere"),
     "guards_outlive_markers": (
         3,
