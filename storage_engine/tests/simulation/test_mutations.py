@@ -24,7 +24,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "acknowledged_before_the_isr_has_it": (0, "what acks=all acknowledged is committed"),
     "controller_epoch_ignored": (27, "what brokers tell clients of leaders never goes back"),
     "number_of_orders_ignored": (275, "what brokers tell clients of leaders never goes back"),
-    "leader_epoch_ignored": (3, "leader epochs never go back"),
+    "leader_epoch_ignored": (201, "leader epochs never go back"),
     "leader_epoch_of_fetches_ignored": (-1, "every member of the ISR holds what is committed"),
     "progress_kept_over_a_leadership_that_was_missed": (
         26,
