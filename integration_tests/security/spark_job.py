@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from integration_tests.support.spark_support import QUERY_TIMEOUT_S, new_session
 
 ROWS = 100
+PLAIN = ("spark.eventLog.compress", "false")
+"""Else nobody would find a secret there."""
 
 
 def main() -> None:
@@ -24,7 +26,7 @@ def main() -> None:
     folder = Path(given["folder"])
     events = folder / "events"
     events.mkdir()
-    settings = (("spark.eventLog.enabled", "true"), ("spark.eventLog.dir", events.as_uri()))
+    settings = (("spark.eventLog.enabled", "true"), ("spark.eventLog.dir", events.as_uri()), PLAIN)
     spark = new_session("secured", settings=settings)
     spark.sparkContext.setLogLevel("INFO")
     work(spark, folder, given["prefix"], given["options"], given["wrong"])
@@ -42,7 +44,7 @@ def overheard(spark: SparkSession, folder: Path) -> Iterator[None]:
         f"overheard-{uuid.uuid4().hex}",
         jvm.scala.Option.empty(),
         jvm.java.net.URI(events.as_uri()),
-        java.conf(),
+        java.conf().clone().set(*PLAIN),
         java.hadoopConfiguration(),
     )
     logs = jvm.org.apache.logging.log4j.core.LoggerContext.getContext(False)

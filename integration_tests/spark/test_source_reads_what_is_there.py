@@ -21,7 +21,7 @@ from integration_tests.support.cluster_support import (
     create_topic,
     wait_until,
 )
-from integration_tests.support.spark_support import consume, produce, topic
+from integration_tests.support.spark_support import consume, produce, produce_apart, topic
 from integration_tests.support.transactional_clients import Confluent
 from storage_engine.client.fetching import range_reader
 
@@ -293,21 +293,20 @@ CASES = {
 
 def test_filters_fetch_less_and_leave_the_same_rows(cluster, servers, topic, fetched_bytes):
     create_topic(cluster, topic, partitions=2, config=KEPT)
-    for partition in range(2):
-        # In batches of 100 records or so, not in order of time within a hundred.
-        for first in range(0, 2000, 100):
-            produce(
-                servers,
-                topic,
-                [
-                    {
-                        "value": b"%d" % number * 25,
-                        "partition": partition,
-                        "timestamp": TIME_MS + number // 100 * 100 + (number * 37) % 100,
-                    }
-                    for number in range(first, first + 100)
-                ],
-            )
+    # In batches of 100 records or so, not in order of time within a hundred.
+    batches = (
+        [
+            {
+                "value": b"%d" % number * 25,
+                "partition": partition,
+                "timestamp": TIME_MS + number // 100 * 100 + (number * 37) % 100,
+            }
+            for number in range(first, first + 100)
+        ]
+        for partition in range(2)
+        for first in range(0, 2000, 100)
+    )
+    produce_apart(servers, topic, batches)
     everything = _rows(HeadraceBatchReader(_options(servers, topic)))
     all_bytes = fetched_bytes[0]
     assert len(everything) == 4000
@@ -322,8 +321,8 @@ def test_filters_fetch_less_and_leave_the_same_rows(cluster, servers, topic, fet
 
 def test_a_time_that_many_records_share_is_a_bound_to_the_record(cluster, servers, topic):
     create_topic(cluster, topic, config=KEPT)
-    for number in range(30):
-        produce(servers, topic, _numbers(number, number + 1, timestamp=TIME_MS + number // 10))
+    records = (_numbers(n, n + 1, timestamp=TIME_MS + n // 10) for n in range(30))
+    produce_apart(servers, topic, records)
     for bound, kind, first in (
         (TIME_MS + 1, GreaterThanOrEqual, 10),
         (TIME_MS + 1, GreaterThan, 20),

@@ -95,8 +95,20 @@ def topic():
 def produce(
     servers: str, topic: str, records: Iterable[dict[str, Any]], *, batch_records: int = 10_000
 ) -> None:
-    """By librdkafka, acknowledged by all; a record has the arguments of its `produce`. Idempotent:
-    else a batch that is refused and sent again comes behind those that were sent after it."""
+    """By librdkafka, acknowledged by all; a record has the arguments of its `produce`."""
+    produce_apart(servers, topic, [records], batch_records=batch_records)
+
+
+def produce_apart(
+    servers: str,
+    topic: str,
+    groups: Iterable[Iterable[dict[str, Any]]],
+    *,
+    batch_records: int = 10_000,
+) -> None:
+    """Records of several groups, none of which share a batch, by one client: it takes half a second
+    to get its number. Idempotent: else a batch that is refused and sent again comes behind those
+    that were sent after it."""
     settings: dict[str, Any] = {**settings_for(servers), "linger.ms": 5}
     settings |= {"enable.idempotence": True, "batch.num.messages": batch_records}
     producer = Producer(settings)
@@ -106,10 +118,11 @@ def produce(
         if error is not None:
             failures.append(error)
 
-    for record in records:
-        producer.produce(topic, on_delivery=note, **record)
-        producer.poll(0)
-    assert producer.flush(DEADLINE_S) == 0
+    for records in groups:
+        for record in records:
+            producer.produce(topic, on_delivery=note, **record)
+            producer.poll(0)
+        assert producer.flush(DEADLINE_S) == 0
     assert failures == []
 
 

@@ -252,7 +252,7 @@ def old_progress_of_followers_counts_for_a_new_leader(stack: ExitStack) -> None:
     begin = LeaderPartition.__init__
 
     def believe(self: Any, *args: Any, **named: Any) -> None:
-        with patch.object(FollowerProgress.__init__, "__defaults__", (1 << 40, 0, 0, 0)):
+        with patch.object(FollowerProgress.__init__, "__defaults__", (1 << 40, 0, 0, 0, None)):
             begin(self, *args, **named)
 
     set_attribute(stack, LeaderPartition, "__init__", believe)

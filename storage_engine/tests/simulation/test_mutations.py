@@ -4,6 +4,8 @@ Named is the first seed that caught each, and the promise it found broken. A cha
 gives a seed other events, so where the named seed finds nothing any more the whole set is searched.
 """
 
+import warnings
+
 import pytest
 
 from storage_engine.tests.sampling import a_third
@@ -16,13 +18,13 @@ SEEDS = range(-8, 40)
 CAUGHT: dict[str, tuple[int, str]] = {
     "truncate_to_the_high_watermark": (0, "a killed process loses nothing of its log"),
     "no_truncation_at_all": (2, "logs that share a batch agree below it"),
-    "isr_without_the_pending_member": (1, "every member of the ISR holds what is committed"),
+    "isr_without_the_pending_member": (3, "every member of the ISR holds what is committed"),
     "laggards_stay": (0, "a laggard leaves the ISR"),
     "nobody_is_readmitted": (0, "a cluster without faults converges"),
     "acknowledged_before_the_isr_has_it": (0, "what acks=all acknowledged is committed"),
-    "controller_epoch_ignored": (12, "what brokers tell clients of leaders never goes back"),
+    "controller_epoch_ignored": (27, "what brokers tell clients of leaders never goes back"),
     "number_of_orders_ignored": (275, "what brokers tell clients of leaders never goes back"),
-    "leader_epoch_ignored": (3, "leader epochs never go back"),
+    "leader_epoch_ignored": (201, "leader epochs never go back"),
     "leader_epoch_of_fetches_ignored": (-1, "every member of the ISR holds what is committed"),
     "progress_kept_over_a_leadership_that_was_missed": (
         26,
@@ -34,7 +36,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "high_watermark_lost_on_restart": (0, "the high watermark survives a restart"),
     "served_above_the_high_watermark": (0, "consumers see only what is below the high watermark"),
     "lease_ignored": (5, "a leader without its session takes nothing"),
-    "fence_ignored": (5, "a leader without its session takes nothing"),
+    "fence_ignored": (8, "a leader without its session takes nothing"),
     "idempotent_state_not_kept_by_followers": (
         0,
         "an idempotent producer's batches are committed once and in order",
@@ -67,5 +69,8 @@ def test_a_mutation_is_caught(pool, name):
         if rule is not None:
             # An exception that escapes would be a fault of the mutation itself.
             assert not rule.startswith("nothing escapes"), rule
+            if seed != first:
+                # A search takes as long as a hundred other tests, and nobody would notice.
+                warnings.warn(f"{name}: not seed {first} finds it now but {seed}", stacklevel=1)
             return
     pytest.fail(f"no seed in {SEEDS} finds {name}")

@@ -1,6 +1,8 @@
 """Deliberate bugs in transactions and batch commits are found by the fixed set of seeds, as in
 `test_mutations`."""
 
+import warnings
+
 import pytest
 
 from storage_engine.tests.sampling import a_third
@@ -39,7 +41,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
         0,
         "the last stable offset is not above what is undecided",
     ),
-    "replays_not_recognised": (0, "a replay is told that its batch is committed"),
+    "replays_not_recognised": (1, "a replay is told that its batch is committed"),
     "members_that_are_lost_not_missed": (8, "a transaction ends in one way, everywhere"),
     "guards_outlive_markers": (
         3,
@@ -82,5 +84,8 @@ def test_a_mutation_is_caught(pool, name):
         if rule is not None:
             # An exception that escapes would be a fault of the mutation itself.
             assert not rule.startswith("nothing escapes"), rule
+            if seed != first:
+                # A search takes as long as a hundred other tests, and nobody would notice.
+                warnings.warn(f"{name}: not seed {first} finds it now but {seed}", stacklevel=1)
             return
     pytest.fail(f"no seed in {SEEDS} finds {name}")
