@@ -211,7 +211,7 @@ def test_a_topic_that_is_made_anew_while_states_are_read_gets_none_of_the_one_be
     old = PartitionStateZNode(
         leader=BrokerId(3), leader_epoch=40, isr=(3, 2), controller_epoch=9, joined_epochs={}
     ).encode()
-    elected = []
+    elected: list[object] = []
     asked = [TopicPartition("t", partition) for partition in range(COUNT)]
     acting.elect(asked, elected.append, unclean=False)
     assert zookeeper.answer_reads(old, ZkStat(version=70, czxid=1)) < COUNT
