@@ -33,7 +33,7 @@ PROBED_MAX = 16
 lost one leader."""
 
 LOOKED_AT_MAX = 1_000
-"""The most partitions that are looked at to find them."""
+"""The most topics, and the most partitions, that are looked at to find them."""
 
 
 class _Question:
@@ -86,7 +86,9 @@ class LeaderProbes:
 
     def _leaders_of(self, topics: Iterable[str]) -> list[BrokerInfo]:
         items = (
-            item for topic in topics for item in (self._metadata.partitions(topic) or {}).values()
+            item
+            for topic in islice(topics, LOOKED_AT_MAX)
+            for item in (self._metadata.partitions(topic) or {}).values()
         )
         doubted = self._doubts.current()
         named = {item.leader for item in islice(items, LOOKED_AT_MAX)} - {self._broker_id}

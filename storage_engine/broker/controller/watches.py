@@ -39,6 +39,15 @@ BROKERS_WATCH_FIRED = "watch fired: brokers came or went"
 """The line in the log from which failovers are timed."""
 
 
+class _Gone:
+    """The topics that were deleted since a read of topics began."""
+
+    __slots__ = ("topics",)
+
+    def __init__(self) -> None:
+        self.topics: set[str] = set()
+
+
 class ControllerWatches:
     """Watches and loading of one controller epoch."""
 
@@ -69,6 +78,8 @@ class ControllerWatches:
         self._watched: set[str] = set()
         self._known: set[str] = set()
         """Topics that were submitted to the controller."""
+        self._reads: list[_Gone] = []
+        """One for each read of topics that is under way."""
         self._early_isr_changes: set[TopicPartition] = set()
         self._reread_once_loaded: set[str] = set()
         self._brokers: dict[BrokerId, BrokerInfo] | None = None
@@ -145,11 +156,7 @@ class ControllerWatches:
         self._flows.start(self._read_all_of(topics, is_awaited=is_awaited))
 
     def _read_all_of(self, topics: list[str], *, is_awaited: bool) -> Flow[None]:
-        while True:
-            found = yield from self._topic_store.read(topics, self._topic_watch)
-            if found is not None:
-                break
-            yield from pause(self._scheduler, RETRY_MS)
+        topics, found = yield from self._read_what_is_there(topics)
         self._reading -= is_awaited
         # One that is gone may come again under the same name.
         self._watched.difference_update(topic for topic in topics if topic not in found)
@@ -164,6 +171,26 @@ class ControllerWatches:
                     del self._states[tp]
         self._topics = {**before, **found}
         self._load_states()
+
+    def _read_what_is_there(
+        self, topics: Iterable[str]
+    ) -> Flow[tuple[list[str], dict[str, TopicInfo]]]:
+        """Read these, without those that this controller has deleted meanwhile: they may have been
+        read before that, and those that have their names by now are read anew."""
+        wanted, gone = list(topics), _Gone()
+        self._reads.append(gone)
+        while True:
+            found = yield from self._topic_store.read(wanted, self._topic_watch)
+            if found is not None:
+                break
+            yield from pause(self._scheduler, RETRY_MS)
+            wanted = [topic for topic in wanted if topic not in gone.topics]
+        self._reads.remove(gone)
+        for topic in gone.topics & found.keys():
+            del found[topic]
+            if topic not in self._known:
+                self._topic_store.forget(topic)
+        return [topic for topic in wanted if topic not in gone.topics], found
 
     def _submit_topics(self, topics: Iterable[str], found: dict[str, TopicInfo]) -> None:
         """Submit what became of reading these."""
@@ -187,12 +214,12 @@ class ControllerWatches:
         """Wait until the controller knows each of these that exists: the watch on all may not have
         fired for one yet, or it is just being read."""
         while unknown := sorted(set(topics) - self._known):
-            found = yield from self._topic_store.read(unknown, self._topic_watch)
-            if found is not None:
+            read, found = yield from self._read_what_is_there(unknown)
+            if len(read) == len(unknown):
                 self._watched.update(found)
                 self._submit_topics(unknown, found)
                 return
-            yield from pause(self._scheduler, RETRY_MS)
+            # Somebody has deleted one: it may be there again.
 
     def reread_topics(self, topics: Iterable[str] | None) -> None:
         """Topics, or all that are watched (None), may have other settings."""
@@ -209,6 +236,8 @@ class ControllerWatches:
         self._watched.discard(topic)
         self._known.discard(topic)
         self._topic_store.forget(topic)
+        for read in self._reads:
+            read.topics.add(topic)
         self._watches.forget(f"topic {topic}")
         self._list_topics()
 

@@ -409,7 +409,8 @@ class PeerFetcher:
         try:
             is_over = self._take_some(answer)
         except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
-            # What is left of the answer is asked for again: the leader takes it for received.
+            # What is left of the answer is asked for again: the leader takes its high watermarks
+            # for told.
             self._session.lost()
             unexpected.report(f"answer of broker {self.endpoint.broker_id}", error)
         finally:

@@ -94,8 +94,7 @@ class ControlledShutdowns:
             if not departure.waiting:
                 # The broker stops when nothing remains. If it is the controller, nobody tells the
                 # new leaders before there is another one.
-                last = departure.wave
-                remaining.update(p for p in last if not self._leadership_is_delivered(p))
+                remaining.update(p for p in departure.wave if self._is_leader_untold(p))
             yield ShutdownProgress(broker=broker, remaining=tuple(sorted(remaining)))
 
     def _holds(self, broker: BrokerId, partition: ControlledPartition) -> bool:
@@ -113,7 +112,11 @@ class ControlledShutdowns:
         leadership."""
         if not self._cluster.is_settled(name):
             return False
+        return not self._is_leader_untold(name)
+
+    def _is_leader_untold(self, name: TopicPartition) -> bool:
+        """Return True while the partition's leader has not confirmed its leadership."""
         partition = self._cluster.partition(name)
         if partition is None or partition.state is None:
-            return True
-        return not self._deliveries.owes_leadership(partition.state.leader, name)
+            return False
+        return self._deliveries.owes_leadership(partition.state.leader, name)

@@ -67,9 +67,8 @@ class MetadataHandler:
         """The topics that the client asks about; none for all of the cluster."""
         yield from request.topics or ()
         for topic_id in request.topic_ids:
-            topic = self.cluster.metadata.topic_name(topic_id)
-            if topic is not None:
-                yield topic
+            # An id of no topic counts as one that is looked at.
+            yield self.cluster.metadata.topic_name(topic_id) or ""
 
     def _respond(self, call: ApiCall[MetadataResponse], request: MetadataRequest) -> Steps:
         metadata = self.cluster.metadata

@@ -6,7 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from storage_engine.broker.cluster.leader_doubts import DOUBT_MS, GONE_MS, LeaderDoubts
-from storage_engine.broker.cluster.leader_probes import CHANNEL, PROBE_MS, LeaderProbes
+from storage_engine.broker.cluster.leader_probes import (
+    CHANNEL,
+    LOOKED_AT_MAX,
+    PROBE_MS,
+    LeaderProbes,
+)
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
@@ -172,6 +177,23 @@ def test_a_probe_of_an_incarnation_that_is_gone_says_nothing_of_the_one_after_it
     probes.ask(["t"], lambda: None)
     replies[1](TransportError(reason="gone"))
     assert doubts.current() == {2}
+
+
+def test_a_request_that_names_very_many_topics_costs_a_look_at_some_of_them():
+    loop = SimulatedLoop()
+    metadata = SimpleNamespace(brokers={}, partitions=lambda _topic: None)
+    probes = LeaderProbes(
+        BrokerId(1),
+        metadata=metadata,
+        doubts=LeaderDoubts(metadata, loop),
+        transport=None,
+        scheduler=loop,
+    )
+    left = iter([f"t{number}" for number in range(100_000)])
+    asked = []
+    probes.ask(left, lambda: asked.append(True))
+    assert asked == [True]
+    assert sum(1 for _ in left) == 100_000 - LOOKED_AT_MAX
 
 
 @pytest.fixture

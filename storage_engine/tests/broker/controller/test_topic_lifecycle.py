@@ -9,6 +9,7 @@ import pytest
 from storage_engine.broker.cluster.topic_admin import RequestedTopic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ports import ZkOpKind
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
 from storage_engine.simulation.world.cluster import SimulatedCluster
@@ -97,6 +98,26 @@ def test_who_waits_for_a_deletion_hears_when_the_controller_resigns(topic):
     controller.session.reconnect()
     code = topic.answer(answers, limit_ms=1000).responses[0].error_code
     assert ErrorCode.of(code) is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_topic_that_goes_while_it_is_read_again_is_known_no_more(topic, monkeypatch):
+    """Else this controller would try to elect leaders for it until it ends."""
+    acting = topic.controller.parts.cluster.controller.acting
+    session = topic.controller.session
+    multi = session.multi
+
+    def read_before(operations, on_reply):
+        if any((op.kind, op.path) == (ZkOpKind.DELETE, TopicZNode.path("t")) for op in operations):
+            acting.settings_changed(["t"])
+        multi(operations, on_reply)
+
+    monkeypatch.setattr(session, "multi", read_before)
+    deleted(topic, topic.delete_topic("t"))
+    topic.loop.run_for(1000)
+    assert acting.core.topic("t") is None
+    monkeypatch.undo()
+    assert topic.create_topic("t").error_code == 0
+    assert topic.produced(TP, b"new") == 0
 
 
 def test_a_request_left_behind_does_not_delete_a_later_topic(topic):

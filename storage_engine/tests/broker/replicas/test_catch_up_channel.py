@@ -378,7 +378,7 @@ def test_an_answer_that_brings_nothing_is_taken_in_turns_too(tmp_path, monkeypat
 
 
 def test_what_is_left_of_an_answer_that_can_not_be_taken_is_asked_for_again(tmp_path, monkeypatch):
-    """The leader takes it for received: in its session it sends it once."""
+    """In its session the leader tells a high watermark once."""
 
     def fails(_fetcher: Any, _leaving: Any) -> None:
         raise RuntimeError("as nothing should")
