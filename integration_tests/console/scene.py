@@ -262,8 +262,8 @@ class Scene:
                 | {
                     "kind": "progress",
                     "at_ms": at_ms,
-                    "lag": 900 + 40 * (number % 5),
-                    "progress": _progress(query, number, at_ms, self.orders),
+                    "lag": (behind := 900 + 40 * (number % 5)),
+                    "progress": _progress(query, number, at_ms, self.orders, behind),
                     "commits": [
                         {
                             "batch_id": number,
@@ -279,7 +279,9 @@ class Scene:
         return events
 
 
-def _progress(query: dict[str, Any], number: int, at_ms: int, topic: str) -> dict[str, Any]:
+def _progress(
+    query: dict[str, Any], number: int, at_ms: int, topic: str, behind: int
+) -> dict[str, Any]:
     durations = {
         "latestOffset": 12,
         "getBatch": 1,
@@ -313,7 +315,7 @@ def _progress(query: dict[str, Any], number: int, at_ms: int, topic: str) -> dic
                 "description": f"HeadraceMicroBatchStream[{topic}]",
                 "startOffset": f'{{"{topic}":{{"0":{number}}}}}',
                 "endOffset": f'{{"{topic}":{{"0":{number + 1}}}}}',
-                "latestOffset": f'{{"{topic}":{{"0":{number + 9}}}}}',
+                "latestOffset": f'{{"{topic}":{{"0":{number + 1 + behind}}}}}',
                 "numInputRows": 8000 + number,
                 "inputRowsPerSecond": 4000.0,
                 "processedRowsPerSecond": 9000.0,

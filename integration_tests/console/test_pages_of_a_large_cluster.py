@@ -46,7 +46,7 @@ def page(tmp_path_factory) -> Iterator[Chromium]:
             window.open("overview")
             # The broker has made 5,000 logs, and is not done with it.
             window.wait_for_text(f"{PARTITIONS:,}", timeout_s=120)
-            window.wait_for_no_text("no answer", timeout_s=60)
+            window.wait_for_no_text("does not answer", css=".problems", timeout_s=120)
             yield window
 
 

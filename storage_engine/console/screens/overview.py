@@ -1,8 +1,7 @@
 """The first screen: brokers, traffic, and what is wrong now."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from storage_engine.console.cluster.changes import TimelineEvent
@@ -10,8 +9,8 @@ from storage_engine.console.cluster.snapshot import Snapshot
 from storage_engine.console.cluster.traffic import Point
 from storage_engine.console.screens.problems import Problem
 
-RECENT = 10
-_OF_A_KIND = 5
+RECENT = 12
+_OF_A_KIND = 2
 """So many events of one kind about partitions in one look: a broker that goes takes hundreds with
 it, and that it went must be among what is shown."""
 
@@ -43,20 +42,27 @@ def overview(
             ],
         },
         "problems": [each.document for each in problems],
-        "recent": [each.document for each in islice(_told_of(events), RECENT)],
+        "recent": _recent(events),
     }
 
 
-def _told_of(events: Iterable[TimelineEvent]) -> Iterator[TimelineEvent]:
-    """Without those beyond a few that are alike."""
+def _recent(events: Iterable[TimelineEvent]) -> list[dict[str, Any]]:
+    """The newest; of those that are alike a few, with how many were left out."""
     alike: Counter[tuple[int, str]] = Counter()
+    first: dict[tuple[int, str], dict[str, Any]] = {}
+    told: list[dict[str, Any]] = []
     for event in events:
+        key = event.at_ms, event.kind
         if event.topic is not None:
-            key = event.at_ms, event.kind
             alike[key] += 1
             if alike[key] > _OF_A_KIND:
+                if key in first:
+                    first[key]["left_out"] += 1
                 continue
-        yield event
+        if len(told) < RECENT:
+            told.append(event.document | {"left_out": 0})
+            first.setdefault(key, told[-1])
+    return told
 
 
 def unanswered(snapshot: Snapshot) -> list[dict[str, Any]]:

@@ -71,7 +71,8 @@ def test_what_happened_lately_has_the_broker_that_went_and_not_only_what_it_took
     seen = snapshot((1, 2), topics=30, isr=(1, 2), gone={3: NOW_MS})
     changes.compare(snapshot(topics=30), seen)
     told = overview(seen, (), (), changes.events()[::-1])["recent"]
-    assert [each["kind"] for each in told] == ["isr"] * 5 + ["broker_gone"]
+    assert [each["kind"] for each in told] == ["isr"] * 2 + ["broker_gone"]
+    assert [each["left_out"] for each in told] == [28, 0, 0]
 
 
 def test_nothing_is_wrong_where_nothing_is_wrong() -> None:

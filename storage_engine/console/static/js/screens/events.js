@@ -48,9 +48,10 @@ function together(events) {
     const first = leading.get(event.kind);
     if (event.topic && first && first.at_ms - event.at_ms <= TOGETHER_MS) {
       first.others.push(event);
+      first.more += 1 + (event.left_out ?? 0);
       continue;
     }
-    const row = { ...event, others: [] };
+    const row = { ...event, others: [], more: event.left_out ?? 0 };
     if (event.topic) leading.set(event.kind, row);
     found.push(row);
   }
@@ -58,7 +59,7 @@ function together(events) {
 }
 
 function words(row) {
-  if (row.others.length === 0) return h("span", { class: "words" }, inWords(row));
+  if (row.more === 0) return h("span", { class: "words" }, inWords(row));
   return h(
     "div",
     { class: "words" },
@@ -66,8 +67,8 @@ function words(row) {
     h(
       "details",
       {},
-      h("summary", {}, `and ${count(row.others.length)} more like it within 2 s`),
-      h("ul", { class: "plain" }, row.others.slice(0, MOST_OPENED).map((each) => h("li", {}, inWords(each)))),
+      h("summary", {}, `and ${count(row.more)} more like it within 2 s`),
+      h("ul", { class: "plain" }, row.others.slice(0, MOST_OPENED).map((each) => h("li", {}, inWords(each))), row.more > row.others.length ? h("li", {}, link("#/timeline", "All of them")) : null),
     ),
   );
 }

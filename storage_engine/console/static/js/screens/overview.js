@@ -10,7 +10,7 @@ import { table } from "../lib/table.js";
 import { freshness, gauge, link, screenHead, section, sentence, state, when } from "../lib/words.js";
 import { eventList } from "./events.js";
 
-const EVERY_MS = 1000; // What is wrong is shown within 5 s: the console itself looks every two to four.
+const EVERY_MS = 1000; // What is wrong is shown within 5 s: the console itself looks every two to three.
 const DAY_MS = 86_400_000;
 
 export function openOverview() {
