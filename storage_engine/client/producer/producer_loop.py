@@ -355,12 +355,19 @@ class ProducerLoop:
         except HeadraceError as error:
             self._finish(batch, -1, error)
             return
-        self._writer.append(
-            batch.tp,
-            encoded,
-            done=functools.partial(self._finish, batch),
-            expires_at_ms=batch.begun_ms + self._config.delivery_timeout_ms,
-        )
+        try:
+            self._writer.append(
+                batch.tp,
+                encoded,
+                done=functools.partial(self._finish, batch),
+                expires_at_ms=batch.begun_ms + self._config.delivery_timeout_ms,
+            )
+        except KafkaError as error:
+            is_gone = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if not is_gone or self._transactions is not None:
+                raise
+            # Records of other topics have nothing to do with that.
+            self._finish(batch, -1, error)
 
     def _new_writer(self) -> BatchWriter:
         config = self._config

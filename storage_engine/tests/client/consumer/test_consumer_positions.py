@@ -1,5 +1,5 @@
-"""R-CLI2: where partitions begin is asked for again while no broker answers, and a position goes with
-a reset."""
+"""R-CLI2: where partitions begin is asked for again while no broker answers, and a position goes
+with a reset."""
 
 import socket
 

@@ -375,3 +375,29 @@ def test_a_wrong_setting_is_one_line_with_the_remedy(settings, message):
 def test_a_producer_needs_servers():
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
         Producer({})
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["written to before", "only asked for"])
+def test_a_topic_that_is_deleted_fails_its_own_records_alone(fake, produce, is_known):
+    for topic in ("t", "gone"):
+        fake.add_topic(topic, [1])
+    producer = produce({"metadata.max.age.ms": 1})
+    producer.send("t", b"before").result(WAIT_S)
+    if is_known:
+        producer.send("gone", b"before").result(WAIT_S)
+    else:
+        producer.partitions_for("gone")
+    fake.partition("t").errors.extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000)
+    del fake.topics["gone"]
+    waits = producer.send("t", b"waits")
+    asked = fake.count("Metadata")
+    while fake.count("Metadata") < asked + 2:
+        # What is known is old, so the client asks, and forgets the topic.
+        producer.partitions_for("gone")
+    with pytest.raises(KafkaError, match="topic 'gone' does not exist"):
+        producer.send("gone", b"lost").result(WAIT_S)
+    assert not waits.done()
+    fake.partition("t").errors.clear()
+    assert waits.result(WAIT_S).offset == 1
+    with pytest.raises(KafkaError, match="topic 'gone' does not exist"):
+        producer.flush()
