@@ -55,6 +55,8 @@ MAX_WAIT_MS = 500
 _LONGEST_WAIT_MS = 100
 """Retries are looked at this often."""
 
+_OUT_OF_RANGE = ErrorCode.OFFSET_OUT_OF_RANGE
+
 OnOutOfRange = Callable[[TopicPartition, int, int, int], int]
 """Called with a partition, the requested offset, and the half-open range of offsets that exist."""
 
@@ -398,7 +400,12 @@ class BatchFetcher:
     def _check_ids_behind(self, response: FetchResponse) -> None:
         """Checks a broker that knows topics only by their names. Ids are never reused, so its
         records belong to the topic if the name still has the same id afterwards."""
-        topics = {answer.topic for answer in response.partitions if answer.records}
+        topics = {
+            each.topic
+            for each in response.partitions
+            # Another topic of the name may also be shorter than what was read.
+            if each.records or each.diverging_epoch or each.error_code == _OUT_OF_RANGE
+        }
         if topics:
             self._cluster.refresh(topics)
             self._check_ids(topics)
@@ -412,7 +419,7 @@ class BatchFetcher:
         self, cursor: Cursor, answer: FetchPartitionResponse, nodes: Sequence[LeaderNode]
     ) -> list[FetchedBatches]:
         code = ErrorCode.of(answer.error_code)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._on_failed is None:
+        if code is _OUT_OF_RANGE and self._on_failed is None:
             cursor.failed(self._out_of_range(cursor))
             return []
         if code is not ErrorCode.NONE:
