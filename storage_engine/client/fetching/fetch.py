@@ -55,16 +55,12 @@ MAX_WAIT_MS = 500
 _LONGEST_WAIT_MS = 100
 """Retries are looked at this often."""
 
-_OUT_OF_RANGE = ErrorCode.OFFSET_OUT_OF_RANGE
-
 OnOutOfRange = Callable[[TopicPartition, int, int, int], int]
 """Called with a partition, the requested offset, and the half-open range of offsets that exist."""
-
 
 OnTruncated = Callable[[TopicPartition, int, int], int]
 """Called with a partition, the requested offset, and the first offset at which the log has other
 records than were read."""
-
 
 OnFailed = Callable[[TopicPartition, int, HeadraceError], None]
 """Called with a partition that is given up, the offset up to which it was read, and why."""
@@ -398,13 +394,14 @@ class BatchFetcher:
         return found
 
     def _check_ids_behind(self, response: FetchResponse) -> None:
-        """Checks a broker that knows topics only by their names. Ids are never reused, so its
-        records belong to the topic if the name still has the same id afterwards."""
+        """Checks a broker that knows topics only by their names. Ids are never reused, so what it
+        says is of the topic, and not of a shorter one, if the name has the same id afterwards."""
         topics = {
             each.topic
             for each in response.partitions
-            # Another topic of the name may also be shorter than what was read.
-            if each.records or each.diverging_epoch or each.error_code == _OUT_OF_RANGE
+            if each.records
+            or each.diverging_epoch
+            or each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         }
         if topics:
             self._cluster.refresh(topics)
@@ -419,7 +416,7 @@ class BatchFetcher:
         self, cursor: Cursor, answer: FetchPartitionResponse, nodes: Sequence[LeaderNode]
     ) -> list[FetchedBatches]:
         code = ErrorCode.of(answer.error_code)
-        if code is _OUT_OF_RANGE and self._on_failed is None:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._on_failed is None:
             cursor.failed(self._out_of_range(cursor))
             return []
         if code is not ErrorCode.NONE:
