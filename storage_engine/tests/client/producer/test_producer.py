@@ -9,12 +9,17 @@ import pytest
 
 from storage_engine.client import (
     BufferFullError,
+    CommitRefusedError,
+    GroupMetadata,
     Producer,
     ProducerClosedError,
     RecordMetadata,
     SerializationError,
+    TopicPartition,
+    TransactionFailedError,
 )
 from storage_engine.client.producer.partition_choice import partition_for_key
+from storage_engine.client.producer.transactions import ProducerTransactions
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -184,6 +189,23 @@ def test_a_callback_may_send_and_may_not_flush(fake, produce):
     producer.flush()
     assert later[0].result(WAIT_S).offset == 1
     assert refused == ["flush can't be called in a callback: it would wait for itself"]
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_callback_that_raises_costs_no_other_record(fake, produce, error):
+    fake.add_topic("t", [1])
+    producer = produce({"linger.ms": 50})
+    told = []
+
+    def callback(_metadata, _error):
+        told.append(1)
+        raise error
+
+    futures = [producer.send("t", b"x", callback=callback) for _ in range(3)]
+    producer.flush(10_000)
+    assert [future.result(WAIT_S).offset for future in futures] == [0, 1, 2]
+    assert told == [1, 1, 1]
+    assert producer.send("t", b"y").result(WAIT_S).offset == 3
 
 
 def test_a_future_can_be_awaited(fake, produce):
@@ -401,3 +423,30 @@ def test_a_topic_that_is_deleted_fails_its_own_records_alone(fake, produce, is_k
     assert waits.result(WAIT_S).offset == 1
     with pytest.raises(KafkaError, match="topic 'gone' does not exist"):
         producer.flush()
+
+
+@pytest.mark.parametrize("error", [CommitRefusedError, DeadlineExceededError])
+def test_a_transaction_without_its_offsets_can_only_be_aborted(produce, monkeypatch, error):
+    """Its input would be read again, by whoever has the partitions next."""
+    ended = []
+
+    def refuse(*_args):
+        raise error("refused")
+
+    for name in ("init", "begin"):
+        monkeypatch.setattr(ProducerTransactions, name, lambda _self: None)
+    monkeypatch.setattr(ProducerTransactions, "send_offsets", refuse)
+    monkeypatch.setattr(ProducerTransactions, "end", lambda _self, commits: ended.append(commits))
+    producer = produce({"transactional.id": "t"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    with pytest.raises(error):
+        producer.send_offsets_to_transaction(
+            {TopicPartition("t", 0): 1}, GroupMetadata("g", 1, "m", None)
+        )
+    with pytest.raises(TransactionFailedError, match="abort the transaction: refused"):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    producer.begin_transaction()
+    producer.commit_transaction()
+    assert ended == [False, True]
