@@ -136,6 +136,8 @@ class MirrorSource:
         these ids, whatever else has their names by then. Of topics in `typed` come their batches as
         they are stored, of others with a schema JSON records."""
         self._positions = dict(positions)
+        # They were of what was read before, which may be another topic of the name.
+        self._jumped = {}
         self._topic_ids = dict(topic_ids)
         self._wants = dict.fromkeys(typed, TypedWant(WANT_STORED))
         self.close()

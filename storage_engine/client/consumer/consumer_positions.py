@@ -240,7 +240,11 @@ class Positions:
                 log_start_offset=start,
                 log_end_offset=end,
             )
-        return start if reset == EARLIEST_RESET else end
+        going_on_at = start if reset == EARLIEST_RESET else end
+        # A commit before the next record must not store the offset that is out of range: who goes
+        # on from it would be sent to the end of a log that has grown by then.
+        self._buffer.go_on_at(tp, going_on_at)
+        return going_on_at
 
     def _truncated(self, tp: TopicPartition, offset: int, truncation_offset: int) -> int:
         """Does what Kafka's consumer does: with auto.offset.reset, it continues with the records
@@ -259,6 +263,7 @@ class Positions:
             offset,
             truncation_offset,
         )
+        self._buffer.go_on_at(tp, truncation_offset)
         return truncation_offset
 
     # --- records ---

@@ -152,6 +152,14 @@ class RecordBuffer:
         self._positions.pop(tp, None)
         self._pieces = deque(piece for piece in self._pieces if piece.tp != tp)
 
+    def go_on_at(self, tp: TopicPartition, offset: int) -> None:
+        """What is fetched next begins there: so does the position, behind what is buffered."""
+        for piece in reversed(self._pieces):
+            if piece.tp == tp:
+                piece.next_offset = offset
+                return
+        self._positions[tp] = offset
+
     def add(self, fetched: FetchedBatches, reading: "TypedReading | None" = None) -> None:
         """`reading`: see Piece."""
         self._pieces.append(Piece(fetched, reading))

@@ -57,11 +57,9 @@ _LONGEST_WAIT_MS = 100
 OnOutOfRange = Callable[[TopicPartition, int, int, int], int]
 """Called with a partition, the requested offset, and the half-open range of offsets that exist."""
 
-
 OnTruncated = Callable[[TopicPartition, int, int], int]
 """Called with a partition, the requested offset, and the first offset at which the log has other
 records than were read."""
-
 
 OnFailed = Callable[[TopicPartition, int, HeadraceError], None]
 """Called with a partition that is given up, the offset up to which it was read, and why."""
@@ -389,9 +387,15 @@ class BatchFetcher:
             raise failure
 
     def _check_ids_behind(self, response: FetchResponse) -> None:
-        """Checks a broker that knows topics only by their names. Ids are never reused, so its
-        records belong to the topic if the name still has the same id afterwards."""
-        topics = {answer.topic for answer in response.partitions if answer.records}
+        """Checks a broker that knows topics only by their names. Ids are never reused, so what it
+        says is of the topic, and not of a shorter one, if the name has the same id afterwards."""
+        topics = {
+            each.topic
+            for each in response.partitions
+            if each.records
+            or each.diverging_epoch
+            or each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        }
         if topics:
             self._cluster.refresh(topics)
             self._check_ids(topics)

@@ -1,7 +1,7 @@
 """Looks for leaders while batches wait.
 
 It asks no more often than retries need it. A failed refresh is repeated, not raised; a topic that
-stays unknown is an error.
+stays unknown is told.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,6 @@ from storage_engine.client.cluster import LOOKUP_MS, Cluster
 from storage_engine.client.producer.produce_queue import PartitionQueue
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import DeadlineExceededError, KafkaError
-from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms
 
 _LEAST_MS = 100
@@ -51,12 +50,12 @@ class LeaderLookup:
     def wanted(self) -> bool:
         return bool(self._topics)
 
-    def refresh_if_due(self, queues: Iterable[PartitionQueue]) -> None:
+    def refresh_if_due(self, queues: Iterable[PartitionQueue]) -> list[str]:
         """Refreshes the leaders if it is due, in no longer than until the first batch expires.
-        Raises KafkaError for a topic that has been unknown for too long."""
+        Returns the topics that have been unknown for too long."""
         now_ms = monotonic_ms()
         if now_ms < self.due_at_ms:
-            return
+            return []
         if now_ms - self._asked_at_ms > _QUIET_MS:
             self._tries = 0
         self._asked_at_ms = now_ms
@@ -70,13 +69,15 @@ class LeaderLookup:
             self._cluster.refresh(topics, Deadline.after(timeout_ms))
         except (KafkaError, DeadlineExceededError) as error:
             self.last_error = str(error)
-            return
+            return []
         self.last_error = ""
         self._topics -= topics
+        gone = []
         for topic in topics:
             if self._cluster.knows(topic):
                 self._missing_since_ms.pop(topic, None)
                 continue
             since_ms = self._missing_since_ms.setdefault(topic, now_ms)
             if now_ms - since_ms >= self._cluster.unknown_topic_wait_ms:
-                raise self._cluster.unknown(TopicPartition(topic, 0))
+                gone.append(topic)
+        return gone

@@ -151,9 +151,7 @@ class BatchWriter(Closing):
         with, if it has. `done` gets the outcome of the batch, unless the writer fails; its final
         error is then its own. `expires_at_ms` (monotonic) stands for the delivery timeout."""
         self._check()
-        queue = self._queues.get(tp)
-        if queue is None:
-            queue = self._open_queue(tp)
+        queue = self._queues.get(tp) or self._open_queue(tp)
         if expires_at_ms is None:
             expires_at_ms = monotonic_ms() + self._delivery_timeout_ms
         queue.append(batch.data, batch.record_count, expires_at_ms, done)
@@ -263,7 +261,8 @@ class BatchWriter(Closing):
             self._transaction.enlist(self._unenlisted)
             self._unenlisted = []
         if self._lookup.wanted:
-            self._lookup.refresh_if_due(self._turns.values())
+            for topic in self._lookup.refresh_if_due(self._turns.values()):
+                self._give_up_topic(topic)
         while self._turns and self._send_round():
             pass
 
@@ -285,8 +284,7 @@ class BatchWriter(Closing):
             if broker_id not in chosen:
                 if not self._has_room(broker_id):
                     continue
-                chosen[broker_id] = {}
-                sizes[broker_id] = 0
+                chosen[broker_id], sizes[broker_id] = {}, 0
             elif sizes[broker_id] + size > self._max_request_bytes:
                 continue
             chosen[broker_id][tp] = queue.start_first(broker_id)
@@ -325,9 +323,8 @@ class BatchWriter(Closing):
                 leader = self._leaders[broker_id] = LeaderConnection(broker_id, connection)
             leader.requests.append(request)
             version = leader.connection.version_for(PRODUCE)
-            name = None
-            if self._transaction is not None:
-                name = self._transaction.transactional_id
+            name = None if self._transaction is None else self._transaction.transactional_id
+            if name is not None:
                 version = min(version, NEWEST_OF_ENLISTED)
             message = ProduceRequest(
                 name,
@@ -475,6 +472,12 @@ class BatchWriter(Closing):
         self._buffered_bytes -= len(batch.data)
         batch.done(-1, error)
 
+    def _give_up_topic(self, topic: str) -> None:
+        error = self._cluster.unknown(TopicPartition(topic, 0))
+        for queue in self._turns.values():
+            while queue.tp.topic == topic and queue.waiting:
+                self._give_up(queue, queue.waiting[0], error)
+
     def _delivered(self, tp: TopicPartition, batch: PendingBatch, base_offset: int) -> None:
         self._queues[tp].delivered(batch)
         self._buffered_bytes -= len(batch.data)
@@ -491,10 +494,7 @@ class BatchWriter(Closing):
         """Fail when a batch waits beyond its delivery timeout."""
         now_ms = monotonic_ms()
         for tp, queue in self._turns.items():
-            while not queue.in_flight and queue.waiting:
-                batch = queue.waiting[0]
-                if batch.expires_at_ms > now_ms:
-                    break
+            while (batch := queue.first_expired(now_ms)) is not None:
                 reason = self._lookup.last_error or queue.last_error or "it has no leader"
                 message = f"{tp}: not delivered within {self._delivery_timeout_ms} ms: {reason}"
                 self._give_up(queue, batch, DeadlineExceededError(message))

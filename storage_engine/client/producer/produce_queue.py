@@ -208,6 +208,11 @@ class PartitionQueue:
         """Whether the leader has taken a later batch without this one."""
         return batch.number < self._delivered_to
 
+    def first_expired(self, now_ms: int) -> PendingBatch | None:
+        """The first batch that waits, where it has waited too long and nothing is in flight."""
+        batch = self.waiting[0] if self.waiting and not self.in_flight else None
+        return batch if batch is not None and batch.expires_at_ms <= now_ms else None
+
     def given_up(self, batch: PendingBatch) -> None:
         """The batches are not sent again. Later batches begin a new sequence."""
         if batch in self.in_flight:

@@ -286,7 +286,7 @@ class Producer(Closing):
     ) -> None:
         """Commit with the transaction what of its input a consumer has read: by partition the next
         offset, and the consumer's `group_metadata()`. CommitRefusedError when the partitions are
-        another member's: abort."""
+        another member's. After any error the transaction can only be aborted."""
         self._expect(_Stage.OPEN)
         with self._noting_fences():
             self._loop.send_offsets(offsets, group)

@@ -9,6 +9,7 @@ fails as a whole, all its batches fail, and the next record starts a new writer.
 """
 
 import functools
+import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -39,6 +40,8 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import Readable
 from storage_engine.net.deadline import Deadline, monotonic_ms
+
+_log = logging.getLogger(__name__)
 
 _UNBOUNDED = 1 << 62
 """The writer's own limit of memory: `buffer.memory` counts before it."""
@@ -215,7 +218,13 @@ class ProducerLoop:
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
         work = self._own_transactions.send_offsets
-        self._call("send_offsets_to_transaction", lambda: work(offsets, group))
+        try:
+            self._call("send_offsets_to_transaction", lambda: work(offsets, group))
+        except (KafkaError, DeadlineExceededError) as error:
+            # A commit without them would have the input read again.
+            with self._changed:
+                self._transaction_error = self._transaction_error or error
+            raise
 
     def commit_transaction(self) -> None:
         """TransactionFailedError where something of it has failed."""
@@ -355,12 +364,19 @@ class ProducerLoop:
         except HeadraceError as error:
             self._finish(batch, -1, error)
             return
-        self._writer.append(
-            batch.tp,
-            encoded,
-            done=functools.partial(self._finish, batch),
-            expires_at_ms=batch.begun_ms + self._config.delivery_timeout_ms,
-        )
+        try:
+            self._writer.append(
+                batch.tp,
+                encoded,
+                done=functools.partial(self._finish, batch),
+                expires_at_ms=batch.begun_ms + self._config.delivery_timeout_ms,
+            )
+        except KafkaError as error:
+            is_gone = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if not is_gone or self._transactions is not None:
+                raise
+            # Records of other topics have nothing to do with that.
+            self._finish(batch, -1, error)
 
     def _new_writer(self) -> BatchWriter:
         config = self._config
@@ -388,7 +404,10 @@ class ProducerLoop:
         if isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_ID:
             # A topic that is made anew has another schema.
             self._typed_topics.forget(batch.tp.topic)
-        batch.on_done(base_offset, error)
+        try:
+            batch.on_done(base_offset, error)
+        except BaseException:  # noqa: BLE001 - a callback's, such as sys.exit(): others wait
+            _log.exception("a callback of a batch for %s failed", batch.tp)
         with self._changed:
             batch.finished = True
             del self._unfinished[batch]

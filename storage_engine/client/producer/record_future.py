@@ -55,7 +55,10 @@ class BatchOutcome:
         for future in materialised:
             future.copy_outcome()
         for future, callback in sorted(callbacks, key=lambda each: each[0].index):
-            _call(callback, future)
+            try:
+                _call(callback, future)
+            except BaseException:  # noqa: BLE001 - sys.exit() in a callback: others wait
+                _log.exception("a callback of %s failed", future)
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until it is known; False when the time is over."""

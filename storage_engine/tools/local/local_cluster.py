@@ -300,9 +300,8 @@ class LocalCluster:
         if state.console is None or not self._console.stop(state.console):
             return state
         self._progress("console stopped")
-        state = replace(state, console=replace(state.console, pid=None))
-        cluster_file.write(self.directory, state)
-        return state
+        # It is written down with the first broker that stops, or at the end.
+        return replace(state, console=replace(state.console, pid=None))
 
     def _existing(self) -> ClusterFile | None:
         """The cluster of the folder; None when there is none yet."""
@@ -380,21 +379,30 @@ class LocalCluster:
         self, state: ClusterFile, broker_ids: list[int], *, timeout_s: float, and_zookeeper: bool
     ) -> None:
         """Stops brokers one after the other, because each hands its partitions to those that still
-        run."""
+        run. What goes wrong with one, or with the disk, is raised when all others are stopped."""
         deadline = time.monotonic() + timeout_s
+        failures: list[OSError] = []
         for broker_id in broker_ids:
             left_s = max(_MIN_STOP_TIMEOUT_S, deadline - time.monotonic())
-            outcome = self._process(state.broker(broker_id)).stop(timeout_s=left_s)
-            state = state.with_pid(broker_id, None)
-            cluster_file.write(self.directory, state)
-            self._progress(f"broker {broker_id} {outcome.value}")
-        if not and_zookeeper:
-            return
-        server = self._zookeeper(state)
-        if server is not None:
-            server.stop()
-            self._progress("ZooKeeper stopped")
-        cluster_file.write(self.directory, replace(state, zookeeper_pid=None))
+            try:
+                outcome = self._process(state.broker(broker_id)).stop(timeout_s=left_s)
+                self._progress(f"broker {broker_id} {outcome.value}")
+                state = state.with_pid(broker_id, None)
+                cluster_file.write(self.directory, state)
+            except OSError as error:
+                failures.append(error)
+        if and_zookeeper:
+            server = self._zookeeper(state)
+            if server is not None:
+                server.stop()
+                self._progress("ZooKeeper stopped")
+            state = replace(state, zookeeper_pid=None)
+        if failures:
+            # Else a full disk is told as it was met first.
+            with contextlib.suppress(OSError):
+                cluster_file.write(self.directory, state)
+            raise failures[0]
+        cluster_file.write(self.directory, state)
 
     def _write_settings(
         self,

@@ -106,3 +106,27 @@ def test_a_range_of_another_topic_than_has_the_name_now_is_not_read(filled, clus
     append(filled, 30)
     with pytest.raises(KafkaError, match="is another one now"):
         list(read_range(cluster, T0, 0, 90, topic_id=UUID(int=77)))
+
+
+def test_a_jump_in_a_topic_does_not_outlive_it(fake, source):
+    """The next transaction would take it for a position in the new topic, whose first records would
+    be left out."""
+    fake.partition("t").start_offset = 60
+    del fake.partition("t").batches[:20]
+    poll(source)
+    fake.create_again("t", [1])
+    append(fake, 1)
+    fake.wake()
+    with pytest.raises(KafkaError):
+        poll(source)
+    (new_id, _) = source.topics()["t"]
+    source.read({T0: 0}, {"t": new_id})
+    assert source.jumps() == {}
+
+
+def test_a_jump_is_told_once(fake, source):
+    fake.partition("t").start_offset = 60
+    del fake.partition("t").batches[:20]
+    poll(source)
+    assert source.jumps() == {T0: 60}
+    assert source.jumps() == {}

@@ -9,12 +9,17 @@ import pytest
 
 from storage_engine.client import (
     BufferFullError,
+    CommitRefusedError,
+    GroupMetadata,
     Producer,
     ProducerClosedError,
     RecordMetadata,
     SerializationError,
+    TopicPartition,
+    TransactionFailedError,
 )
 from storage_engine.client.producer.partition_choice import partition_for_key
+from storage_engine.client.producer.transactions import ProducerTransactions
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -184,6 +189,23 @@ def test_a_callback_may_send_and_may_not_flush(fake, produce):
     producer.flush()
     assert later[0].result(WAIT_S).offset == 1
     assert refused == ["flush can't be called in a callback: it would wait for itself"]
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_callback_that_raises_costs_no_other_record(fake, produce, error):
+    fake.add_topic("t", [1])
+    producer = produce({"linger.ms": 50})
+    told = []
+
+    def callback(_metadata, _error):
+        told.append(1)
+        raise error
+
+    futures = [producer.send("t", b"x", callback=callback) for _ in range(3)]
+    producer.flush(10_000)
+    assert [future.result(WAIT_S).offset for future in futures] == [0, 1, 2]
+    assert told == [1, 1, 1]
+    assert producer.send("t", b"y").result(WAIT_S).offset == 3
 
 
 def test_a_future_can_be_awaited(fake, produce):
@@ -375,3 +397,56 @@ def test_a_wrong_setting_is_one_line_with_the_remedy(settings, message):
 def test_a_producer_needs_servers():
     with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
         Producer({})
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["written to before", "only asked for"])
+def test_a_topic_that_is_deleted_fails_its_own_records_alone(fake, produce, is_known):
+    for topic in ("t", "gone"):
+        fake.add_topic(topic, [1])
+    producer = produce({"metadata.max.age.ms": 1})
+    producer.send("t", b"before").result(WAIT_S)
+    if is_known:
+        producer.send("gone", b"before").result(WAIT_S)
+    else:
+        producer.partitions_for("gone")
+    fake.partition("t").errors.extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000)
+    del fake.topics["gone"]
+    waits = producer.send("t", b"waits")
+    asked = fake.count("Metadata")
+    while fake.count("Metadata") < asked + 2:
+        # What is known is old, so the client asks, and forgets the topic.
+        producer.partitions_for("gone")
+    with pytest.raises(KafkaError, match="topic 'gone' does not exist"):
+        producer.send("gone", b"lost").result(WAIT_S)
+    assert not waits.done()
+    fake.partition("t").errors.clear()
+    assert waits.result(WAIT_S).offset == 1
+    with pytest.raises(KafkaError, match="topic 'gone' does not exist"):
+        producer.flush()
+
+
+@pytest.mark.parametrize("error", [CommitRefusedError, DeadlineExceededError])
+def test_a_transaction_without_its_offsets_can_only_be_aborted(produce, monkeypatch, error):
+    """Its input would be read again, by whoever has the partitions next."""
+    ended = []
+
+    def refuse(*_args):
+        raise error("refused")
+
+    for name in ("init", "begin"):
+        monkeypatch.setattr(ProducerTransactions, name, lambda _self: None)
+    monkeypatch.setattr(ProducerTransactions, "send_offsets", refuse)
+    monkeypatch.setattr(ProducerTransactions, "end", lambda _self, commits: ended.append(commits))
+    producer = produce({"transactional.id": "t"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    with pytest.raises(error):
+        producer.send_offsets_to_transaction(
+            {TopicPartition("t", 0): 1}, GroupMetadata("g", 1, "m", None)
+        )
+    with pytest.raises(TransactionFailedError, match="abort the transaction: refused"):
+        producer.commit_transaction()
+    producer.abort_transaction()
+    producer.begin_transaction()
+    producer.commit_transaction()
+    assert ended == [False, True]
