@@ -6,6 +6,7 @@ are quick. Exit status: 0 done, 1 a failure reported in one line on stderr, 2 wr
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -173,6 +174,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises SystemExit only where argparse does (--help, wrong usage).
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # Names and help have characters that a terminal of another encoding has not.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = _dispatch(arguments)
         sys.stdout.flush()

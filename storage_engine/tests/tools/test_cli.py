@@ -60,6 +60,18 @@ def test_help_imports_neither_arrow_nor_the_broker() -> None:
     )
 
 
+def test_a_terminal_that_lacks_a_character_is_given_its_number() -> None:
+    code = "from storage_engine.tools.cli import main\nmain(['--help'])"
+    environment = {"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONIOENCODING": "ascii"}
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        env={**os.environ, **environment},
+    )
+    assert b"\\u2026" in told.stdout
+
+
 def test_an_unknown_command_is_wrong_usage_with_the_nearest(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
