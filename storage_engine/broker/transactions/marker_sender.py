@@ -51,6 +51,7 @@ class _Ending:
     """The end of one transaction. Invariant: `under_way` is part of `left`."""
 
     marker: TransactionMarker
+    """An object of its own: by it the targets of this end are told from those of the next."""
     left: set[TopicPartition]
     under_way: set[TopicPartition] = field(default_factory=set)
 
@@ -179,7 +180,9 @@ class MarkerSender:
         for target, code in zip(targets, codes, strict=True):
             producer = target.producer_id, target.producer_epoch
             ending = self._endings.get(producer)
-            if ending is None:
+            if ending is None or ending.marker is not target.marker:
+                # It was of a topic that is no more; the producer's next transaction may have one
+                # of the same name.
                 continue
             ending.under_way.discard(target.partition)
             if code in WRITTEN:

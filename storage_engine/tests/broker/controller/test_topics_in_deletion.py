@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 
 from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
+from storage_engine.broker.transactions.marker_messages import (
+    response_of_codes,
+    targets_of_request,
+)
 from storage_engine.broker.transactions.marker_sender import MarkerSender
+from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.core.transactions.transaction_events import SendMarkers
 from storage_engine.core.transactions.transaction_state import TransactionState
@@ -199,3 +204,61 @@ def test_all_partitions_of_a_topic_in_deletion_are_gone_once_the_controller_tell
 ):
     zookeeper = Nodes(**{PATH: TOPIC, **request_nodes})
     assert len(dropped(zookeeper, View())) == 3
+
+
+def test_a_late_answer_about_a_topic_that_is_no_more_is_none_about_its_successor():
+    """The client begins its next transaction under the same epoch, in a topic that was made anew
+    while the leader of the former one kept its answer back."""
+    asked: list[Any] = []
+    looked_up: list[Any] = []
+    retries: list[Any] = []
+    written: list[frozenset[TopicPartition]] = []
+    leader = BrokerInfo(broker_id=BrokerId(2), host="h", port=1, epoch=BrokerEpoch(1))
+    partitions = {0: SimpleNamespace(leader=2), 1: SimpleNamespace(leader=-1)}
+    view = View(t=partitions)
+    view.brokers = {2: leader}
+    sender: Any = MarkerSender(
+        coordinator_epoch=1,
+        broker_id=1,
+        metadata=view,
+        topics=SimpleNamespace(look_up=lambda _topic, told: looked_up.append(told)),
+        transport=SimpleNamespace(
+            request=lambda *message, on_reply, **_: asked.append((message[-1], on_reply))
+        ),
+        scheduler=SimpleNamespace(
+            call_soon=lambda act: act(), call_later=lambda _ms, act: retries.append(act)
+        ),
+        writes=None,
+        on_written=lambda _id, _epoch, some: written.append(some),
+    )
+
+    def send(*numbers: int) -> None:
+        marked = frozenset(TopicPartition("t", number) for number in numbers)
+        sender.send(SendMarkers(producer_id=7, producer_epoch=0, commits=True, partitions=marked))
+
+    def answer(number: int) -> None:
+        request, on_reply = asked[number]
+        targets = list(targets_of_request(request))
+        on_reply(_returned(response_of_codes(targets, [ErrorCode.NONE])))
+
+    send(0, 1)
+    del view["t"]
+    retries.pop()()
+    looked_up.pop()(FoundTopic(partitions=frozenset()))
+    assert written == [frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})]
+    view["t"] = partitions
+    send(0)
+    assert len(asked) == 2
+    answer(0)
+    assert len(written) == 1
+    answer(1)
+    assert written[1:] == [frozenset({TopicPartition("t", 0)})]
+
+
+def _returned(steps: Any) -> Any:
+    """What steps return in the end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value

@@ -1,5 +1,5 @@
-"""A transactional id that no record can hold ends no coordinator, which would start anew at each request of it. The
-flexible versions of requests can carry one; Kafka's own clients refuse to send it."""
+"""A transactional id that no record can hold ends no coordinator, which would start anew at each
+request of it. The flexible versions of requests can carry one; Kafka's own clients send none."""
 
 from dataclasses import replace
 from typing import Any
