@@ -215,7 +215,9 @@ class MarkerSender:
         if found is None:
             return
         is_going = found.deletion_is_requested and topic not in self._metadata
-        there = frozenset() if is_going else found.partitions
+        there = set() if is_going else set(found.partitions)
+        # The topic may have been made anew since ZooKeeper was asked.
+        there.update(self._metadata.partitions(topic) or ())
         for producer, ending in list(self._endings.items()):
             gone = {tp for tp in ending.left if tp.topic == topic and tp.partition not in there}
             if gone:
