@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from storage_engine.broker import unexpected
 from storage_engine.core.ports import MetadataStore, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
@@ -41,7 +42,8 @@ class FoundTopic:
 GONE = FoundTopic(frozenset())
 
 OnFound = Callable[[FoundTopic | None], None]
-"""Called with None when ZooKeeper does not answer, or its answer can't be trusted at present."""
+"""Called with None when ZooKeeper does not answer, or its answer can't be trusted at present, or
+taken."""
 
 
 class TopicLookup:
@@ -53,7 +55,14 @@ class TopicLookup:
         self._cluster_id = cluster_id
 
     def look_up(self, topic: str, on_found: OnFound) -> None:
-        self._flows.start(self._look_up(topic), on_found)
+        self._flows.start(self._answer(topic), on_found)
+
+    def _answer(self, topic: str) -> Flow[FoundTopic | None]:
+        try:
+            return (yield from self._look_up(topic))
+        except Exception as error:  # noqa: BLE001 - who waits for it would never ask again
+            unexpected.report(f"the look-up of the topic {topic}", error)
+            return None
 
     def _look_up(self, topic: str) -> Flow[FoundTopic | None]:
         if not self._is_ours((yield from self._zookeeper.get(ClusterIdZNode.PATH))):

@@ -184,6 +184,10 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self._events: deque[_Due[EventT]] = deque()
         """Events to be stepped, in order. Outside of a step there are some only while no step is
         possible."""
+        self._news: deque[_Due[EventT]] = deque()
+        """Submitted events that do not write. They come before the others, since they need not wait
+        behind what has to write, but in their order: of two ends of a producer's transactions the
+        first must be stepped first."""
         self._stepping = False
         self._retry_is_due = False
 
@@ -218,13 +222,9 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
 
     def submit(self, event: EventT | Replicated) -> None:
         """Step an event that nobody sends again, as soon as it is possible."""
-        due: _Due[EventT] = _Due(0, lambda: event)
-        writes = self._writes(event)
-        if not writes and not self._stepping and self._refusal(event) is ErrorCode.NONE:
-            # It need not wait behind what has to write.
-            self._events.appendleft(due)
-        elif not self._ended:
-            self._events.append(due)
+        if not self._ended:
+            queue = self._events if self._writes(event) else self._news
+            queue.append(_Due(0, lambda: event))
         self._drain()
 
     def tick(self) -> None:
@@ -241,6 +241,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self._load.cancel()
         self._carrier.close()
         self._events.clear()
+        self._news.clear()
         self.partition.produce_waiters.discard(self)
         self._take_early()
         pending, self._pending = self._pending, {}
@@ -330,23 +331,23 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         if self._stepping:
             return
         self._stepping = True
-        while self._events and self._step_next():
+        while (queue := self._news or self._events) and self._step_next(queue):
             pass
         self._stepping = False
-        if self._events:
+        if self._news or self._events:
             self._retry_later()
 
-    def _step_next(self) -> bool:
-        """Step the first event. False when that is not possible now."""
-        due = self._events[0]
+    def _step_next(self, queue: deque[_Due[EventT]]) -> bool:
+        """Step the first event of a queue. False when that is not possible now."""
+        due = queue[0]
         event = _made(due.make)
         if isinstance(event, ErrorCode):
-            self._events.popleft()
+            queue.popleft()
             self._answer(due.number, self._kind.refusal(0, event))
             return True
         if self._refusal(event) is not ErrorCode.NONE:
             return False
-        self._events.popleft()
+        queue.popleft()
         step = f"{self._kind.name}: {type(event).__name__}"
         if guarded(step, self._step, due.number, event) is FAILED:
             # What the core knows may be half done by now; what the log says is not.

@@ -51,6 +51,7 @@ class _Ending:
     """The end of one transaction. Invariant: `under_way` is part of `left`."""
 
     marker: TransactionMarker
+    """An object of its own: by it the targets of this end are told from those of the next."""
     left: set[TopicPartition]
     under_way: set[TopicPartition] = field(default_factory=set)
 
@@ -179,7 +180,9 @@ class MarkerSender:
         for target, code in zip(targets, codes, strict=True):
             producer = target.producer_id, target.producer_epoch
             ending = self._endings.get(producer)
-            if ending is None:
+            if ending is None or ending.marker is not target.marker:
+                # It was of a topic that is no more; the producer's next transaction may have one
+                # of the same name.
                 continue
             ending.under_way.discard(target.partition)
             if code in WRITTEN:
@@ -212,7 +215,9 @@ class MarkerSender:
         if found is None:
             return
         is_going = found.deletion_is_requested and topic not in self._metadata
-        there = frozenset() if is_going else found.partitions
+        there = set() if is_going else set(found.partitions)
+        # The topic may have been made anew since ZooKeeper was asked.
+        there.update(self._metadata.partitions(topic) or ())
         for producer, ending in list(self._endings.items()):
             gone = {tp for tp in ending.left if tp.topic == topic and tp.partition not in there}
             if gone:

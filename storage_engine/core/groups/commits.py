@@ -194,9 +194,8 @@ class Commits:
         return []
 
     def _remove(self, group: Group, partitions: Collection[TopicPartition]) -> None:
-        for tp in sorted(partitions):
-            if group.offsets.remove(tp):
-                group.number = self._log.append((OffsetKey(group.group_id, tp), None))
+        for tp in sorted(group.offsets.remove(partitions)):
+            group.number = self._log.append((OffsetKey(group.group_id, tp), None))
 
     def _forget(self, group: Group) -> None:
         del self._groups[group.group_id]

@@ -152,7 +152,7 @@ class GroupCoordinator:
         member.touch(event.at.now_ms)
         if group.state is GroupState.STABLE:
             answer = self._rebalances.synced(group, member, event.request)
-            self._log.answer(answer, after=group.number)
+            self._rebalances.answer(group, member, answer)
         else:
             if member.syncing is not None:
                 # The client has given up waiting for that request.

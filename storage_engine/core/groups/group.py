@@ -54,6 +54,8 @@ class Member:
     """The number of its unanswered JoinGroup."""
     syncing: int | None = None
     """The number of its unanswered SyncGroup."""
+    answer_number: int = RESTORED
+    """The number of the record that its last answer waits for."""
     is_new: bool = False
     """True until it is part of a generation: its client may be gone without having received its
     member id, so its session also expires while it waits."""

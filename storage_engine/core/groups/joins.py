@@ -135,7 +135,7 @@ class Joins:
                 # The member has not received the answer for the generation that it is part of.
                 member.touch(event.at.now_ms)
                 answer = self._rebalances.joined(group, member, event.request)
-                self._log.answer(answer, after=group.number)
+                self._rebalances.answer(group, member, answer)
                 return
         self._update(member, event)
         if len(group.members) == 1:
@@ -200,7 +200,7 @@ class Joins:
                 # The answer names another leader, so that it does not assign anew what the others
                 # hold.
                 answer = replace(answer, leader=leader or NO_MEMBER, members=())
-        self._log.answer(answer, after=group.number)
+        self._rebalances.answer(group, member, answer)
 
     def _refuse(self, group: Group, event: Join, code: ErrorCode) -> None:
         self._log.emit(Joined(request=event.request, error=code, member_id=event.member_id))

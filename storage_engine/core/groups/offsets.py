@@ -4,7 +4,7 @@ and one in a transaction counts only once that is committed.
 Source: KIP-98, KIP-211, KIP-447.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.groups.records import (
@@ -67,11 +67,16 @@ class CommittedOffsets:
                 self._committed[tp] = placed
         return True
 
-    def remove(self, tp: TopicPartition) -> bool:
-        """Remove the offset, committed or pending; return True when there was one."""
-        removed = self._committed.pop(tp, None) is not None
-        for producer_id, pending in list(self._pending.items()):
-            removed = pending.pop(tp, None) is not None or removed
+    def remove(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Remove the offsets of partitions, committed or pending; return those that had one. Each
+        transaction is looked at once, however many partitions a client names."""
+        wanted = set(partitions)
+        removed = {tp for tp in wanted if self._committed.pop(tp, None) is not None}
+        for producer_id, pending in list(self._pending.items() if wanted else ()):
+            dropped = [tp for tp in pending if tp in wanted]
+            for tp in dropped:
+                del pending[tp]
+            removed.update(dropped)
             if not pending:
                 del self._pending[producer_id]
         return removed

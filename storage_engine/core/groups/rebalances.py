@@ -145,6 +145,11 @@ class Rebalances:
             assignment=member.assignment,
         )
 
+    def answer(self, group: Group, member: Member, answer: Answer) -> None:
+        """Answer a member once the group's last record is replicated."""
+        member.answer_number = group.number
+        self._log.answer(answer, after=group.number)
+
     def assign(self, group: Group, at: Moment) -> None:
         """Take the leader's assignments as made: record them and answer the members that wait."""
         group.state = GroupState.STABLE
@@ -153,7 +158,7 @@ class Rebalances:
             if member.syncing is not None:
                 request, member.syncing = member.syncing, None
                 member.touch(at.now_ms)
-                self._log.answer(self.synced(group, member, request), after=group.number)
+                self.answer(group, member, self.synced(group, member, request))
 
     def note_synced(self, group: Group, member: Member) -> None:
         group.unsynced.discard(member.member_id)
@@ -193,7 +198,12 @@ class Rebalances:
                 del group.promised[member_id]
                 changed = changed or group.state is GroupState.PREPARING
         for member in list(group.members.values()):
-            if member.ends_ms is not None and member.ends_ms <= now_ms:
+            if member.ends_ms is None or member.ends_ms > now_ms:
+                continue
+            if self._log.in_flight(member.answer_number):
+                # Its answer waits for the replicas: it does not know yet that it is a member.
+                member.touch(now_ms)
+            else:
                 self.remove(group, member)
                 changed = True
         if group.sync_deadline_ms is not None and group.sync_deadline_ms <= now_ms:

@@ -29,6 +29,9 @@ NO_ROWS = -1
 """The number of rows is not known."""
 MAX_PRODUCER_EPOCH = 32_767
 
+MOST_ID_BYTES = 32_767
+"""The longest transactional id in UTF-8: it is a string of a record of the log."""
+
 NO_BATCH = -1
 """The last batch of a query that has committed none: Spark counts from 0."""
 
@@ -209,6 +212,14 @@ StateEntry = tuple[StateKey, StateRecord | None]
 
 StateContent = dict[StateKey, StateRecord | UnreadableRecord]
 """The newest record of each key of a log."""
+
+
+def is_too_long(transactional_id: str) -> bool:
+    """Return True when no record can hold the id, so that no producer can have it."""
+    # Each byte of a character is counted only where that can matter.
+    if 4 * len(transactional_id) <= MOST_ID_BYTES:
+        return False
+    return len(transactional_id.encode()) > MOST_ID_BYTES
 
 
 def state_partition(name: str, partitions: int) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.producer_ids import ProducerIds
+from storage_engine.broker.cluster.topic_lookup import TopicLookup
 from storage_engine.broker.coordinators.load_troubles import LoadTroubles
 from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.broker.handlers.transactions import init_producer_id as handler
@@ -18,6 +19,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transactions.transaction_events import CheckTimeouts, InitProducer
+from storage_engine.core.transactions.transaction_state import TransactionState
 from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.protocol.apis import add_partitions_to_txn, init_producer_id, write_txn_markers
 from storage_engine.simulation.clients.transactional_client import SimulatedProducer
@@ -198,6 +200,24 @@ def test_what_can_not_be_sent_or_read_is_sent_again(cluster, monkeypatch, caplog
         first.write(A, payload)
         first.end(commits=True)
     settle(cluster, A)
+    assert len(told(caplog)) == 1
+
+
+def test_a_look_up_of_a_topic_that_fails_is_not_the_last_of_it(cluster, monkeypatch, caplog):
+    """A transaction with records in a deleted topic would never end."""
+    assert cluster.create_topic("b").error_code == 0
+    first = producer(cluster)
+    deleted = TopicPartition("b", 0)
+    first.add(A, deleted)
+    first.write(A, b"1")
+    cluster.delete_topic("b")
+    cluster.loop.run_until(lambda: all("b" not in each.metadata for each in cluster.brokers))
+    monkeypatch.setattr(TopicLookup, "_is_ours", once(TopicLookup._is_ours))
+    first.end(commits=True)
+    cluster.loop.run_for(2_000)
+    coordinators = cluster[first.coordinator()].parts.coordinators.transactions
+    state = coordinators.coordinator_of("p").producers.get("p").state
+    assert state is TransactionState.COMPLETE_COMMIT
     assert len(told(caplog)) == 1
 
 

@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 
 from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
+from storage_engine.broker.transactions.marker_messages import (
+    response_of_codes,
+    targets_of_request,
+)
 from storage_engine.broker.transactions.marker_sender import MarkerSender
+from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.core.transactions.transaction_events import SendMarkers
 from storage_engine.core.transactions.transaction_state import TransactionState
@@ -199,3 +204,94 @@ def test_all_partitions_of_a_topic_in_deletion_are_gone_once_the_controller_tell
 ):
     zookeeper = Nodes(**{PATH: TOPIC, **request_nodes})
     assert len(dropped(zookeeper, View())) == 3
+
+
+class Ends:
+    """The ends of transactions of one producer under one epoch, in a topic whose partition 0 is led
+    by broker 2 and whose partition 1 by nobody."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.looked_up: list[Any] = []
+        self.retries: list[Any] = []
+        self.written: list[frozenset[TopicPartition]] = []
+        self.view = View()
+        leader = BrokerInfo(broker_id=BrokerId(2), host="h", port=1, epoch=BrokerEpoch(1))
+        self.view.brokers = {2: leader}
+        self.make_topic()
+        sender: Any = MarkerSender(
+            coordinator_epoch=1,
+            broker_id=1,
+            metadata=self.view,
+            topics=SimpleNamespace(look_up=lambda _topic, told: self.looked_up.append(told)),
+            transport=SimpleNamespace(
+                request=lambda *message, on_reply, **_: self.asked.append((message[-1], on_reply))
+            ),
+            scheduler=SimpleNamespace(
+                call_soon=lambda act: act(), call_later=lambda _ms, act: self.retries.append(act)
+            ),
+            writes=None,
+            on_written=lambda _id, _epoch, some: self.written.append(some),
+        )
+        self._sender = sender
+
+    def make_topic(self) -> None:
+        self.view["t"] = {0: SimpleNamespace(leader=2), 1: SimpleNamespace(leader=-1)}
+
+    def delete_topic(self) -> None:
+        """ZooKeeper is asked, too."""
+        del self.view["t"]
+        self.retries.pop()()
+
+    def send(self, *numbers: int) -> None:
+        marked = frozenset(TopicPartition("t", number) for number in numbers)
+        self._sender.send(
+            SendMarkers(producer_id=7, producer_epoch=0, commits=True, partitions=marked)
+        )
+
+    def answer(self, number: int) -> None:
+        request, on_reply = self.asked[number]
+        targets = list(targets_of_request(request))
+        on_reply(_returned(response_of_codes(targets, [ErrorCode.NONE])))
+
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+GONE = FoundTopic(partitions=frozenset())
+
+
+def test_a_late_answer_about_a_topic_that_is_no_more_is_none_about_its_successor():
+    """The client begins its next transaction under the same epoch, in a topic that was made anew
+    while the leader of the former one kept its answer back."""
+    ends = Ends()
+    ends.send(0, 1)
+    ends.delete_topic()
+    ends.looked_up.pop()(GONE)
+    assert ends.written == [{T0, T1}]
+    ends.make_topic()
+    ends.send(0)
+    assert len(ends.asked) == 2
+    ends.answer(0)
+    assert len(ends.written) == 1
+    ends.answer(1)
+    assert ends.written[1:] == [{T0}]
+
+
+def test_a_topic_that_was_made_anew_while_zookeeper_was_asked_is_not_gone():
+    """The marker of a transaction in the new one would never be written."""
+    ends = Ends()
+    ends.send(0, 1)
+    ends.delete_topic()
+    ends.make_topic()
+    ends.looked_up.pop()(GONE)
+    assert ends.written == []
+    ends.answer(0)
+    assert ends.written == [{T0}]
+
+
+def _returned(steps: Any) -> Any:
+    """What steps return in the end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value

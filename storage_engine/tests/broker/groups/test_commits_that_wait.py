@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from storage_engine.broker.coordinators.state_load import StateLoad
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.events import TopicsDeleted, TransactionEnded
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transactions.transaction_state import state_partition
@@ -257,3 +259,23 @@ def test_offsets_that_wait_are_not_kept_for_a_topic_that_is_deleted_meanwhile(cl
     assert code_of(cluster, answers) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     # Nor that of before, which went with the topic.
     assert client.offset() == -1
+
+
+def test_of_two_ends_of_a_producers_transactions_the_first_counts_first(cluster, monkeypatch):
+    """The first came during the load, behind something that has to write, and replicas are missing
+    after the load. What it has committed must not be dropped with the abort of the next one."""
+    client = group_with_an_offset(cluster)
+    producer = producer_in_transaction(cluster)
+    assert code_of(cluster, send_offset(producer, 5)) is ErrorCode.NONE
+    led = log_of_offsets(cluster)
+    runner = cluster[led.leader_id].parts.coordinators.groups._runners[led.topic_partition]
+    coordinator, runner.coordinator = runner.coordinator, None
+    runner.submit(TopicsDeleted(topics=frozenset({"b"})))
+    runner.submit(TransactionEnded(producer_id=producer.producer_id, commits=True))
+    runner.coordinator = coordinator
+    monkeypatch.setattr(HostedPartition, "in_sync_count", 1)
+    cluster.loop.run_for(1_000)
+    runner.submit(TransactionEnded(producer_id=producer.producer_id, commits=False))
+    monkeypatch.undo()
+    cluster.loop.run_for(1_000)
+    assert client.offset(require_stable=True) == 5

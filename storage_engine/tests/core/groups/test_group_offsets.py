@@ -1,6 +1,8 @@
 """Offsets in the group coordinator: who may commit, transactions, expiry, deletion. Source: KIP-98,
 KIP-211, KIP-229, KIP-447, KIP-496."""
 
+import time
+
 import pytest
 
 from storage_engine.core.coordinator_log import Moment
@@ -218,6 +220,28 @@ def test_offsets_of_topics_that_are_read_are_not_deleted(bench):
     request = bench.ask(lambda n: DeleteOffsets(request=n, group_id=G, partitions=[T0, T1]))
     assert bench.answers[request].refused == set()
     assert bench.offsets() == {}
+
+
+def test_to_delete_many_offsets_costs_no_look_into_each_transaction_for_each_of_them():
+    """A request may name a quarter of a million partitions: with two thousand open transactions
+    that took the event loop a minute."""
+    named = [TopicPartition("t", number) for number in range(10_000)]
+
+    def took(transactions: int) -> float:
+        bench = GroupBench(initial_delay_ms=0)
+        for producer_id in range(transactions):
+            bench.commit({U0: producer_id}, producer=(producer_id, 0), replicate=False)
+        bench.commit({T0: 1})
+        began = time.process_time()
+        bench.ask(lambda n: DeleteOffsets(request=n, group_id=G, partitions=[*named, U0]))
+        took = time.process_time() - began
+        bench.end_transaction(0, commits=True)
+        assert bench.offsets() == {}
+        bench.fail_over()
+        assert bench.offsets() == {}
+        return took
+
+    assert took(1_000) < 30 * took(1)
 
 
 def test_a_group_whose_subscriptions_can_not_be_read_keeps_its_offsets(bench):

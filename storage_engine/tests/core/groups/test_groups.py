@@ -409,3 +409,22 @@ def test_fifty_members_share_two_hundred_partitions_through_every_arrival_and_de
         assert code is ErrorCode.UNKNOWN_MEMBER_ID
         settle()
     assert bench.group().state is GroupState.STABLE
+
+
+def test_no_session_ends_while_the_answer_of_its_member_waits_for_the_replicas():
+    """A follower is slow: members that can't know yet that they are in sync were thrown out, and
+    so were those of each generation after it, as long as it was."""
+    bench = GroupBench(**AT_ONCE)
+    _, join = bench.enter()
+    joined = bench.joined(join)
+    sync = bench.sync(joined, {joined.member_id: b"part"}, replicate=False)
+    for _ in range(3):
+        bench.now_ms += SESSION_MS
+        bench.step(CheckDeadlines(at=bench.at))
+    assert sync not in bench.answers and bench.group().state is GroupState.STABLE
+    bench.replicate()
+    assert bench.synced(sync) == b"part"
+    bench.advance(SESSION_MS - 1)
+    assert bench.heartbeat(joined.member_id, joined.generation) is ErrorCode.NONE
+    bench.advance(SESSION_MS + 1)
+    assert not bench.group().members
