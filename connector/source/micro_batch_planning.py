@@ -28,13 +28,17 @@ def restarted_partitions(
     topic_ids: Mapping[str, UUID],
 ) -> list[TopicPartition]:
     """The partitions to read from their first record: they are new, belong to a topic that was
-    created again, or end before the position of the query."""
+    created again, or end before the position of the query and may have been created again."""
     recreated = recreated_topics(start.topic_ids, topic_ids)
     return [
         topic_partition
         for topic_partition, latest_offset in latest.items()
         if topic_partition.topic in recreated
-        or start.positions.get(topic_partition, latest_offset + 1) > latest_offset
+        or topic_partition not in start.positions
+        or (
+            start.positions[topic_partition] > latest_offset
+            and not _is_same(topic_partition.topic, start.topic_ids, topic_ids)
+        )
     ]
 
 
@@ -48,7 +52,7 @@ def plan_next(
 ) -> PlannedMicroBatch:
     """The micro-batch after `start`. `earliest` is needed for the `restarted_partitions` only;
     `topic_ids` are the present ones."""
-    losses = []
+    losses: list[str] = []
     begins = {}
     recreated = recreated_topics(start.topic_ids, topic_ids)
     for topic_partition, latest_offset in latest.items():
@@ -68,26 +72,23 @@ def plan_next(
                     f"{begins[topic_partition]}, not at 0: its first records are gone"
                 )
         elif position > latest_offset:
-            begins[topic_partition] = earliest[topic_partition]
+            is_same = _is_same(topic_partition.topic, start.topic_ids, topic_ids)
+            # What is left of the same log was read: it would come twice.
+            begins[topic_partition] = latest_offset if is_same else earliest[topic_partition]
             losses.append(
                 f"{topic_partition} was read up to offset {position} and now ends at "
-                f"{latest_offset}: it was cut, or deleted and created again"
+                f"{latest_offset}: it was cut{'' if is_same else ', or deleted and created again'}"
             )
         else:
             begins[topic_partition] = position
-    losses += [
-        f"{topic_partition}, read up to offset {start.positions[topic_partition]}, is gone"
-        for topic_partition in sorted(start.positions.keys() - latest.keys())
-    ]
+    gone = sorted(start.positions.keys() - latest.keys())
+    losses += [f"{each}, read up to offset {start.positions[each]}, is gone" for each in gone]
     backlog = {
         topic_partition: max(0, latest[topic_partition] - begin)
         for topic_partition, begin in begins.items()
     }
     shares = share_out(backlog, limit=max_offsets, turn=sum(begins.values()))
-    positions = {
-        topic_partition: begin + shares[topic_partition]
-        for topic_partition, begin in begins.items()
-    }
+    positions = {each: begin + shares[each] for each, begin in begins.items()}
     return PlannedMicroBatch(
         end=StreamOffset(
             positions=positions,
@@ -98,6 +99,11 @@ def plan_next(
         losses=tuple(losses),
         backlog=sum(backlog.values()),
     )
+
+
+def _is_same(topic: str, before: Mapping[str, UUID], now: Mapping[str, UUID]) -> bool:
+    """Whether both ids are known, and equal."""
+    return topic in before and before[topic] == now.get(topic)
 
 
 def _known_ids(
