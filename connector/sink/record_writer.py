@@ -112,15 +112,20 @@ def checked(
 
 def gather(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in Arrow record batches of at least GATHER_ROWS or GATHER_BYTES, except the
-    last."""
+    last and those before a large piece, which is passed as it is: joined with others it would be
+    copied, and could be more than the 2 GiB of one Arrow array."""
     held: list[pa.RecordBatch] = []
     held_rows = held_bytes = 0
     for piece in pieces:
         if piece.num_rows == 0:
             continue
+        size = piece.nbytes
+        if held and size >= GATHER_BYTES:
+            yield _joined(held)
+            held, held_rows, held_bytes = [], 0, 0
         held.append(piece)
         held_rows += piece.num_rows
-        held_bytes += piece.nbytes
+        held_bytes += size
         if held_rows >= GATHER_ROWS or held_bytes >= GATHER_BYTES:
             yield _joined(held)
             held, held_rows, held_bytes = [], 0, 0

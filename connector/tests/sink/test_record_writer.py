@@ -8,7 +8,7 @@ import pytest
 from connector.errors import RowError
 from connector.options.sink_options import parse_sink_options
 from connector.sink import record_writer, topic_limits
-from connector.sink.record_writer import GATHER_ROWS, gather, write_records
+from connector.sink.record_writer import GATHER_BYTES, GATHER_ROWS, gather, write_records
 from connector.sink.topic_limits import _ask_limit as ask_limit
 from storage_engine.client.admin import topics
 from storage_engine.core.errors import ErrorCode, KafkaError
@@ -82,6 +82,14 @@ def test_small_pieces_are_gathered_and_no_row_is_dropped():
     pieces = [_rows(10_000), _rows(0), *[_rows(10_000)] * 6]
     gathered = [piece.num_rows for piece in gather(pieces)]
     assert gathered == [GATHER_ROWS, 20_000]
+
+
+def test_a_large_piece_is_passed_as_it_is():
+    """Two gibibytes of rows and a few more don't fit into one Arrow array."""
+    few, large = _rows(10), _rows(3, "x" * (GATHER_BYTES // 3 + 1))
+    gathered = list(gather([few, few, large, few]))
+    assert [piece.num_rows for piece in gathered] == [20, 3, 10]
+    assert gathered[1] is large
 
 
 def test_no_rows_open_no_writer(cluster):
