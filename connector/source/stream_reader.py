@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -133,9 +133,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned = plan_next(
             begin,
             latest=latest,
-            earliest=self._metadata.offsets_at(
-                dict.fromkeys(restarted_partitions(begin, latest, self._topic_ids), EARLIEST)
-            ),
+            earliest=self._earliest_offsets(restarted_partitions(begin, latest, self._topic_ids)),
             max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             topic_ids=self._topic_ids,
         )
@@ -224,6 +222,13 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for each in self._latest
         }
         return {each: min(self._latest[each], goal) for each, goal in goals.items() if goal >= 0}
+
+    def _earliest_offsets(self, needed: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Those of `needed`. Where losses are no error, others that are known, too: with a limit
+        the query would step through what is gone, one empty micro-batch after the other."""
+        survey = self._survey
+        known = {} if survey is None or self._options.fail_on_data_loss else survey.earliest
+        return {**known, **self._metadata.offsets_at(dict.fromkeys(needed, EARLIEST))}
 
     def _patience_ms(self, begin: StreamOffset) -> int:
         """How long answers that contradict `begin` are retried before they are believed; 0 when

@@ -134,6 +134,21 @@ def test_records_that_are_gone_stop_the_query_or_are_stepped_over():
     assert _planned(lenient, start, end) == [_range(T0, 12, 20)]
 
 
+def test_a_limit_does_not_count_records_that_are_gone():
+    """A query that was down for longer than records are kept."""
+    logs = Logs()
+    logs.ends = {T0: (1_000_000, 1_000_020), T1: (0, 5)}
+    reader = _reader(logs, failOnDataLoss="false", maxOffsetsPerTrigger="10")
+    offset = {"t": {"0": 5, "1": 5}, "@from": {"t": {"0": 0, "1": 0}}, "@ids": {"t": f"{1:032x}"}}
+    read = []
+    for _ in range(4):
+        end = reader.latestOffset(offset, ReadMaxRows(10))
+        read += _planned(reader, offset, end)
+        offset = end
+    assert read == [_range(T0, 1_000_000, 1_000_010), _range(T0, 1_000_010, 1_000_020)]
+    assert reader.latestOffset(offset, ReadMaxRows(10)) is offset
+
+
 def test_a_topic_created_again_stops_the_query_or_is_read_from_its_first_record():
     logs = Logs()
     logs.ends = {T0: (0, 20)}
