@@ -79,6 +79,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now_target: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._topic_ids: Mapping[str, UUID] = {}
+        self._found = FoundPartitions(partitions=(), missing=())
         self._survey: LogSurvey | None = None
         self._expects_rows = False
         self._planned: Mapping[TopicPartition, int] = {}
@@ -137,6 +138,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             topic_ids=self._topic_ids,
         )
+        if planned.losses:
+            self._found.check_told()
         report_losses(planned.losses, fail_on_data_loss=self._options.fail_on_data_loss)
         # Even an empty first micro-batch runs, to record where the query began.
         if (
@@ -247,7 +250,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest, self._survey = self._metadata.survey(found.partitions)
             found = self._metadata.find(self._options.subscription)
             self._check_topics(found)
-        self._topic_ids = found.topic_ids
+        self._topic_ids, self._found = found.topic_ids, found
         left = [each for each in found.partitions if each not in latest]
         latest |= self._metadata.offsets_at(dict.fromkeys(left, LATEST))
         return {each: latest[each] for each in found.partitions}

@@ -16,6 +16,7 @@ from connector.source.offset_range import OffsetRange
 from connector.source.stream_reader import HeadraceStreamReader
 from connector.spark_classes import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from connector.tests.source.prepared_logs import T0, T1, Logs
+from storage_engine.core.errors import ErrorCode
 
 
 @pytest.fixture(autouse=True)
@@ -217,6 +218,17 @@ def test_a_partition_that_is_gone_is_reported_once():
     end = lenient.latestOffset(start, ReadAllAvailable())
     assert end["t"] == {"0": 5}
     assert lenient.latestOffset(end, ReadAllAvailable()) is end
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_topic_that_the_query_may_not_see_any_more_ends_it_and_loses_no_place(fail):
+    """Else all of it would come twice when the right is there again."""
+    logs = Logs()
+    logs.ends, logs.ids = {}, {}
+    logs.refused = {"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    start = {"t": {"0": 5}, "@from": {"t": {"0": 5}}}
+    with pytest.raises(ConnectorError, match=r"^\[TOPIC_AUTHORIZATION_FAILED\] the topic 't': not"):
+        _reader(logs, failOnDataLoss=fail).latestOffset(start, ReadAllAvailable())
 
 
 def test_an_idle_source_waits_and_then_asks_so_that_no_answer_is_old(monkeypatch):
