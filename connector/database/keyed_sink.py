@@ -12,6 +12,7 @@ checkpoint overwrites what it wrote. Needs SQLAlchemy: `pip install 'headrace[sq
 Source: R-SPARK4.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+logger = logging.getLogger(__name__)
+
 RECORD_KEY = ("topic", "partition", "offset")
 TYPED_KEY = ("_topic", "_partition", "_offset")
 """The same of rows of a typed topic, where the option `columns` names them."""
@@ -32,7 +35,8 @@ PIECE = "piece"
 
 @dataclass(frozen=True)
 class KeyedSink:
-    """A function for `foreachBatch`. It holds no connection, so that Spark may pickle it.
+    """A function for `foreachBatch`. It holds no connection, so that Spark may pickle it. Called
+    within one, it takes one frame of a micro-batch for each table: a second would be a replay.
 
     The driver writes the rows of a micro-batch in one transaction. It fetches one Spark partition
     after the other while the next one is computed, so it holds two of them at most. It makes the
@@ -53,9 +57,9 @@ class KeyedSink:
     column. Rows of a typed topic have theirs with `_` in front."""
 
     query_id: str | None = None
-    """The ledger keeps the last micro-batch under this id. None stands for Spark's id of the query,
-    which changes with the checkpoint; an id of your own must change with it, too. Spark Connect
-    does not say Spark's id."""
+    """The ledger keeps the last micro-batch of the table under this id. None stands for Spark's id
+    of the query, which changes with the checkpoint; an id of your own must change with it, too.
+    Spark Connect does not say Spark's id."""
 
     engine_options: Mapping[str, Any] = field(default_factory=dict)
     """Arguments for SQLAlchemy's `create_engine`."""
@@ -68,7 +72,14 @@ class KeyedSink:
         with tables.database(self.url, self.engine_options) as engine:
             key = _key_of(self.key, frame.columns)
             table = tables.KeyedTable(engine, self.table, key=key, schema=frame.schema)
-            table.write(query, batch_id, _pieces(frame))
+            if not table.write(query, batch_id, _pieces(frame)):
+                logger.warning(
+                    "batch %d of the query %s is in the table '%s' already: none of its rows is "
+                    "written again",
+                    batch_id,
+                    query,
+                    self.table,
+                )
 
 
 def _key_of(key: tuple[str, ...], columns: Sequence[str]) -> tuple[str, ...]:

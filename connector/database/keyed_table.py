@@ -1,7 +1,9 @@
 """A table with unique keys, and the ledger beside it, through SQLAlchemy. Rows and ledger change in
 one transaction, which begins by locking the ledger's row.
 
-    headrace_batches      query, batch       the last micro-batch of each query that is committed
+    headrace_batches      query, batch       the last micro-batch of each query that is committed in
+                                             one table: `query` names both, since one micro-batch
+                                             may go to several
 
     UPDATE … SET batch = :batch WHERE query = :query AND batch < :batch
         one row     this transaction holds the row until its commit; a zombie or a successor waits
@@ -11,6 +13,7 @@ Source: R-SPARK4.
 """
 
 import contextlib
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +35,9 @@ NO_BATCH = -1
 NAME_LENGTH = 249
 """The length of a text column in the key, because databases don't index text of any length. A
 topic's name fits."""
+
+_BESIDE = "\t"
+"""Between the query and the table in the ledger: no one has it in a name."""
 
 STATEMENT_ROWS = 1_000
 """Rows passed to the database's driver at once. More would gain nothing, and they are held as
@@ -96,9 +102,10 @@ class KeyedTable:
     def write(self, query: str, batch: int, pieces: "Iterable[pa.RecordBatch]") -> bool:
         """Writes all rows and the ledger's note, or nothing. False where an earlier call has
         committed the micro-batch; `pieces` is not read then. ConnectorError NULL_KEY."""
-        self._open_ledger(query)
+        place = ledger_place(query, self._rows.name)
+        self._open_ledger(place, query)
         with self._engine.begin() as connection:
-            if not self._take(connection, query, batch):
+            if not self._take(connection, place, batch):
                 return False
             for piece in pieces:
                 self._check_key(piece)
@@ -107,27 +114,34 @@ class KeyedTable:
                     self._upsert(connection, rows)
         return True
 
-    def _take(self, connection: sa.Connection, query: str, batch: int) -> bool:
-        mine = self._ledger.c.query == query
+    def _take(self, connection: sa.Connection, place: str, batch: int) -> bool:
+        mine = self._ledger.c.query == place
         moved = connection.execute(
             self._ledger.update().where(mine, self._ledger.c.batch < batch).values(batch=batch)
         )
         return bool(moved.rowcount == 1)
 
-    def _open_ledger(self, query: str) -> None:
-        """Makes the ledger's row in a transaction before, so that it can be locked."""
-        known = sa.select(self._ledger.c.query).where(self._ledger.c.query == query)
+    def _open_ledger(self, place: str, query: str) -> None:
+        """Makes the ledger's row in a transaction before, so that it can be locked. It goes on from
+        the row of an earlier version, which had one for all tables of a query."""
         with self._engine.connect() as connection:
-            if connection.execute(known).first() is not None:
+            if self._last_batch(connection, place) is not None:
                 return
+            earlier = self._last_batch(connection, query)
+        last = NO_BATCH if earlier is None else earlier
         try:
             with self._engine.begin() as connection:
-                connection.execute(self._ledger.insert().values(query=query, batch=NO_BATCH))
+                connection.execute(self._ledger.insert().values(query=place, batch=last))
         except sa.exc.IntegrityError:
             # Another driver of the query has made it.
             with self._engine.connect() as connection:
-                if connection.execute(known).first() is None:
+                if self._last_batch(connection, place) is None:
                     raise
+
+    def _last_batch(self, connection: sa.Connection, place: str) -> int | None:
+        found = sa.select(self._ledger.c.batch).where(self._ledger.c.query == place)
+        last: int | None = connection.execute(found).scalar()
+        return last
 
     def _check_key(self, piece: "pa.RecordBatch") -> None:
         """Refuses null in a key. SQLite would accept it, as a new key each time."""
@@ -192,6 +206,16 @@ class KeyedTable:
         ]
         if not any(set(each) == set(self._key) for each in unique):
             raise _bad_table(name, f"nothing in it keeps ({', '.join(self._key)}) unique")
+
+
+def ledger_place(query: str, table: str) -> str:
+    """What stands in the ledger for a query and a table. Long names are cut, and told apart by
+    their digest."""
+    place = f"{query}{_BESIDE}{table}"
+    if len(place) <= NAME_LENGTH:
+        return place
+    digest = hashlib.sha256(place.encode()).hexdigest()
+    return f"{place[: NAME_LENGTH - len(digest) - 1]}{_BESIDE}{digest}"
 
 
 def _column_type(name: str, data_type: "DataType", *, in_key: bool) -> sa.types.TypeEngine[Any]:

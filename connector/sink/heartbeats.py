@@ -14,7 +14,7 @@ from connector.options.sink_options import SinkOptions
 from connector.sink.micro_batch import MicroBatchId
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.micro_batches import MicroBatches
-from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
+from storage_engine.core.errors import AuthenticationError, ErrorCode, HeadraceError, KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -49,15 +49,16 @@ class Heartbeats:
 
     def _run(self) -> None:
         interval_s = self._interval_ms / 1000
-        if self._ended.wait(interval_s):
-            return
-        try:
-            self._beat_on(interval_s)
-        except HeadraceError as error:
-            # Such as a file of settings that is gone: the task's own connections may go on.
-            logger.warning("heartbeats of the sink can't be sent: %s", error)
+        while not self._ended.wait(interval_s):
+            try:
+                self._beat_on(interval_s)
+            except HeadraceError as error:
+                # Such as a file of settings that is just being replaced, or has other secrets now:
+                # the next try reads it again.
+                logger.warning("a heartbeat of the sink can't be sent: %s", error)
 
     def _beat_on(self, interval_s: float) -> None:
+        """Until the task ends, or the connections are no good."""
         connection, batch = self._options.connection, self._batch
         with Cluster(
             connection.bootstrap_servers,
@@ -74,6 +75,8 @@ class Heartbeats:
     def _beat(self, batches: MicroBatches) -> None:
         try:
             batches.heartbeat(self._batch.batch)
+        except AuthenticationError:
+            raise
         except KafkaError as error:
             # No transaction is open: no task has rows yet, or all were aborted, which the writer
             # finds out by itself.

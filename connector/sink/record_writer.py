@@ -17,7 +17,7 @@ from connector.connections import cluster_for
 from connector.errors import RowError, in_one_line
 from connector.options.sink_options import SinkOptions
 from connector.sink.row_routing import PartitionRows, Route, Router
-from connector.sink.topic_limits import UNCHECKED_BYTES, max_message_bytes
+from connector.sink.topic_limits import UNCHECKED_BYTES, assumed, max_message_bytes
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.produce_queue import OpenTransaction
@@ -112,15 +112,20 @@ def checked(
 
 def gather(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in Arrow record batches of at least GATHER_ROWS or GATHER_BYTES, except the
-    last."""
+    last and those before a large piece, which is passed as it is: joined with others it would be
+    copied, and could be more than the 2 GiB of one Arrow array."""
     held: list[pa.RecordBatch] = []
     held_rows = held_bytes = 0
     for piece in pieces:
         if piece.num_rows == 0:
             continue
+        size = piece.nbytes
+        if held and size >= GATHER_BYTES:
+            yield _joined(held)
+            held, held_rows, held_bytes = [], 0, 0
         held.append(piece)
         held_rows += piece.num_rows
-        held_bytes += piece.nbytes
+        held_bytes += size
         if held_rows >= GATHER_ROWS or held_bytes >= GATHER_BYTES:
             yield _joined(held)
             held, held_rows, held_bytes = [], 0, 0
@@ -170,10 +175,10 @@ def _encoded(
     group: PartitionRows, options: SinkOptions, cluster: Cluster
 ) -> Iterator[EncodedBatch]:
     batch_bytes = options.batch_bytes
-    largest = None
+    largest, topic = None, group.topic_partition.topic
     if _payload_bytes(group) > UNCHECKED_BYTES:
-        largest = max_message_bytes(cluster, group.topic_partition.topic)
-        batch_bytes = min(batch_bytes, largest)
+        largest = max_message_bytes(cluster, topic)
+        batch_bytes = min(batch_bytes, assumed(largest))
     for encoded in iter_encoded(
         group.values,
         group.keys,
@@ -181,6 +186,9 @@ def _encoded(
         compression=options.compression,
         batch_bytes=batch_bytes,
     ):
+        if largest is not None and len(encoded) > largest:
+            # The limit may have been raised since.
+            largest = max_message_bytes(cluster, topic, refresh=True)
         if largest is not None and len(encoded) > largest:
             raise RowError(
                 "MESSAGE_TOO_LARGE",

@@ -1,6 +1,7 @@
 """Looks up the largest record batch of a topic (`max.message.bytes`).
 
-A process asks once for a while, because Spark runs many short tasks in it.
+A process asks once for a while, because Spark runs many short tasks in it. So what it knows may be
+old, and no row is refused by it before it has asked again.
 """
 
 import logging
@@ -16,7 +17,8 @@ logger = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES = "max.message.bytes"
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
-"""Kafka's default, taken where the brokers don't answer."""
+"""Kafka's default. Batches are made no larger where the brokers don't tell the limit, as to a user
+who has no right to describe the topic's settings."""
 
 UNCHECKED_BYTES = 16 * 1024
 """Up to this size rows are sent without asking for the limit, because asking costs a short task
@@ -25,28 +27,33 @@ more than writing. It is the default batch.size of Kafka's own producers."""
 LIMIT_MAX_AGE_S = 60.0
 """How long a changed max.message.bytes may go unseen."""
 
-_limits: dict[tuple[str, str], tuple[float, int]] = {}
-"""The limit and the time when it was requested, by bootstrap servers and topic."""
+_limits: dict[tuple[str, str], tuple[float, int | None]] = {}
+"""The limit and the time when it was requested, by bootstrap servers and topic. None: the brokers
+did not tell it."""
 
 
-def max_message_bytes(cluster: "Cluster", topic: str) -> int:
-    """The largest record batch that the topic takes."""
+def max_message_bytes(cluster: "Cluster", topic: str, *, refresh: bool = False) -> int | None:
+    """The largest record batch that the topic takes. None where that is not known: then the broker
+    alone can refuse a batch. `refresh`: what is remembered does not count."""
     key = (cluster.bootstrap_servers, topic)
-    asked_at_s, limit = _limits.get(key, (0.0, 0))
-    if not limit or time.monotonic() - asked_at_s > LIMIT_MAX_AGE_S:
+    known = _limits.get(key)
+    if refresh or known is None or time.monotonic() - known[0] > LIMIT_MAX_AGE_S:
         limit = _ask_limit(cluster, topic)
-        _limits[key] = (time.monotonic(), limit)
-    return limit
+        known = _limits[key] = (time.monotonic(), limit)
+    return known[1]
 
 
-def _ask_limit(cluster: "Cluster", topic: str) -> int:
+def assumed(largest: int | None) -> int:
+    """The size that batches of several rows are kept within."""
+    return DEFAULT_MAX_MESSAGE_BYTES if largest is None else largest
+
+
+def _ask_limit(cluster: "Cluster", topic: str) -> int | None:
     from storage_engine.client.admin.topics import describe_topic_configs
 
     try:
         setting = describe_topic_configs(cluster, topic).get(MAX_MESSAGE_BYTES)
     except HeadraceError as error:
         logger.warning("the limit of a record of topic %s is not known: %s", topic, error)
-        setting = None
-    if setting is None or setting.value is None:
-        return DEFAULT_MAX_MESSAGE_BYTES
-    return int(setting.value)
+        return None
+    return None if setting is None or setting.value is None else int(setting.value)

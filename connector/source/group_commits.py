@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from connector.options.connection_options import ConnectionOptions
-from storage_engine.core.errors import DeadlineExceededError, HeadraceError
+from storage_engine.core.errors import AuthenticationError, DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ logger = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 10_000
 """The time for one commit with its retries. The next commit has newer positions anyway."""
+
+RETRY_MS = 30_000
+"""How long after connections that were no good others are made, with the settings as they are then:
+a wrong password that is sent again and again may lock an account."""
 
 FLUSH_MS = 1_000
 """How long the end of a query waits for the last commit."""
@@ -34,6 +38,7 @@ class GroupOffsetCommits:
         self._newest: tuple[str, Mapping[TopicPartition, int]] | None = None
         self._settled: tuple[str, Mapping[TopicPartition, int]] | None = None
         self._closing = False
+        self._warned = False
         self._thread: threading.Thread | None = None
 
     def note(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
@@ -59,18 +64,33 @@ class GroupOffsetCommits:
             thread.join(FLUSH_MS / 1000)
 
     def _run(self) -> None:
-        try:
-            self._commit_on()
-        except HeadraceError as error:
-            # Such as a file of settings that is gone since the query began.
-            logger.warning("the query goes on, but its group is not told how far: %s", error)
+        while True:
+            try:
+                self._commit_on()
+                return
+            except HeadraceError as error:
+                # Such as a file of settings that is just being replaced, or has other secrets now.
+                self._warn(error)
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._closing, RETRY_MS / 1000):
+                        return
+
+    def _warn(self, error: HeadraceError) -> None:
+        """Once."""
+        if not self._warned and self._newest is not None:
+            self._warned = True
+            logger.warning(
+                "the query goes on, but group '%s' is not told how far it has read: %s",
+                self._newest[0],
+                error,
+            )
 
     def _commit_on(self) -> None:
+        """Until the end of the query, or until the connections are no good."""
         from storage_engine.client.cluster import Cluster
         from storage_engine.client.groups.committed_offsets import OffsetCommitter
 
         connection = self._connection
-        warned = False
         with Cluster(
             connection.bootstrap_servers,
             client_id=connection.client_id,
@@ -83,13 +103,10 @@ class GroupOffsetCommits:
                 if offsets is None or offsets.group != group:
                     offsets = OffsetCommitter(cluster, group, deadline_ms=COMMIT_TIMEOUT_MS)
                 error = _stored(offsets, positions)
-                if error is not None and not warned:
-                    warned = True
-                    logger.warning(
-                        "the query goes on, but group '%s' is not told how far it has read: %s",
-                        group,
-                        error,
-                    )
+                if isinstance(error, AuthenticationError):
+                    raise error
+                if error is not None:
+                    self._warn(error)
                 if not isinstance(error, DeadlineExceededError):
                     self._settled = wanted
                 elif self._closing:

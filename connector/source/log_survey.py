@@ -33,12 +33,17 @@ class LogSurvey:
         return YOUNG_MS if self._is_young else 0
 
     @property
+    def earliest(self) -> Mapping[TopicPartition, int]:
+        """The starts of the logs, as far as they are known."""
+        return self._earliest if self._is_young else {}
+
+    @property
     def _is_young(self) -> bool:
         return time.monotonic() < self._asked_at + YOUNG_MS / 1000
 
     def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """See `OffsetLookup`."""
-        known = self._earliest if self._is_young else {}
+        known = self.earliest
         found = {
             each: known[each]
             for each, at in timestamps_ms.items()

@@ -28,13 +28,17 @@ def restarted_partitions(
     topic_ids: Mapping[str, UUID],
 ) -> list[TopicPartition]:
     """The partitions to read from their first record: they are new, belong to a topic that was
-    created again, or end before the position of the query."""
+    created again, or end before the position of the query and may have been created again."""
     recreated = recreated_topics(start.topic_ids, topic_ids)
     return [
         topic_partition
         for topic_partition, latest_offset in latest.items()
         if topic_partition.topic in recreated
-        or start.positions.get(topic_partition, latest_offset + 1) > latest_offset
+        or topic_partition not in start.positions
+        or (
+            start.positions[topic_partition] > latest_offset
+            and not _is_same(topic_partition.topic, start.topic_ids, topic_ids)
+        )
     ]
 
 
@@ -46,48 +50,30 @@ def plan_next(
     max_offsets: int | None,
     topic_ids: Mapping[str, UUID],
 ) -> PlannedMicroBatch:
-    """The micro-batch after `start`. `earliest` is needed for the `restarted_partitions` only;
-    `topic_ids` are the present ones."""
+    """The micro-batch after `start`. `earliest` is needed for the `restarted_partitions`; of others
+    it tells that what lies before is gone, and must not count for the limit. `topic_ids` are the
+    present ones."""
     losses = []
     begins = {}
     recreated = recreated_topics(start.topic_ids, topic_ids)
-    for topic_partition, latest_offset in latest.items():
-        position = start.positions.get(topic_partition)
-        if topic_partition.topic in recreated:
-            begins[topic_partition] = earliest[topic_partition]
-            if position is not None:
-                losses.append(
-                    f"{topic_partition} was read up to offset {position}, and its topic was "
-                    "deleted and created again since"
-                )
-        elif position is None:
-            begins[topic_partition] = earliest[topic_partition]
-            if begins[topic_partition] > 0 and not start.is_initial:
-                losses.append(
-                    f"the new partition {topic_partition} begins at offset "
-                    f"{begins[topic_partition]}, not at 0: its first records are gone"
-                )
-        elif position > latest_offset:
-            begins[topic_partition] = earliest[topic_partition]
-            losses.append(
-                f"{topic_partition} was read up to offset {position} and now ends at "
-                f"{latest_offset}: it was cut, or deleted and created again"
-            )
-        else:
-            begins[topic_partition] = position
-    losses += [
-        f"{topic_partition}, read up to offset {start.positions[topic_partition]}, is gone"
-        for topic_partition in sorted(start.positions.keys() - latest.keys())
-    ]
+    for each, latest_offset in latest.items():
+        begins[each], loss = _begin(
+            start,
+            each,
+            latest=latest_offset,
+            earliest=earliest.get(each),
+            is_recreated=each.topic in recreated,
+            is_same=_is_same(each.topic, start.topic_ids, topic_ids),
+        )
+        losses += [] if loss is None else [loss]
+    gone = sorted(start.positions.keys() - latest.keys())
+    losses += [f"{each}, read up to offset {start.positions[each]}, is gone" for each in gone]
     backlog = {
         topic_partition: max(0, latest[topic_partition] - begin)
         for topic_partition, begin in begins.items()
     }
     shares = share_out(backlog, limit=max_offsets, turn=sum(begins.values()))
-    positions = {
-        topic_partition: begin + shares[topic_partition]
-        for topic_partition, begin in begins.items()
-    }
+    positions = {each: begin + shares[each] for each, begin in begins.items()}
     return PlannedMicroBatch(
         end=StreamOffset(
             positions=positions,
@@ -98,6 +84,50 @@ def plan_next(
         losses=tuple(losses),
         backlog=sum(backlog.values()),
     )
+
+
+def _begin(
+    start: StreamOffset,
+    topic_partition: TopicPartition,
+    *,
+    latest: int,
+    earliest: int | None,
+    is_recreated: bool,
+    is_same: bool,
+) -> tuple[int, str | None]:
+    """Where the micro-batch begins in a partition, and what of it can't be read any more."""
+    position = start.positions.get(topic_partition)
+    first = 0 if earliest is None else earliest
+    if is_recreated:
+        loss = (
+            f"{topic_partition} was read up to offset {position}, and its topic was deleted and "
+            "created again since"
+        )
+        return first, None if position is None else loss
+    if position is None:
+        loss = (
+            f"the new partition {topic_partition} begins at offset {first}, not at 0: its first "
+            "records are gone"
+        )
+        return first, loss if first > 0 and not start.is_initial else None
+    if position > latest:
+        loss = (
+            f"{topic_partition} was read up to offset {position} and now ends at {latest}: it was "
+            f"cut{'' if is_same else ', or deleted and created again'}"
+        )
+        # What is left of the same log was read: it would come twice.
+        return latest if is_same else first, loss
+    if position < first:
+        return (
+            first,
+            f"{topic_partition} was read up to offset {position} and now begins at {first}",
+        )
+    return position, None
+
+
+def _is_same(topic: str, before: Mapping[str, UUID], now: Mapping[str, UUID]) -> bool:
+    """Whether both ids are known, and equal."""
+    return topic in before and before[topic] == now.get(topic)
 
 
 def _known_ids(

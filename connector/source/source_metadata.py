@@ -23,6 +23,7 @@ from connector.options.subscription import (
 from connector.source.data_loss import keep_existing
 from connector.source.log_survey import LogSurvey
 from connector.source.offset_range import OffsetRange
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ GONE_PATIENCE_MS = 10_000
 
 POLL_MS = 100
 
+_NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+"""What brokers say of topics that don't exist."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPartitions:
@@ -46,6 +50,14 @@ class FoundPartitions:
     missing: tuple[str, ...]
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     """The ids of the topics, as far as brokers know them."""
+    refused: Mapping[str, ErrorCode] = field(default_factory=dict)
+    """Topics of which brokers tell nothing, although they may exist."""
+
+    def check_told(self) -> None:
+        """ConnectorError where brokers don't tell of a topic, as to a user who has lost the right:
+        it must not be taken for one that is gone."""
+        for name, code in self.refused.items():
+            raise ConnectorError(code.name, f"the topic '{name}': {code.meaning}")
 
 
 class SourceMetadata:
@@ -59,20 +71,21 @@ class SourceMetadata:
     def find(self, subscription: Subscription, *, max_age_ms: int | None = None) -> FoundPartitions:
         """The partitions of a subscription, by metadata that is not older than `max_age_ms`."""
         age_ms = self._options.metadata_max_age_ms if max_age_ms is None else max_age_ms
+        refused: dict[str, ErrorCode] = {}
         match subscription:
             case SubscribedTopics():
-                topics = self._topics(subscription.names, max_age_ms=age_ms)
+                topics, refused = self._topics(subscription.names, max_age_ms=age_ms)
                 missing = [name for name in subscription.names if name not in topics]
             case TopicPattern():
                 topics = {
                     name: topic
-                    for name, topic in self._topics(None, max_age_ms=age_ms).items()
+                    for name, topic in self._topics(None, max_age_ms=age_ms)[0].items()
                     if re.fullmatch(subscription.regex, name)
                 }
                 missing = [] if topics else [f"that matches '{subscription.regex}'"]
             case AssignedPartitions():
                 names = tuple(dict.fromkeys(each.topic for each in subscription.partitions))
-                topics = self._topics(names, max_age_ms=age_ms)
+                topics, refused = self._topics(names, max_age_ms=age_ms)
                 there = tuple(
                     each
                     for each in subscription.partitions
@@ -81,7 +94,10 @@ class SourceMetadata:
                 gone = set(subscription.partitions) - set(there)
                 missing = [str(each) for each in subscription.partitions if each in gone]
                 return FoundPartitions(
-                    partitions=there, missing=tuple(missing), topic_ids=_ids(topics)
+                    partitions=there,
+                    missing=tuple(missing),
+                    topic_ids=_ids(topics),
+                    refused=refused,
                 )
             case _:
                 assert_never(subscription)
@@ -91,7 +107,10 @@ class SourceMetadata:
             for partition in topics[name].partitions
         ]
         return FoundPartitions(
-            partitions=tuple(partitions), missing=tuple(missing), topic_ids=_ids(topics)
+            partitions=tuple(partitions),
+            missing=tuple(missing),
+            topic_ids=_ids(topics),
+            refused=refused,
         )
 
     def find_all(self, subscription: Subscription) -> FoundPartitions:
@@ -102,6 +121,7 @@ class SourceMetadata:
             time.sleep(POLL_MS / 1000)
             found = self.find(subscription, max_age_ms=0)
         if found.missing:
+            found.check_told()
             kind = "partition" if isinstance(subscription, AssignedPartitions) else "topic"
             raise ConnectorError(
                 "UNKNOWN_TOPIC",
@@ -120,7 +140,10 @@ class SourceMetadata:
         while True:
             found = self.find(wanted, max_age_ms=max_age_ms)
             kept, losses = keep_existing(ranges, found.partitions, found.topic_ids)
-            if not losses or time.monotonic() >= deadline:
+            if not losses:
+                return kept, losses
+            if time.monotonic() >= deadline:
+                found.check_told()
                 return kept, losses
             time.sleep(POLL_MS / 1000)
             max_age_ms = 0
@@ -155,15 +178,18 @@ class SourceMetadata:
 
     def _topics(
         self, names: tuple[str, ...] | None, *, max_age_ms: int
-    ) -> "dict[str, TopicMetadata]":
-        """Topics by name. None stands for all except the brokers' internal topics."""
+    ) -> "tuple[dict[str, TopicMetadata], dict[str, ErrorCode]]":
+        """Topics by name, and those that brokers don't tell of. None stands for all except the
+        brokers' internal topics."""
         with in_one_line():
             metadata = cluster_for(self._options).metadata(names, max_age_ms=max_age_ms)
-        return {
+        topics = {
             name: topic
             for name, topic in metadata.topics.items()
             if names is not None or not topic.is_internal
         }
+        refused = {name: code for name, code in metadata.errors.items() if code not in _NOT_THERE}
+        return topics, {} if names is None else refused
 
 
 def _ids(topics: "Mapping[str, TopicMetadata]") -> dict[str, UUID]:

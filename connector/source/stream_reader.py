@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -79,6 +79,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now_target: dict[TopicPartition, int] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._topic_ids: Mapping[str, UUID] = {}
+        self._found = FoundPartitions(partitions=(), missing=())
         self._survey: LogSurvey | None = None
         self._expects_rows = False
         self._planned: Mapping[TopicPartition, int] = {}
@@ -133,12 +134,12 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned = plan_next(
             begin,
             latest=latest,
-            earliest=self._metadata.offsets_at(
-                dict.fromkeys(restarted_partitions(begin, latest, self._topic_ids), EARLIEST)
-            ),
+            earliest=self._earliest_offsets(restarted_partitions(begin, latest, self._topic_ids)),
             max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             topic_ids=self._topic_ids,
         )
+        if planned.losses:
+            self._found.check_told()
         report_losses(planned.losses, fail_on_data_loss=self._options.fail_on_data_loss)
         # Even an empty first micro-batch runs, to record where the query began.
         if (
@@ -225,6 +226,13 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         return {each: min(self._latest[each], goal) for each, goal in goals.items() if goal >= 0}
 
+    def _earliest_offsets(self, needed: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Those of `needed`. Where losses are no error, others that are known, too: with a limit
+        the query would step through what is gone, one empty micro-batch after the other."""
+        survey = self._survey
+        known = {} if survey is None or self._options.fail_on_data_loss else survey.earliest
+        return {**known, **self._metadata.offsets_at(dict.fromkeys(needed, EARLIEST))}
+
     def _patience_ms(self, begin: StreamOffset) -> int:
         """How long answers that contradict `begin` are retried before they are believed; 0 when
         none does."""
@@ -242,7 +250,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             latest, self._survey = self._metadata.survey(found.partitions)
             found = self._metadata.find(self._options.subscription)
             self._check_topics(found)
-        self._topic_ids = found.topic_ids
+        self._topic_ids, self._found = found.topic_ids, found
         left = [each for each in found.partitions if each not in latest]
         latest |= self._metadata.offsets_at(dict.fromkeys(left, LATEST))
         return {each: latest[each] for each in found.partitions}

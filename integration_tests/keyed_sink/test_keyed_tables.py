@@ -87,6 +87,37 @@ def test_a_replay_of_a_committed_batch_does_not_even_look_at_its_rows(table):
     assert table.rows() == values(0, 2600)
 
 
+def test_each_table_that_a_query_writes_to_gets_every_batch(table):
+    """As where one `foreachBatch` calls two sinks."""
+    other = Table(table.url)
+    for batch, (first, last) in enumerate([(0, 5), (5, 9)]):
+        for each in (table, other):
+            assert each.write(batch, [piece(first, last)], query=table.query)
+            assert not each.write(batch, [piece(first, last, "again")], query=table.query)
+    assert table.rows() == other.rows() == values(0, 9)
+
+
+def test_a_ledger_of_an_earlier_version_goes_on(table):
+    """It had one row for all tables of a query."""
+    table.write(0, [], query="another")
+    with database(table.url, {}) as engine, engine.begin() as connection:
+        made = sa.text("INSERT INTO headrace_batches (query, batch) VALUES (:query, 7)")
+        connection.execute(made, {"query": table.query})
+    assert not table.write(7, [piece(0, 5)])
+    assert table.write(8, [piece(5, 9)])
+    assert not table.write(8, [piece(5, 9, "again")])
+    assert table.rows() == values(5, 9)
+
+
+def test_the_longest_names_have_a_ledger(table):
+    table.query = "q" * 249
+    other = Table(table.url)
+    other.query = table.query
+    assert table.write(0, [piece(0, 1)])
+    assert other.write(0, [piece(0, 1)])
+    assert not table.write(0, [piece(0, 1)])
+
+
 def test_another_query_overwrites_what_has_the_same_key(table):
     table.write(0, [piece(0, 10, "old")])
     table.write(0, [piece(5, 15, "new")], query=f"{table.query}-with a new checkpoint")

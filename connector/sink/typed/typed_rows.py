@@ -13,7 +13,7 @@ import pyarrow as pa
 from connector.errors import ConnectorError, RowError
 from connector.options.sink_options import SinkOptions
 from connector.sink.row_routing import Router, grouped
-from connector.sink.topic_limits import UNCHECKED_BYTES, max_message_bytes
+from connector.sink.topic_limits import UNCHECKED_BYTES, assumed, max_message_bytes
 from connector.sink.typed.conforming import conformed
 from connector.sink.typed.typed_sink import TypedSink
 from connector.typed_columns import PARTITION, TIMESTAMP
@@ -98,7 +98,7 @@ class TypedEncoder:
 
     def _batches(self, route: TypedRoute, largest: int | None) -> Iterator[EncodedBatch]:
         """Sizes are estimated: a batch that is above `largest` all the same is made anew as two."""
-        batch_bytes = self._options.typed_batch_bytes
+        most = assumed(largest)
         start = 0
         for batch in iter_typed(
             route.rows,
@@ -107,22 +107,32 @@ class TypedEncoder:
             self._sink.topic_id,
             timestamps=route.timestamps,
             compression=self._codec,
-            batch_bytes=batch_bytes if largest is None else min(batch_bytes, largest),
+            batch_bytes=min(self._options.typed_batch_bytes, most),
         ):
             count = batch.record_count
-            if largest is None or len(batch) <= largest:
+            if len(batch) <= most:
                 yield batch
             elif count == 1:
-                raise RowError(
-                    "MESSAGE_TOO_LARGE",
-                    f"{route.topic_partition}: a row takes {len(batch)} bytes, and the topic's "
-                    f"max.message.bytes is {largest}; shorten the values, or raise that setting",
-                )
+                self._check_size(route.topic_partition, len(batch))
+                yield batch
             else:
                 half = count // 2
                 yield from self._batches(route.part(start, half), largest)
                 yield from self._batches(route.part(start + half, count - half), largest)
             start += count
+
+    def _check_size(self, tp: TopicPartition, size: int) -> None:
+        """RowError where the topic does not take a row of so many bytes."""
+        largest = max_message_bytes(self._cluster, tp.topic)
+        if largest is not None and size > largest:
+            # The limit may have been raised since.
+            largest = max_message_bytes(self._cluster, tp.topic, refresh=True)
+        if largest is not None and size > largest:
+            raise RowError(
+                "MESSAGE_TOO_LARGE",
+                f"{tp}: a row takes {size} bytes, and the topic's max.message.bytes is {largest}; "
+                "shorten the values, or raise that setting",
+            )
 
     def _partition_count(self, topic: str) -> int:
         found = self._cluster.metadata(

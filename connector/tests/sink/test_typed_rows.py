@@ -1,5 +1,6 @@
 """Rows of a DataFrame on their way to a typed topic: routed by key, encoded, and checked."""
 
+import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from connector.errors import ConnectorError, RowError
 from connector.options.sink_options import parse_sink_options
+from connector.sink import topic_limits
 from connector.sink.typed import typed_rows
 from connector.sink.typed.typed_rows import NullCheck, TypedEncoder
 from connector.sink.typed.typed_sink import TypedSink
@@ -30,6 +32,7 @@ LIMIT = 20_000
 class FakeCluster:
     bootstrap_servers = "h:1"
     topic_id = ID
+    limit: int | None = LIMIT
 
     def metadata(self, names, *, max_age_ms):
         found = SimpleNamespace(partitions=range(4), topic_id=self.topic_id)
@@ -38,7 +41,8 @@ class FakeCluster:
 
 @pytest.fixture
 def cluster(monkeypatch):
-    monkeypatch.setattr(typed_rows, "max_message_bytes", lambda cluster, topic: LIMIT)
+    monkeypatch.setattr(topic_limits, "_limits", {})
+    monkeypatch.setattr(topic_limits, "_ask_limit", lambda cluster, topic: cluster.limit)
     return FakeCluster()
 
 
@@ -128,6 +132,17 @@ def test_a_row_above_the_limit_of_the_topic_is_one_line(cluster):
     (route,) = encoder.route(pa.record_batch({"name": pa.array(["x" * 30_000])}))
     with pytest.raises(RowError, match=r"and the topic's max\.message\.bytes is 20000; shor"):
         list(encoder.encoded(route))
+
+
+def test_a_row_goes_to_the_broker_where_the_limit_was_raised_or_is_not_told(cluster):
+    schema = new_schema(parse_ddl("name STRING"), [])
+    encoder = TypedEncoder(_sink(schema), _options(), cluster)
+    (route,) = encoder.route(pa.record_batch({"name": pa.array(["x" * 2_000_000])}))
+    for now in (3_000_000, None):
+        topic_limits._limits["h:1", "t"] = (time.monotonic(), LIMIT)
+        cluster.limit = now
+        assert len(list(encoder.encoded(route))) == 1
+        assert len(list(encoder.encoded(route))) == 1
 
 
 def test_a_topic_that_was_created_again_is_not_written_to(cluster):

@@ -17,13 +17,17 @@ class Logs:
     def __init__(self, **ends):
         self.ends = {T0: (0, 0)}
         self.ids = {"t": UUID(int=1)}
+        self.refused = {}
         self.questions = 0
         self.surveys = 0
         self.metadata_ages = []
 
     def find(self, subscription, *, max_age_ms=None):
         return FoundPartitions(
-            partitions=tuple(sorted(self.ends)), missing=(), topic_ids=dict(self.ids)
+            partitions=tuple(sorted(self.ends)),
+            missing=(),
+            topic_ids=dict(self.ids),
+            refused=self.refused,
         )
 
     def find_all(self, subscription):

@@ -6,11 +6,18 @@ import time
 
 import pytest
 
+from connector.errors import OptionError
 from connector.options.connection_options import ConnectionOptions
 from connector.source import group_commits
 from connector.source.group_commits import GroupOffsetCommits
 from storage_engine.client.groups import committed_offsets
-from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
+from storage_engine.core.errors import (
+    AuthenticationError,
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
 from storage_engine.core.ids import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -116,6 +123,50 @@ def test_the_end_of_a_query_ends_the_tries(coordinator):
     closing.join(DEADLINE_S)
     assert not closing.is_alive()
     assert coordinator.stored == []
+
+
+class ChangingConnection:
+    """Stands for the settings of a connection, whose file has its faults before it is right."""
+
+    bootstrap_servers, client_id, request_timeout_ms = "h:1", "c", 1000
+
+    def __init__(self, *faults):
+        self.faults = list(faults)
+        self.read = 0
+
+    def client_security(self):
+        self.read += 1
+        if self.faults:
+            raise self.faults.pop()
+
+
+def test_a_file_of_settings_that_was_not_right_for_a_moment_is_read_again(
+    coordinator, monkeypatch, caplog
+):
+    monkeypatch.setattr(group_commits, "RETRY_MS", 1)
+    coordinator.holds = False
+    commits = GroupOffsetCommits(ChangingConnection(OptionError("BAD_OPTION", "no such file")))
+    commits.note("g", {T0: 1})
+    assert coordinator.arrived.acquire(timeout=DEADLINE_S)
+    commits.close()
+    assert coordinator.stored == [("g", {T0: 1})]
+    assert [text for text in caplog.messages if "no such file" in text] == caplog.messages
+
+
+def test_after_a_refused_log_in_the_secrets_are_read_again(coordinator, monkeypatch):
+    monkeypatch.setattr(group_commits, "RETRY_MS", 1)
+    connection = ChangingConnection()
+    coordinator.error = AuthenticationError("a password that was changed")
+    commits = GroupOffsetCommits(connection)
+    commits.note("g", {T0: 1})
+    assert coordinator.arrived.acquire(timeout=DEADLINE_S)
+    coordinator.let_go.release()
+    assert coordinator.arrived.acquire(timeout=DEADLINE_S)
+    coordinator.error = None
+    coordinator.let_go.release()
+    commits.close()
+    assert coordinator.stored == [("g", {T0: 1})]
+    assert connection.read == 2
 
 
 def test_the_end_of_a_query_does_not_wait_long_for_a_coordinator_that_hangs(

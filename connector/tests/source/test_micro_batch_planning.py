@@ -87,12 +87,20 @@ def test_a_partition_that_is_gone_is_a_loss_and_leaves_the_offset():
     assert planned.end.positions == {A0: 12}
 
 
-def test_a_partition_that_ends_before_where_we_were_is_a_loss_and_read_from_its_first_record():
+def test_a_partition_without_an_id_that_ends_before_where_we_were_is_read_from_its_first_record():
     start = StreamOffset(positions={A0: 10}, begins={A0: 0})
     assert restarted_partitions(start, {A0: 4}, {}) == [A0]
     planned = plan_next(start, latest={A0: 4}, earliest={A0: 1}, max_offsets=None, topic_ids={})
     assert len(planned.losses) == 1
     assert planned.end == StreamOffset(positions={A0: 4}, begins={A0: 1})
+
+
+def test_a_log_that_was_cut_is_a_loss_and_is_read_on_from_its_end_so_that_no_record_comes_twice():
+    start = StreamOffset(positions={A0: 10}, begins={A0: 0}, topic_ids={"a": OLD})
+    assert restarted_partitions(start, {A0: 4}, {"a": OLD}) == []
+    planned = plan_next(start, latest={A0: 4}, earliest={}, max_offsets=None, topic_ids={"a": OLD})
+    assert planned.losses == ("a-0 was read up to offset 10 and now ends at 4: it was cut",)
+    assert planned.end.positions == planned.end.begins == {A0: 4}
 
 
 def test_a_topic_with_another_id_is_a_loss_and_read_from_its_first_record_however_long_it_is():

@@ -149,7 +149,7 @@ def test_micro_batches_whose_rows_nobody_asked_for_are_not_read_again():
     assert query.read == ["t-0 [7, 9)", "t-0 [14, 20)"]
 
 
-def test_a_cut_log_stops_the_query_or_is_read_from_its_beginning():
+def test_a_cut_log_stops_the_query_or_is_read_on_from_its_end():
     logs = _logs(t0=100)
     query = Query(logs, startingOffsets="earliest")
     lenient = Query(logs, startingOffsets="earliest", failOnDataLoss="false")
@@ -158,7 +158,9 @@ def test_a_cut_log_stops_the_query_or_is_read_from_its_beginning():
     with pytest.raises(DataLossError, match="t-0 was read up to offset 100 and now ends at 20"):
         query.trigger()
     assert lenient.trigger()
-    assert lenient.read == ["t-0 [0, 100)", "t-0 [0, 20)"]
+    logs.ends = {T0: (0, 25)}
+    assert lenient.trigger()
+    assert lenient.read == ["t-0 [0, 100)", "t-0 [20, 25)"]
 
 
 def test_an_end_before_the_place_that_spark_did_not_name_is_refused_in_one_line():

@@ -11,6 +11,7 @@ from connector.source import source_metadata
 from connector.source.offset_range import OffsetRange
 from connector.source.source_metadata import SourceMetadata
 from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID
 
@@ -31,10 +32,12 @@ def _topic(name, partitions, *, is_internal=False, topic_id=NO_TOPIC_ID):
 class FakeCluster:
     def __init__(self):
         self.topics = [_topic("a", 2), _topic("ab", 1), _topic("__own", 1, is_internal=True)]
+        self.errors = {}
 
     def metadata(self, names, *, max_age_ms):
         asked = [topic for topic in self.topics if names is None or topic.topic in names]
-        return ClusterMetadata(topics={topic.topic: topic for topic in asked})
+        errors = {name: code for name, code in self.errors.items() if name in (names or ())}
+        return ClusterMetadata(topics={topic.topic: topic for topic in asked}, errors=errors)
 
 
 @pytest.fixture
@@ -92,3 +95,24 @@ def test_a_range_is_kept_where_its_partition_is_there(metadata):
     kept, losses = metadata.keep_existing([there, gone])
     assert kept == [there]
     assert losses == ["a-7, wanted from offset 0 to 1, is gone"]
+
+
+def test_a_topic_that_a_user_may_not_see_any_more_is_not_taken_for_one_that_is_gone(
+    metadata, cluster
+):
+    cluster.topics.pop(0)
+    cluster.errors = {"a": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    wanted = OffsetRange(topic_partition=TopicPartition("a", 0), start_offset=0, end_offset=5)
+    refused = r"^\[TOPIC_AUTHORIZATION_FAILED\] the topic 'a': not allowed to use that topic$"
+    with pytest.raises(ConnectorError, match=refused):
+        metadata.keep_existing([wanted])
+    for subscription in (
+        SubscribedTopics(names=("a", "ab")),
+        AssignedPartitions(partitions=(TopicPartition("a", 1),)),
+    ):
+        with pytest.raises(ConnectorError, match=refused):
+            metadata.find_all(subscription)
+        assert metadata.find(subscription).refused == cluster.errors
+    cluster.errors = {"a": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    kept, losses = metadata.keep_existing([wanted])
+    assert (kept, losses) == ([], ["a-0, wanted from offset 0 to 5, is gone"])

@@ -16,6 +16,7 @@ from connector.source.offset_range import OffsetRange
 from connector.source.stream_reader import HeadraceStreamReader
 from connector.spark_classes import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from connector.tests.source.prepared_logs import T0, T1, Logs
+from storage_engine.core.errors import ErrorCode
 
 
 @pytest.fixture(autouse=True)
@@ -134,6 +135,21 @@ def test_records_that_are_gone_stop_the_query_or_are_stepped_over():
     assert _planned(lenient, start, end) == [_range(T0, 12, 20)]
 
 
+def test_a_limit_does_not_count_records_that_are_gone():
+    """A query that was down for longer than records are kept."""
+    logs = Logs()
+    logs.ends = {T0: (1_000_000, 1_000_020), T1: (0, 5)}
+    reader = _reader(logs, failOnDataLoss="false", maxOffsetsPerTrigger="10")
+    offset = {"t": {"0": 5, "1": 5}, "@from": {"t": {"0": 0, "1": 0}}, "@ids": {"t": f"{1:032x}"}}
+    read = []
+    for _ in range(4):
+        end = reader.latestOffset(offset, ReadMaxRows(10))
+        read += _planned(reader, offset, end)
+        offset = end
+    assert read == [_range(T0, 1_000_000, 1_000_010), _range(T0, 1_000_010, 1_000_020)]
+    assert reader.latestOffset(offset, ReadMaxRows(10)) is offset
+
+
 def test_a_topic_created_again_stops_the_query_or_is_read_from_its_first_record():
     logs = Logs()
     logs.ends = {T0: (0, 20)}
@@ -202,6 +218,17 @@ def test_a_partition_that_is_gone_is_reported_once():
     end = lenient.latestOffset(start, ReadAllAvailable())
     assert end["t"] == {"0": 5}
     assert lenient.latestOffset(end, ReadAllAvailable()) is end
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_topic_that_the_query_may_not_see_any_more_ends_it_and_loses_no_place(fail):
+    """Else all of it would come twice when the right is there again."""
+    logs = Logs()
+    logs.ends, logs.ids = {}, {}
+    logs.refused = {"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    start = {"t": {"0": 5}, "@from": {"t": {"0": 5}}}
+    with pytest.raises(ConnectorError, match=r"^\[TOPIC_AUTHORIZATION_FAILED\] the topic 't': not"):
+        _reader(logs, failOnDataLoss=fail).latestOffset(start, ReadAllAvailable())
 
 
 def test_an_idle_source_waits_and_then_asks_so_that_no_answer_is_old(monkeypatch):
