@@ -46,6 +46,9 @@ _log = logging.getLogger(__name__)
 _UNBOUNDED = 1 << 62
 """The writer's own limit of memory: `buffer.memory` counts before it."""
 
+_END_MS = 500
+"""A thread that is not held up by a broker ends within this time."""
+
 _CLOSED = "the producer was closed before this was acknowledged"
 
 
@@ -206,7 +209,10 @@ class ProducerLoop:
             self.flush(timeout_ms)
         finally:
             self._loop.stop()
-            self._loop.join()
+            self._loop.join(None if timeout_ms is None else _END_MS)
+            if not self._loop.has_ended:
+                # It waits for a broker, for as long as that may take: callers do not.
+                self._fail(ProducerClosedError(_CLOSED), every=True)
 
     # Transactions: carried out by the thread, one after the other.
 
@@ -397,8 +403,9 @@ class ProducerLoop:
 
     def _finish(self, batch: ProducerBatch, base_offset: int, error: HeadraceError | None) -> None:
         with self._changed:
-            if batch.finished:
+            if batch.settling:
                 return
+            batch.settling = True
             self._used_bytes -= batch.reserved
             batch.reserved = 0
         if isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_ID:
