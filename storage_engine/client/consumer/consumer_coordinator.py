@@ -180,6 +180,8 @@ class ConsumerCoordinator:
                 self._add_event(membership.Polled(now_ms=self._polled_ms))
             while self._poll_timed_out and not self._loop.has_ended:
                 self._loop.wait(None)
+            if self._loop.is_of_parent:
+                raise HeadraceError("the consumer was made before a fork; make one in each process")
             if self._loop.has_ended and self._closing is None:
                 raise HeadraceError(
                     "the consumer's background thread has ended because of a bug; its traceback is "

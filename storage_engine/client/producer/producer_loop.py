@@ -49,6 +49,8 @@ _UNBOUNDED = 1 << 62
 _END_MS = 500
 """A thread that is not held up by a broker ends within this time."""
 
+_OF_PARENT = "the producer was made before a fork; make one in each process"
+
 _CLOSED = "the producer was closed before this was acknowledged"
 
 
@@ -184,6 +186,9 @@ class ProducerLoop:
         """Return when everything added before is done. Raises the first error since the last time,
         DeadlineExceededError after `timeout_ms`."""
         self._check_caller("flush")
+        if self._loop.is_of_parent and self._unfinished:
+            # Its parent has them too, and sends them.
+            raise ProducerClosedError(_OF_PARENT)
         with self._changed:
             batches = list(self._unfinished)
             self._accumulator.flush()
@@ -267,6 +272,8 @@ class ProducerLoop:
             raise HeadraceError(f"{method} can't be called in a callback: it would wait for itself")
 
     def _check_open(self) -> None:
+        if self._loop.is_of_parent:
+            raise ProducerClosedError(_OF_PARENT)
         if self._loop.is_stopping:
             raise ProducerClosedError("the producer is closed")
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import os
+import signal
 import threading
 import time
 
@@ -354,6 +356,24 @@ def test_a_close_with_a_timeout_does_not_wait_for_a_broker_that_hangs(fake, prod
     assert [type(error) for error in told] == [ProducerClosedError]
     with pytest.raises(ProducerClosedError):
         producer.send("t", b"y")
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_child_of_a_fork_is_told_that_the_producer_is_its_parents(fake, produce):
+    fake.add_topic("t", [1])
+    producer = produce({"linger.ms": 10_000})
+    waits = producer.send("t", b"x")
+    child = os.fork()
+    if not child:
+        signal.alarm(WAIT_S)
+        for call in (lambda: producer.send("t", b"y"), producer.flush, producer.init_transactions):
+            with pytest.raises(HeadraceError):
+                call()
+        producer.close()
+        os._exit(17)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+    producer.flush()
+    assert waits.result(0).offset == 0
 
 
 def test_an_error_in_the_block_is_not_hidden_and_what_was_sent_arrives(fake, produce):
