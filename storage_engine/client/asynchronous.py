@@ -168,8 +168,8 @@ class Completions:
 
     def __init__(self) -> None:
         self._done: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
-        # It was woken, and has not looked yet.
-        self._notified = False
+        # The loop that was woken last, until it looks: one that has ended never does.
+        self._notified: asyncio.AbstractEventLoop | None = None
 
     def awaitable(self, future: "Future[Result]") -> "asyncio.Future[Result]":
         """Returns an awaitable; cancelling it does not cancel `future`."""
@@ -185,25 +185,36 @@ class Completions:
         done: "Future[Any]",
     ) -> None:
         """Runs in the thread that completes the future."""
+        if loop.is_closed():
+            return
         self._done.append((waiting, done))
-        if not self._notified:
-            self._notified = True
+        if self._notified is not loop:
+            self._notified = loop
             # Closed: nobody waits any more.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
         # This comes before the look: calls that end from now on wake it again.
-        self._notified = False
+        self._notified = None
+        own = asyncio.get_running_loop()
         while self._done:
             waiting, done = self._done.popleft()
-            if waiting.cancelled():
-                continue
-            error = done.exception()
-            if error is None:
-                waiting.set_result(done.result())
+            if (loop := waiting.get_loop()) is own:
+                _complete(waiting, done)
             else:
-                waiting.set_exception(error)
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(_complete, waiting, done)
+
+
+def _complete(waiting: "asyncio.Future[Any]", done: "Future[Any]") -> None:
+    if waiting.cancelled():
+        return
+    error = done.exception()
+    if error is None:
+        waiting.set_result(done.result())
+    else:
+        waiting.set_exception(error)
 
 
 class AsyncProducer(InThread[Producer]):

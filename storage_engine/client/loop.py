@@ -9,8 +9,10 @@ implements `core.ports` Scheduler and Clock.
 
 import heapq
 import itertools
+import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -62,6 +64,17 @@ class LoopEndedError(HeadraceError):
     """The loop has ended before it gave an answer."""
 
 
+_loops: "weakref.WeakSet[ClientLoop]" = weakref.WeakSet()
+
+
+def _end_those_of_the_parent() -> None:
+    for loop in list(_loops):
+        loop.forked()
+
+
+os.register_at_fork(after_in_child=_end_those_of_the_parent)
+
+
 class ClientLoop:
     """Runs from `start` to `stop`, or until something raises, which ends it with a traceback."""
 
@@ -90,6 +103,8 @@ class ClientLoop:
         self._stopping = False
         self._ended = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._of_parent = False
+        _loops.add(self)
 
     def start(self) -> None:
         self._waker = Waker()
@@ -122,6 +137,18 @@ class ClientLoop:
     def has_ended(self) -> bool:
         """Whether no call is carried out any more."""
         return self._ended
+
+    @property
+    def is_of_parent(self) -> bool:
+        """Whether it was made before a fork, in whose child there is no thread of it."""
+        return self._of_parent
+
+    def forked(self) -> None:
+        """This is the child of a fork: who waits for the loop would wait for ever, also for its
+        lock, where the thread held it."""
+        self._lock._at_fork_reinit()  # type: ignore[attr-defined]
+        self._sleeping = False
+        self._stopping = self._ended = self._of_parent = True
 
     # For any thread.
 

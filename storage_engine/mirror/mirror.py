@@ -263,10 +263,11 @@ class Mirror(Closing):
 
     # Records.
 
-    def step(self, wait_ms: int) -> bool:
-        """Copy what has come within `wait_ms`; whether anything has. Commits when it is time."""
+    def step(self, wait_ms: int, *, commits: bool = False) -> bool:
+        """Copy what has come within `wait_ms`; whether anything has. Commits when it is time, or
+        `commits` says so: for a caller who goes away for longer than a transaction may be open."""
         try:
-            return self._step(wait_ms)
+            return self._step(wait_ms, commits=commits)
         except KafkaError as error:
             if error.code in _FENCED:
                 self._is_fenced = True
@@ -277,7 +278,7 @@ class Mirror(Closing):
                 ) from error
             raise
 
-    def _step(self, wait_ms: int) -> bool:
+    def _step(self, wait_ms: int, *, commits: bool) -> bool:
         if monotonic_ms() - self._refreshed_ms >= REFRESH_MS:
             self.refresh()
         came = False
@@ -299,7 +300,7 @@ class Mirror(Closing):
             self._writer.poll(0)
             age_ms = monotonic_ms() - self._begun_ms
             full = self._pending_bytes >= TRANSACTION_BYTES
-            if full or age_ms >= self.config.commit_interval_ms:
+            if commits or full or age_ms >= self.config.commit_interval_ms:
                 self.commit()
         return came
 

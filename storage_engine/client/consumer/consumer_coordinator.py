@@ -180,6 +180,8 @@ class ConsumerCoordinator:
                 self._add_event(membership.Polled(now_ms=self._polled_ms))
             while self._poll_timed_out and not self._loop.has_ended:
                 self._loop.wait(None)
+            if self._loop.is_of_parent:
+                raise HeadraceError("the consumer was made before a fork; make one in each process")
             if self._loop.has_ended and self._closing is None:
                 raise HeadraceError(
                     "the consumer's background thread has ended because of a bug; its traceback is "
@@ -256,7 +258,7 @@ class ConsumerCoordinator:
         self._send(now_ms)
         self._send_commit(now_ms)
         with self._changed:
-            self._poll_timed_out = self._membership.stage is membership.Stage.POLL_TIMED_OUT
+            self._poll_timed_out = self._has_timed_out
             self._changed.notify_all()
             is_over = closing is not None and (not self._commits or closing.passed)
         if is_over:
@@ -288,6 +290,9 @@ class ConsumerCoordinator:
                     self._attempts += 1
                 case membership.SendLeave():
                     self._drop_call()
+                    with self._changed:
+                        # Before the others are told: a poll meanwhile hands nothing out.
+                        self._poll_timed_out = self._has_timed_out
                     self._leave(effect.member_id)
                 case membership.Take():
                     self._take(effect.assignment)
@@ -336,6 +341,10 @@ class ConsumerCoordinator:
             self._add_change(GroupFailed(error))
             return
         self._add_change(Assigned(partitions=partitions, caller=self._caller()))
+
+    @property
+    def _has_timed_out(self) -> bool:
+        return self._membership.stage is membership.Stage.POLL_TIMED_OUT
 
     def _caller(self) -> MemberIdentity:
         known = self._membership

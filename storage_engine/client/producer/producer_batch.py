@@ -51,6 +51,7 @@ class ProducerBatch:
         "on_done",
         "outcome",
         "reserved",
+        "settling",
         "size",
         "taken",
         "timestamps",
@@ -74,6 +75,8 @@ class ProducerBatch:
         """Bytes of `buffer.memory`."""
         self.taken = False
         self.closed = False
+        self.settling = False
+        """Whether it has its outcome; it is `finished` when all who wait have been told."""
         self.finished = False
 
     @classmethod

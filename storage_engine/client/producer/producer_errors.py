@@ -14,7 +14,8 @@ KafkaError, retriable    the future           as DeadlineExceededError
 KafkaError, final        the future           correct what it names; sending again is no use
 RefusedRecordsError      the future           as that: some records of its batch are wrong, none of
                                               the batch is there; send the others again
-ProducerClosedError      send, the future     the record was not sent
+ProducerClosedError      send                 the record was not sent
+ProducerClosedError      the future           as DeadlineExceededError
 ProducerFencedError      transactions         another producer has the transactional.id: close this
 CommitRefusedError       send_offsets_...     the member has lost its partitions: abort
 TransactionFailedError   send, commit_...     a record was not sent, or nothing is open: abort
@@ -46,7 +47,7 @@ class TriesExhaustedError(HeadraceError):
 
 
 class ProducerClosedError(HeadraceError):
-    """The producer was closed before the record was on its way, or is closed."""
+    """The producer was closed before the record was acknowledged, or is closed."""
 
 
 class ProducerFencedError(KafkaError):

@@ -46,6 +46,11 @@ _log = logging.getLogger(__name__)
 _UNBOUNDED = 1 << 62
 """The writer's own limit of memory: `buffer.memory` counts before it."""
 
+_END_MS = 500
+"""A thread that is not held up by a broker ends within this time."""
+
+_OF_PARENT = "the producer was made before a fork; make one in each process"
+
 _CLOSED = "the producer was closed before this was acknowledged"
 
 
@@ -181,6 +186,9 @@ class ProducerLoop:
         """Return when everything added before is done. Raises the first error since the last time,
         DeadlineExceededError after `timeout_ms`."""
         self._check_caller("flush")
+        if self._loop.is_of_parent and self._unfinished:
+            # Its parent has them too, and sends them.
+            raise ProducerClosedError(_OF_PARENT)
         with self._changed:
             batches = list(self._unfinished)
             self._accumulator.flush()
@@ -206,7 +214,10 @@ class ProducerLoop:
             self.flush(timeout_ms)
         finally:
             self._loop.stop()
-            self._loop.join()
+            self._loop.join(None if timeout_ms is None else _END_MS)
+            if not self._loop.has_ended:
+                # It waits for a broker, for as long as that may take: callers do not.
+                self._fail(ProducerClosedError(_CLOSED), every=True)
 
     # Transactions: carried out by the thread, one after the other.
 
@@ -261,6 +272,8 @@ class ProducerLoop:
             raise HeadraceError(f"{method} can't be called in a callback: it would wait for itself")
 
     def _check_open(self) -> None:
+        if self._loop.is_of_parent:
+            raise ProducerClosedError(_OF_PARENT)
         if self._loop.is_stopping:
             raise ProducerClosedError("the producer is closed")
 
@@ -397,8 +410,9 @@ class ProducerLoop:
 
     def _finish(self, batch: ProducerBatch, base_offset: int, error: HeadraceError | None) -> None:
         with self._changed:
-            if batch.finished:
+            if batch.settling:
                 return
+            batch.settling = True
             self._used_bytes -= batch.reserved
             batch.reserved = 0
         if isinstance(error, KafkaError) and error.code is ErrorCode.UNKNOWN_TOPIC_ID:

@@ -161,3 +161,27 @@ def test_what_is_done_after_the_loop_has_ended_disturbs_nobody(caplog):
     asyncio.run(work())
     future.set_result(1)
     assert caplog.records == []
+
+
+def test_a_loop_that_ended_before_it_looked_keeps_no_later_one_from_its_futures():
+    """asyncio.run() twice with one producer: what the first did not wait for is not waited for."""
+    completions = Completions()
+    first, second = Future[int](), Future[int]()
+
+    async def leave() -> None:
+        completions.awaitable(first)
+        # As the last thing in this loop.
+        asyncio.get_running_loop().stop()
+        first.set_result(1)
+
+    async def wait() -> int:
+        awaitable = completions.awaitable(second)
+        threading.Thread(target=second.set_result, args=(2,)).start()
+        return await asyncio.wait_for(awaitable, 5)
+
+    ended = asyncio.new_event_loop()
+    task = ended.create_task(leave())
+    ended.run_forever()
+    assert task.done()
+    assert asyncio.run(wait()) == 2
+    ended.close()

@@ -258,8 +258,11 @@ def _run(
     ends = mirror.ends() if args.exit_at_end else None
     due_s = time.monotonic() + args.interval
     while ends is None or not mirror.reaches(ends):
-        mirror.step(_WAIT_MS)
-        if time.monotonic() >= due_s:
+        is_due = time.monotonic() >= due_s
+        # Lags and groups are asked of brokers that may be away, one after the other: a transaction
+        # that is open meanwhile would end with its time limit, and the mirror with it.
+        mirror.step(_WAIT_MS, commits=is_due)
+        if is_due:
             report.show([] if groups is None else groups.sync())
             due_s = time.monotonic() + args.interval
     report.show([] if groups is None else groups.sync())

@@ -2,7 +2,10 @@
 
 import asyncio
 import itertools
+import os
+import signal
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -335,6 +338,42 @@ def test_a_closed_producer_sends_nothing_and_what_it_dropped_is_told(fake, produ
         future.result(WAIT_S)
     with pytest.raises(ProducerClosedError):
         producer.send("t", b"v")
+
+
+def test_a_close_with_a_timeout_does_not_wait_for_a_broker_that_hangs(fake, produce):
+    fake.add_topic("t", [1])
+    fake.fault = lambda asked: Fault.SILENCE if asked.api == "InitProducerId" else None
+    producer = produce({"request.timeout.ms": 15_000, "delivery.timeout.ms": 20_000})
+    told = []
+    future = producer.send("t", b"x", callback=lambda _, error: told.append(error))
+    while not fake.count("InitProducerId"):
+        time.sleep(0.01)
+    began_s = time.monotonic()
+    with pytest.raises(DeadlineExceededError, match="1 batches are not acknowledged"):
+        producer.close(100)
+    assert time.monotonic() - began_s < 10
+    assert isinstance(future.exception(0), ProducerClosedError)
+    assert [type(error) for error in told] == [ProducerClosedError]
+    with pytest.raises(ProducerClosedError):
+        producer.send("t", b"y")
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_child_of_a_fork_is_told_that_the_producer_is_its_parents(fake, produce):
+    fake.add_topic("t", [1])
+    producer = produce({"linger.ms": 10_000})
+    waits = producer.send("t", b"x")
+    child = os.fork()
+    if not child:
+        signal.alarm(WAIT_S)
+        for call in (lambda: producer.send("t", b"y"), producer.flush, producer.init_transactions):
+            with pytest.raises(HeadraceError):
+                call()
+        producer.close()
+        os._exit(17)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+    producer.flush()
+    assert waits.result(0).offset == 0
 
 
 def test_an_error_in_the_block_is_not_hidden_and_what_was_sent_arrives(fake, produce):
