@@ -8,7 +8,7 @@ import pytest
 
 from storage_engine.client import retry
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.fetching import fetch, range_reader
+from storage_engine.client.fetching import fetch_in_flight, range_reader
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.client.metadata import Leader
@@ -126,7 +126,7 @@ def test_a_producer_leaves_a_leader_that_hangs_once_another_leads(fake, monkeypa
 
 @pytest.mark.parametrize("most_in_flight", [0, 4])
 def test_a_reader_leaves_a_leader_that_hangs_once_another_leads(fake, monkeypatch, most_in_flight):
-    for module in (range_reader, fetch):
+    for module in (range_reader, fetch_in_flight):
         monkeypatch.setattr(module, "SILENT_MS", 100)
     fake.add_topic("t", [1])
     fill(fake, 2)
