@@ -19,7 +19,7 @@ from benchmarks.support.steady_producers import (
     SteadyProducer,
     lost_and_doubled,
 )
-from storage_engine.client.admin.topics import create_topic
+from storage_engine.client.admin.topics import create_topic, delete_topics
 from storage_engine.client.cluster import Cluster
 from storage_engine.net.deadline import Deadline
 from storage_engine.tools.local.cluster_plan import UpRequest
@@ -210,6 +210,9 @@ class _KillRounds:
             taken_s = time.monotonic() - started_s
         self._cluster.start_broker(leader, timeout_s=_READY_MS / 1000)
         self.until_in_sync(topic, count)
+        with Cluster(self._cluster.bootstrap_servers) as client:
+            # Or the next round would have so many more partitions.
+            delete_topics(client, [topic])
         return taken_s
 
     def _stopped(self, kind: str) -> float:

@@ -175,6 +175,12 @@ class ControlledCluster:
         """Mark partitions as dirty; one that is marked already keeps its place."""
         self.dirty.update(dict.fromkeys(names))
 
+    def mark_first(self, partitions: Iterable[ControlledPartition]) -> None:
+        """Mark partitions as dirty, before all others."""
+        first = dict.fromkeys(partition.name for partition in partitions)
+        if first:
+            self.dirty = first | self.dirty
+
     def take_due(self, limit: int) -> list[ControlledPartition]:
         """Take the first `limit` dirty partitions off the list, and return those of them that can
         have an election now, sorted."""

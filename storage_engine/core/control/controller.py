@@ -13,7 +13,7 @@ what is known then.
 Source: R-CTL1 to R-CTL9.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from storage_engine.core.control.cluster_state import (
@@ -265,11 +265,26 @@ class Controller:
             # It is not known whether the former controller had sent the move to the replicas.
             partition.renewing = partition.assignment.reassignment is not None
         cluster.mark_dirty(cluster.partitions())
+        self._hold_first_without_leader(cluster.partitions(), ended=())
         for broker in cluster.brokers:
             self._deliveries.everything_to(broker)
         # Somebody may wait for a topic that was written before this controller was elected.
         self._awaited.add(cluster.topics)
         return self._deletions.request(event.deleting)
+
+    def _hold_first_without_leader(
+        self, partitions: Iterable[ControlledPartition], ended: Collection[BrokerId]
+    ) -> None:
+        """Hold the elections of those that nobody leads before all others: nobody can write to
+        them, while the others wait for a smaller ISR at most. `ended`: also of brokers that are
+        there again."""
+        brokers = self._cluster.brokers
+        self._cluster.mark_first(
+            partition
+            for partition in partitions
+            if partition.state is not None
+            and (partition.state.leader not in brokers or partition.state.leader in ended)
+        )
 
     def _bounced_before_loading(self, state: PartitionState) -> set[BrokerId]:
         """Return the replicas that were restarted after the state was written, that is, registered
@@ -308,6 +323,7 @@ class Controller:
                 # the time may have hidden that.
                 partition.bounced |= touched & came
         cluster.mark_dirty(dirty)
+        self._hold_first_without_leader(dirty, ended)
         for broker in came:
             self._deliveries.everything_to(broker)
             self._deletions.broker_came(broker)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from storage_engine.core.control.controller import ELECTIONS_PER_TURN
 from storage_engine.core.control.controller_events import (
     BrokersChanged,
     ControlledShutdownRequested,
@@ -384,3 +385,45 @@ def test_an_isr_that_its_leader_changed_is_announced():
     assert driven.writes() == []
     assert {e.broker for e in driven.deliveries} == {1, 2, 3}
     assert driven.deliveries[0].delivery.metadata[0].state.isr == (1, 2)
+
+
+# --- the order of elections ---
+
+MANY = 2 * ELECTIONS_PER_TURN
+
+
+def two_topics(**of_b):
+    """A broker's followers in "a", and what it leads in "b"; broker 2 has the others."""
+    states = {}
+    for partition in range(MANY):
+        states[TopicPartition("a", partition)] = state(2, 2, 1)
+        states[TopicPartition("b", partition)] = state(1, 1, 2)
+    topics = {"a": topic("a", *[(2, 1)] * MANY), "b": topic("b", *[(1, 2)] * MANY)}
+    return Loaded(topics=topics, states=states, **of_b)
+
+
+def topics_in_order(driven):
+    written = [write.partition.topic for write in driven.writes()]
+    assert len(written) == 2 * MANY
+    return "".join(dict.fromkeys(written[:MANY])), "".join(dict.fromkeys(written[MANY:]))
+
+
+def test_partitions_without_a_leader_are_elected_before_those_that_lack_a_follower():
+    driven = Driven()
+    driven.step(two_topics(brokers=brokers(1, 2)))
+    assert driven.writes() == []
+    driven.step(BrokersChanged(brokers=brokers(2)))
+    assert topics_in_order(driven) == ("b", "a")
+
+
+def test_a_new_controller_begins_with_the_partitions_without_a_leader():
+    driven = Driven()
+    driven.step(two_topics(brokers=brokers(2)))
+    assert topics_in_order(driven) == ("b", "a")
+
+
+def test_a_leader_that_restarted_within_one_look_is_replaced_first():
+    driven = Driven()
+    driven.step(two_topics(brokers=brokers(1, 2)))
+    driven.step(BrokersChanged(brokers=brokers(1, 2, b1=2)))
+    assert topics_in_order(driven) == ("b", "a")
