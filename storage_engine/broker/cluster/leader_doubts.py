@@ -6,9 +6,9 @@ are perhaps dead.
 The kernel of a killed process closes its connections at once, and so the brokers that fetch from it
 see it die before ZooKeeper does. Clients see it, too, and ask at once who leads now. Whoever then
 gets the dead leader's name asks again after a second (librdkafka), whoever hears that there is no
-leader, after a tenth of that. So a leader in doubt is not named, which keeps nobody from writing
-to it who knows it. It is no proof: where only the way between two brokers is cut, the controller's
-word counts again after DOUBT_MS.
+leader, after a tenth of that, if it had requests on their way to the dead one. So a leader in doubt
+is not named, which keeps nobody from writing to it who knows it. It is no proof: where only the way
+between two brokers is cut, the controller's word counts again after DOUBT_MS.
 
 The first answer to a client that has not heard of it names no successor either. Where one answer
 both leaves out the leader that librdkafka knew and names the next one, it may forget the latter,
