@@ -30,20 +30,27 @@ class Findings:
     """Flights as a client of Kafka's reads them."""
     results: Comparison
     records: dict[str, int]
-    """Rows in the log by topic, the closing row included."""
+    """Rows in the log by topic, without the closing row."""
+    closing: dict[str, int]
+    """Rows in the log by topic that only have a time, later than every other: they complete the
+    last hours."""
+    doubled_inputs: int
+    """Flights and weather reports that stand in the log once more than they should."""
     doubled: int
-    """Results that stand in the log once more than they should."""
+    """The same of results."""
     latest_results: pa.Table
 
     @property
     def exact(self) -> bool:
         comparisons = (self.flights, self.weather, self.json, self.results)
-        return not self.doubled and all(each.exact for each in comparisons)
+        return not self.doubled_inputs + self.doubled and all(each.exact for each in comparisons)
 
 
 def examine(topics: Topics, flights: pa.Table, weather: pa.Table, as_json: JsonReading) -> Findings:
     """Reads all three topics whole and compares them with the source tables."""
-    rows = {name: topics.read(name) for name in schemas.TOPICS}
+    read = {name: topics.read(name) for name in schemas.TOPICS}
+    inputs = {name: _without_closing_row(read[name]) for name in ("flights", "weather")}
+    rows = read | inputs
     latest = proof.latest_by_key(rows["delays"], proof.RESULT_KEY)
     return Findings(
         flights=_inputs(flights, rows["flights"], schemas.FLIGHTS, proof.FLIGHT_KEY),
@@ -51,17 +58,23 @@ def examine(topics: Topics, flights: pa.Table, weather: pa.Table, as_json: JsonR
         json=as_json.compared(flights),
         results=proof.compare(proof.expected_results(flights, weather), latest, proof.RESULT_KEY),
         records={name: len(table) for name, table in rows.items()},
+        closing={name: len(read[name]) - len(rows) for name, rows in inputs.items()},
+        doubled_inputs=proof.repeats(rows["flights"], proof.FLIGHT_KEY)
+        + proof.repeats(rows["weather"], proof.WEATHER_KEY),
         doubled=proof.repeats(rows["delays"], proof.RESULT_KEY),
         latest_results=latest,
     )
 
 
+def _without_closing_row(rows: pa.Table) -> pa.Table:
+    """It alone has no hour of the day."""
+    return rows.filter(pc.is_valid(rows["hour"]))
+
+
 def _inputs(
     source: pa.Table, found: pa.Table, topic: TopicColumns, key: tuple[str, ...]
 ) -> Comparison:
-    # What has no hour of the day is the closing row, which only has a time.
-    rows = found.filter(pc.is_valid(found["hour"]))
-    return proof.compare(source.select(topic.arrow.names), rows, key)
+    return proof.compare(source.select(topic.arrow.names), found, key)
 
 
 def draw(findings: Findings, path: Path) -> None:
@@ -86,7 +99,12 @@ def happened(
         f"acknowledged within {flush_ms:.0f} ms (median of {len(loader.days)})",
     )
     for topic, count in findings.records.items():
-        yield f"topic {topic}", f"{count:,} rows in the log"
+        closing = findings.closing.get(topic, 0)
+        yield (
+            f"topic {topic}",
+            f"{count:,} rows in the log"
+            + (f", and {closing} that completes the last hours" if closing else ""),
+        )
     batches = [batch for batch in stream.batches if batch.rows]
     if batches:
         batch_ms = statistics.median(batch.milliseconds for batch in batches)
@@ -105,7 +123,8 @@ def verdict(findings: Findings) -> Iterator[str]:
     flights, weather, results = findings.flights, findings.weather, findings.results
     yield (
         f"{word}: {flights.equal:,} of {flights.expected:,} flights and {weather.equal:,} of"
-        f" {weather.expected:,} weather reports stand in the log as in the source file"
+        f" {weather.expected:,} weather reports stand in the log as in the source file;"
+        f" doubled: {findings.doubled_inputs:,}"
     )
     yield (
         f"{word}: {findings.json.equal:,} of {findings.json.expected:,} flights that a client of"

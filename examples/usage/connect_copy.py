@@ -11,6 +11,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
+import connector  # noqa: F401  before the session: the workers of local[2] then run this Python
+
 
 def main() -> None:
     remote, servers, source, target = sys.argv[1:]

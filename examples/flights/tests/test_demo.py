@@ -55,6 +55,8 @@ def test_the_result_is_exact_though_a_broker_and_the_driver_die_and_nothing_stay
     assert "the next driver runs the query" in ended.stdout
     log, as_json, results = ended.stdout.splitlines()[-3:]
     assert log.startswith("exact: 4,334 of 4,334 flights and 358 of 358 weather reports")
+    assert log.endswith("doubled: 0")
+    assert "4,334 rows in the log, and 1 that completes the last hours" in ended.stdout
     assert as_json.startswith("exact: 1,000 of 1,000 flights that a client of Kafka's read as JSON")
     assert results.startswith("exact: ")
     assert results.endswith("lost: 0, doubled: 0")
