@@ -8,6 +8,7 @@ worker is left with one at the end, and tests that wait run beside tests that co
 
 import gc
 import os
+import signal
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
@@ -98,6 +99,9 @@ OTHERS_S = 20
 UNMEASURED_S = {"with": 12, "without": 2}
 """What the others take, about, by whether their tests start processes."""
 
+IGNORED = "HEADRACE_TESTS_IGNORE"
+"""The signals that a run ignores, for its workers."""
+
 EXAMPLES = 15
 """Of hypothesis, always the same, where a test asks for no other number; in full a hundred new
 ones."""
@@ -105,6 +109,7 @@ ones."""
 
 def pytest_configure(config: pytest.Config) -> None:
     """For every process that a test starts; and what hypothesis tries."""
+    _ignore_for_ourselves_alone()
     unexpected.is_fatal = True
     # Hundreds of brokers and workers start: compiled once, not in each of them. Nor are the tests.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -122,6 +127,19 @@ def pytest_configure(config: pytest.Config) -> None:
         # Else examples are made of the numbers and texts in all modules of ours that a worker has
         # loaded by then: each worker has others, and to parse them takes it seconds.
         providers._get_local_constants = Constants
+
+
+def _ignore_for_ourselves_alone() -> None:
+    """Processes inherit that signals are ignored: SIGHUP under nohup, SIGINT behind `&`. Programs
+    under test must not, and workers must, which end with the run otherwise."""
+    signals = (signal.SIGHUP, signal.SIGINT)
+    ignored = {each.name for each in signals if signal.getsignal(each) is signal.SIG_IGN}
+    ignored |= set(os.environ.get(IGNORED, "").split())
+    os.environ[IGNORED] = " ".join(ignored)
+    for each in signals:
+        if each.name in ignored:
+            # What is caught is not ignored by a program that is started.
+            signal.signal(each, lambda _number, _frame: None)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -12,6 +12,7 @@ import pytest
 
 from integration_tests.forks import forked
 from integration_tests.support.cluster_support import wait_until
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.local import processes
 
 SHOWS = """
@@ -141,3 +142,17 @@ def test_forks_do_not_outlive_the_process_that_asked_for_them() -> None:
         assert Path(f"/proc/{pid}").exists()
         parent.kill()
     wait_until(lambda: processes.command_line(pid) is None, "the fork is gone")
+
+
+@in_full
+def test_tests_of_signals_pass_in_a_run_that_ignores_them() -> None:
+    """As one that `nohup make test &` starts, with workers."""
+    test = f"{__file__}::test_a_signal_ends_it_and_is_told"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "1", test]
+    done = subprocess.run(
+        ["nohup", "sh", "-c", 'trap "" INT; exec "$@"', "sh", *command],
+        env={name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "passed" in done.stdout

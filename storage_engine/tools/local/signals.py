@@ -9,12 +9,14 @@ from types import FrameType
 
 @contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """Within the block SIGTERM and a closed terminal raise KeyboardInterrupt, as Ctrl-C does."""
+    """Within the block SIGTERM and a closed terminal raise KeyboardInterrupt, as Ctrl-C does. Under
+    nohup a closed terminal does not.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    numbers = _not_ignored(signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
@@ -37,7 +39,7 @@ def signals_held() -> Iterator[None]:
     def hold(number: int, frame: FrameType | None) -> None:
         came.append(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = _not_ignored(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, hold) for number in numbers}
     try:
         yield
@@ -46,3 +48,8 @@ def signals_held() -> Iterator[None]:
             signal.signal(number, handler)
     if came:
         raise KeyboardInterrupt
+
+
+def _not_ignored(*numbers: signal.Signals) -> list[signal.Signals]:
+    """Nohup ignores SIGHUP, and a shell SIGINT for what it starts behind `&`."""
+    return [each for each in numbers if signal.getsignal(each) is not signal.SIG_IGN]
