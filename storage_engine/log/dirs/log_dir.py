@@ -39,6 +39,7 @@ from storage_engine.log.files.checkpoints import (
 )
 from storage_engine.log.files.disk import Disk, replace_file
 from storage_engine.log.files.free_space import FreeSpace
+from storage_engine.log.segments.swap_files import sync_names
 
 FORMAT_VERSION = 1
 LOCK_FILE = ".lock"
@@ -96,7 +97,7 @@ class BrokerLogDir:
         self.failed = False
         """True when its disk has failed: nothing in it is touched before the next start."""
         try:
-            disk.make_directory(path)
+            self._make_folder()
             self._lock = disk.lock(path / LOCK_FILE)
             self._names = disk.open_directory(path)
         except OSError as error:
@@ -123,14 +124,32 @@ class BrokerLogDir:
             self.unlock()
             raise
 
+    def _make_folder(self) -> None:
+        """Makes the folder, with its name and those of its parents on the medium before it counts
+        as a broker's: else a loss of power could take it with all that was flushed in it."""
+        if self._disk.exists(self.path / META_FILE):
+            return
+        made = {path for path in (self.path, *self.path.parents) if not self._disk.exists(path)}
+        self._disk.make_directory(self.path)
+        for path in reversed((self.path, *self.path.parents[:-1])):
+            try:
+                # Whoever made the others, perhaps an earlier start, has not synced them.
+                sync_names(self._disk, path.parent)
+            except OSError:
+                # This user may not be allowed to open a folder that others have made.
+                if path in made:
+                    raise
+
     def _take_over(self, broker_id: int) -> None:
         self.is_new = not self._disk.exists(self.path / META_FILE)
         """True when the log dir held no broker's data before."""
         self._meta = self._checked_meta(broker_id)
-        boot_id = self._disk.boot_id()
-        self.same_boot = self._read_text(BOOT_ID_FILE) == boot_id
+        boot_id, known = self._disk.boot_id(), self._read_text(BOOT_ID_FILE)
+        self.same_boot = known == boot_id
         """True when the machine has not been restarted since a broker last started on this log
         dir."""
+        self.is_cached = known in (boot_id, "")
+        """See `LogStart.is_cached`."""
         self.was_clean_shutdown = self._disk.exists(self.path / CLEAN_SHUTDOWN_FILE)
         self.tail_lost_epoch = self._read_tail_lost()
         """The broker's first incarnation since the logs here may have lost unflushed records;

@@ -57,6 +57,7 @@ class LogOpener:
                 topic_partition, log_dir.least_cleaner_offset
             ),
             clean=clean,
+            is_cached=log_dir.is_cached,
             no_gap_above=recovery_point if log_dir.gaps_prove_crash else None,
         )
         return PartitionLog(

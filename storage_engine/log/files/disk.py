@@ -294,6 +294,16 @@ def write_fully(disk: Disk, descriptor: int, data: Buffer, position: int) -> Non
         written += disk.pwrite(descriptor, view[written:], position + written)
 
 
+def write_anew(disk: Disk, path: Path) -> None:
+    """Writes a small file as it is, in place, so that the next sync brings it to the medium: the
+    kernel may count its pages as clean after a sync that failed."""
+    descriptor = disk.open_existing(path)
+    try:
+        write_fully(disk, descriptor, disk.pread(descriptor, disk.size(descriptor), 0), 0)
+    finally:
+        disk.close(descriptor)
+
+
 def replace_file(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
     """Replaces the file by one with `content`: a crash leaves the old one or the new one.
 

@@ -14,6 +14,7 @@ from storage_engine.core.replication.leader_epochs import LeaderEpochCache
 from storage_engine.core.retained.producer_state import ProducerStates
 from storage_engine.core.system_errors import passes_by_itself
 from storage_engine.log.files.checkpoints import LEADER_EPOCHS_FILE, read_epochs, write_epochs
+from storage_engine.log.files.disk import write_anew
 from storage_engine.log.files.storage_errors import storage_error
 from storage_engine.log.recovery.recovery_progress import RecoveryProgress
 from storage_engine.log.recovery.segment_checks import Gaps, SegmentChecks, drop_segments
@@ -27,6 +28,7 @@ from storage_engine.log.segments.log_segment import (
     offset_in_name,
 )
 from storage_engine.log.segments.swap_files import CLEANED_SUFFIX, finish_swaps
+from storage_engine.log.state.partition_metadata import PARTITION_METADATA_FILE
 from storage_engine.log.state.producer_replay import load_producers
 from storage_engine.log.state.producer_snapshots import ProducerSnapshots
 
@@ -59,6 +61,9 @@ class LogStart:
     """The log was compacted below it; when it is above 0, offsets may be missing."""
     clean: bool = False
     """True when the last stop was clean, so that nothing needs to be checked."""
+    is_cached: bool = True
+    """True when the page cache may hold what is not on the medium, and no flush will bring there
+    (see `recovery`); False when the machine was started since the log was written."""
     no_gap_above: int | None = None
     """No offsets are missing between a segment that begins above this offset and the one before it;
     None: some may be."""
@@ -98,8 +103,18 @@ def _load(
     snapshots = ProducerSnapshots(disk, folder.path, names)
     if not clean:
         snapshots.remove_above(start.recovery_point)
+    rewrites = start.is_cached and not clean
+    if rewrites and disk.exists(folder.path / PARTITION_METADATA_FILE):
+        # The first flush syncs it with the records.
+        write_anew(disk, folder.path / PARTITION_METADATA_FILE)
     checks = SegmentChecks(
-        folder, epochs, gaps, recovery_point=start.recovery_point, clean=clean, progress=progress
+        folder,
+        epochs,
+        gaps,
+        recovery_point=start.recovery_point,
+        clean=clean,
+        rewrites=rewrites,
+        progress=progress,
     )
     checks.run(segments)
     if segments and log_start_offset > segments[-1].next_offset:

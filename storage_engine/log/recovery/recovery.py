@@ -5,7 +5,12 @@ A batch is intact when it lies within the file, is of magic 2, its CRC matches a
 where the last ones stopped. Base offset and leader epoch lie outside the CRC; a batch in which they
 are damaged is recognised because it does not fit between its neighbours. A segment that begins with
 an older leader epoch than the one before it ended with was cut off once: a crash of the machine
-brought its name back. Source: R-LOG8.
+brought its name back.
+
+What no flush is known to have brought to the medium is written anew, in place, before it is
+checked. After a failed fsync Linux counts the pages as clean: they are read as if nothing had
+happened, a later fsync succeeds without writing them, and the next loss of power takes them.
+Source: R-LOG8.
 """
 
 import mmap
@@ -14,7 +19,7 @@ from typing import NamedTuple
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.replication.leader_epochs import LeaderEpochCache
-from storage_engine.log.files.disk import Disk
+from storage_engine.log.files.disk import Disk, write_fully
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.log.segments.placing import MAX_RELATIVE_OFFSET
 from storage_engine.protocol.records.record_batch import (
@@ -55,17 +60,19 @@ def recover_segment(
     *,
     gaps_allowed: bool,
     least_epoch: int = -1,
+    rewrites_from: int | None = None,
 ) -> Recovered:
     """Rebuilds the segment from the bytes of its file, cuts the file at the first damage, and
     records the epochs. The transaction index is left to the caller, which has the producers.
 
     `gaps_allowed`: offsets may be missing between batches, as compaction leaves them.
-    `least_epoch`: the epoch of the batches before it.
+    `least_epoch`: the epoch of the batches before it. `rewrites_from`: batches from this offset on
+    are written anew; None: nothing is.
     """
     descriptor = segment.file.open()
     file_size = disk.size(descriptor)
     segment.reset()
-    checker = _Checker(disk, segment, file_size)
+    checker = _Checker(disk, segment, file_size, rewrites_from)
     # The indexes may be older or newer than the batches that are checked now.
     epochs.truncate_from_end(segment.base_offset)
     epoch = epochs.latest_epoch
@@ -88,10 +95,15 @@ def recover_segment(
 class _Checker:
     """Reads a file up to the first batch that is not intact in itself."""
 
-    def __init__(self, disk: Disk, segment: LogSegment, file_size: int) -> None:
+    def __init__(
+        self, disk: Disk, segment: LogSegment, file_size: int, rewrites_from: int | None
+    ) -> None:
         self._disk = disk
         self._segment = segment
         self._file_size = file_size
+        self._rewrites_from = rewrites_from
+        self._rewrites = False
+        """True from the first batch on that is to be written anew."""
         self.stopped_by = "end of file"
 
     def intact_batches(self) -> Iterator[tuple[int, BatchHeader]]:
@@ -107,6 +119,9 @@ class _Checker:
             except CorruptRecordError as error:
                 self.stopped_by = str(error)
                 return
+            if not self._rewrites and self._is_to_be_rewritten(header):
+                self._rewrites = True
+                self._write_anew(position, chunk[position - chunk_start :])
             size = header.size_in_bytes
             problem = self._problem(position, header)
             if problem is None and len(chunk) - at < size:
@@ -130,13 +145,24 @@ class _Checker:
             return "the offset is too far from the segment's base offset"
         return None
 
+    def _is_to_be_rewritten(self, header: BatchHeader) -> bool:
+        return self._rewrites_from is not None and header.last_offset >= self._rewrites_from
+
     def _read(self, position: int, size: int) -> memoryview:
+        """Return bytes that are on the medium, or will be with the next flush."""
         descriptor = self._segment.file.open()
         size = min(size, self._file_size - position)
         if size <= COPIED_BATCH_MAX_BYTES:
-            return memoryview(self._disk.pread(descriptor, size, position))
-        lead = position % mmap.ALLOCATIONGRANULARITY
-        return self._disk.map(descriptor, size + lead, position - lead)[lead:]
+            data = memoryview(self._disk.pread(descriptor, size, position))
+        else:
+            lead = position % mmap.ALLOCATIONGRANULARITY
+            data = self._disk.map(descriptor, size + lead, position - lead)[lead:]
+        if self._rewrites:
+            self._write_anew(position, data)
+        return data
+
+    def _write_anew(self, position: int, data: memoryview) -> None:
+        write_fully(self._disk, self._segment.file.open(), data, position)
 
 
 def _that_fit_together(

@@ -49,13 +49,16 @@ class SegmentChecks:
         *,
         recovery_point: int,
         clean: bool,
+        rewrites: bool,
         progress: RecoveryProgress | None,
     ) -> None:
+        """`rewrites`: what lies above the recovery point is written anew, see `recovery`."""
         self._folder = folder
         self._epochs = epochs
         self._gaps = gaps
         self._recovery_point = recovery_point
         self._clean = clean
+        self._rewrites_from = recovery_point if rewrites else None
         self._progress = progress
         self._last_epoch = -1
         """The leader epoch of the last batch that was checked."""
@@ -121,6 +124,7 @@ class SegmentChecks:
             self._epochs,
             gaps_allowed=self._gaps.may_be,
             least_epoch=self._last_epoch,
+            rewrites_from=self._rewrites_from,
         )
         self._last_epoch = recovered.last_epoch
         if self._progress is not None:

@@ -38,7 +38,7 @@ class SimulatedDisk:
         self.broken: set[Path] = set()
         """Folders in which every call fails with `error`."""
         self.broken_syncs: set[Path] = set()
-        """Folders in which only syncs fail with `error`."""
+        """Folders in which only syncs fail with `error`: see the failed sync in `memory_files`."""
         self.error = errno.EIO
         self.room: dict[Path, int] = {}
         """The bytes that may still be written in these folders."""
@@ -129,7 +129,11 @@ class SimulatedDisk:
 
     def sync(self, descriptor: int) -> None:
         path, file = self._file_at(descriptor)
-        self._check_sync(path)
+        try:
+            self._check_sync(path)
+        except OSError:
+            file.fail_sync()
+            raise
         self.syncs += 1
         self._begin_sync()
         file.sync()
@@ -184,10 +188,13 @@ class SimulatedDisk:
         self._check(path)
         content = bytes(data)
         for folder in self.room.keys() & set(path.parents) if self.room else ():
-            if self.room[folder] <= 0:
+            # Bytes that are there already are replaced in their place.
+            grown = max(0, position + len(content) - file.size)
+            if grown and self.room[folder] <= 0:
                 raise _error(errno.ENOSPC, path)
-            content = content[: self.room[folder]]
-            self.room[folder] -= len(content)
+            kept = min(grown, self.room[folder])
+            content = content[: len(content) - (grown - kept)]
+            self.room[folder] -= kept
         file.modified_ms = self.wall_ms()
         self._change(lambda: file.write(content, position))
         return len(content)

@@ -4,6 +4,9 @@ may be lost, kept or torn, and a generator decides which.
 Fault model, of a machine that loses its power:
 
     synced            kept as it was at the last sync
+    a failed sync     its bytes count as written from then on, as Linux marks the pages clean:
+                      readers see them, and no later sync brings them to the medium unless they are
+                      written anew; a loss of power leaves what was there before, or zeros
     bytes written     of each write since any prefix, or nothing, of each by itself; where the file
                       grew without its bytes there are zeros
     length            any that the file had since, in the order in which it had them
@@ -30,7 +33,7 @@ class MemoryFile:
     `size` on.
     """
 
-    __slots__ = ("_changes", "_synced", "buffer", "modified_ms", "size")
+    __slots__ = ("_changes", "_is_unlike_medium", "_synced", "buffer", "modified_ms", "size")
 
     def __init__(self) -> None:
         self.buffer = bytearray(256)
@@ -40,6 +43,8 @@ class MemoryFile:
         self._synced = b""
         self._changes: list[ByteChange] = []
         """The changes since the last sync."""
+        self._is_unlike_medium = False
+        """True since a sync has failed: readers see bytes that no sync brings to the medium."""
 
     def write(self, data: bytes, position: int) -> None:
         self._put(data, position)
@@ -52,25 +57,49 @@ class MemoryFile:
 
     def sync(self) -> None:
         if self._changes:
-            self._synced = bytes(self.buffer[: self.size])
+            self._synced = self._written_out()
             self._changes.clear()
+
+    def fail_sync(self) -> None:
+        """Lose the bytes of all writes since the last sync for the medium. Lengths go another way
+        there, through the journal of the file system."""
+        size = len(self._synced)
+        lengths: list[ByteChange] = []
+        for position, data in self._changes:
+            size = position if data is None else max(size, position + len(data))
+            lengths.append((size, None))
+        self._is_unlike_medium |= any(data is not None for _, data in self._changes)
+        self._changes = lengths
 
     def lose_power(self, choose: random.Random | None) -> None:
         """Keep what a loss of power leaves, which is then on the medium; None: what was synced."""
         changes, self._changes = self._changes, []
-        if not changes:
+        if not changes and not self._is_unlike_medium:
             return
         fate = 0.0 if choose is None else choose.random()
         if choose is not None and fate >= 0.75:
-            self._synced = bytes(self.buffer[: self.size])
-            return
-        self._begin_with(self._synced)
-        if choose is not None and fate >= 0.25:
+            self._changes = changes
+            self._begin_with(self._written_out())
+            self._changes = []
+        else:
+            self._begin_with(self._synced)
+        if choose is not None and changes and 0.25 <= fate < 0.75:
             if fate >= 0.5:
                 self._keep_the_first(changes, choose)
             else:
                 self._keep_some(changes, choose)
         self._synced = bytes(self.buffer[: self.size])
+        self._is_unlike_medium = False
+
+    def _written_out(self) -> bytes:
+        """Return what the medium has once all changes are written."""
+        if not self._is_unlike_medium:
+            return bytes(self.buffer[: self.size])
+        medium = MemoryFile()
+        medium._begin_with(self._synced)
+        for position, data in self._changes:
+            medium._apply(position, data)
+        return bytes(medium.buffer[: medium.size])
 
     def _keep_the_first(self, changes: list[ByteChange], choose: random.Random) -> None:
         """Keep the first changes, the last of them torn."""

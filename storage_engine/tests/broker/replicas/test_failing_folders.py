@@ -158,6 +158,30 @@ def test_a_failed_fsync_is_never_tried_again(cluster):
     assert len(disk.refused_syncs) == 1
 
 
+def test_what_a_failed_fsync_has_lost_is_written_anew_after_a_restart(cluster):
+    """The record is acknowledged, the replica whose fsync failed is restarted and becomes the only
+    one in sync: it has the record, also when its machine has lost its power."""
+    disk = disk_of(cluster, 2)
+    tp = next(tp for tp in PARTITIONS if cluster.state(tp).leader == 1)
+    disk.broken_syncs.add(folder_of(cluster, 2, tp))
+    cluster[2].replicas.durable_acks.flush(cluster[2].replicas.get(tp))
+    assert cluster.produced(tp, b"second") == 1
+    cluster.wait_in_sync(tp, 1, 3)
+    disk.broken_syncs.clear()
+    cluster[2].kill(session_ends_at_once=True)
+    cluster[2].start()
+    cluster.wait_in_sync(tp, 1, 2, 3)
+    cluster[2].logs.logs[tp].flush()
+    for other in (1, 3):
+        cluster[other].kill()
+    cluster.wait_in_sync(tp, 2)
+    cluster[2].lose_machine()
+    disk.lose_power()
+    cluster[2].start()
+    cluster.loop.run_until(lambda: cluster.state(tp).leader == 2)
+    assert cluster[2].logs.logs[tp].log_end_offset == 2
+
+
 def test_a_damaged_file_takes_only_its_own_partition_offline(cluster):
     led = next(tp for tp in PARTITIONS if cluster.state(tp).leader == 1)
     replicas = cluster[1].replicas

@@ -9,7 +9,7 @@ import pytest
 
 from storage_engine.core.errors import StorageError
 from storage_engine.core.ids import NO_TAIL_LOST, TAIL_LOST_NOW, BrokerEpoch, TopicPartition
-from storage_engine.log.dirs.log_dir import BrokerLogDir
+from storage_engine.log.dirs.log_dir import BrokerLogDir, UnusableLogDirError
 from storage_engine.log.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
     RECOVERY_POINTS_FILE,
@@ -40,6 +40,37 @@ def test_a_new_folder_gets_its_papers(tmp_path):
     folder.begin()
     meta = (tmp_path / "data" / "meta.properties").read_text()
     assert meta == "version=1\nbroker.id=1\n"
+
+
+@pytest.mark.parametrize("crash_after", [None, *range(1, 9)])
+def test_the_names_of_a_new_folder_and_its_parents_survive_a_loss_of_power(crash_after):
+    """A start that is killed on its way leaves names that the next one must sync too."""
+    disk = SimulatedDisk(Path("/"))
+    path = Path("/srv/broker/data")
+    if crash_after is not None:
+        disk.crash_after = crash_after
+        with contextlib.suppress(CrashError):
+            open_folder(path, disk=disk).begin()
+        disk.kill_process()
+    open_folder(path, disk=disk).begin()
+    disk.lose_power()
+    assert set(disk.list_names(path)) >= {"meta.properties", ".boot-id"}
+
+
+def test_a_folder_whose_parents_nobody_may_open_is_used_all_the_same():
+    """An administrator has made it, and has synced it by now."""
+    closed = Path("/srv/broker")
+
+    class ClosedParent(SimulatedDisk):
+        def open_directory(self, path: Path) -> int:
+            if path == closed:
+                raise PermissionError(13, "Permission denied", str(path))
+            return super().open_directory(path)
+
+    disk = ClosedParent(closed / "data")
+    assert open_folder(closed / "data", disk=disk).is_new
+    with pytest.raises(UnusableLogDirError, match="Permission denied"):
+        open_folder(closed / "other", disk=disk)
 
 
 def test_a_stop_without_mark_is_unclean_on_the_same_boot(tmp_path):

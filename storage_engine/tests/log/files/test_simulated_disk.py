@@ -115,3 +115,34 @@ def test_a_killed_process_loses_nothing_but_its_locks():
     disk.kill_process()
     assert disk.read_file(FILE) == b"01234"
     assert disk.lock(ROOT / "lock") is not None
+
+
+def with_failed_sync(written: bytes) -> tuple[SimulatedDisk, int]:
+    """The file "0123", and behind it what a sync did not bring to the medium."""
+    disk, descriptor = with_synced_file(b"0123")
+    disk.pwrite(descriptor, written, 4)
+    disk.broken_syncs.add(ROOT)
+    with pytest.raises(OSError, match="Input/output error"):
+        disk.sync(descriptor)
+    disk.broken_syncs.clear()
+    return disk, descriptor
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_after_a_failed_sync_a_later_one_succeeds_without_the_bytes(seed):
+    disk, descriptor = with_failed_sync(b"45")
+    disk.pwrite(descriptor, b"6", 6)
+    disk.sync(descriptor)
+    disk.kill_process()
+    assert disk.read_file(FILE) == b"0123456"
+    disk.lose_power(random.Random(seed))
+    assert disk.read_file(FILE) == b"0123\0\0" + b"6"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bytes_that_are_written_anew_are_synced_again(seed):
+    disk, descriptor = with_failed_sync(b"45")
+    disk.pwrite(descriptor, b"45", 4)
+    disk.sync(descriptor)
+    disk.lose_power(random.Random(seed))
+    assert disk.read_file(FILE) == b"012345"
