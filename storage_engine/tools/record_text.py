@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from storage_engine.protocol.records.record_batch import BatchHeader
-from storage_engine.protocol.records.records import DecodedRecords, decode_batches
+from storage_engine.protocol.records.records import DecodedRecords, iter_decoded
 
 
 def documents(records: DecodedRecords) -> Iterator[dict[str, Any]]:
@@ -48,7 +48,8 @@ def describe_records(batch: memoryview, header: BatchHeader) -> list[dict[str, A
     """The records of one whole batch; none for a control batch, whose records are markers."""
     if header.is_control:
         return []
-    return list(documents(decode_batches(bytes(batch), include_headers=True)))
+    decoded = iter_decoded(bytes(batch), include_headers=True)
+    return [document for records in decoded for document in documents(records)]
 
 
 def _header(header: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Compresses and decompresses the records block of a batch.
 
-Decompressed data never exceeds the given limit.
+Decompressed data never exceeds the given limit, or comes in pieces of a given size.
 
 Codecs as Kafka's clients read and write them:
 
@@ -25,7 +25,7 @@ Source: KIP-57 (LZ4 framing), KIP-110 (zstd), the snappy-java and LZ4 frame form
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from storage_engine.core.errors import (
@@ -59,6 +59,9 @@ for no fewer bytes."""
 _SNAPPY_LARGEST_RATIO = 64
 """A snappy element of 3 bytes yields at most 64 bytes: no memory is allocated for a larger
 claim."""
+
+_LARGEST_BLOCK_BYTES = (1 << 31) - 1
+"""What an array of Arrow can hold."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -103,42 +106,65 @@ def compress(codec: Codec, data: BytesLike) -> BytesLike:
 def decompress(codec: int, data: BytesLike, *, max_bytes: int) -> BytesLike:
     """Return the records block in `data`; CorruptRecordError when damaged or larger than
     `max_bytes`."""
+    pieces = iter_decompressed(codec, data, piece_bytes=max_bytes + 1, most_bytes=max_bytes)
+    piece = next(pieces, b"")
+    if len(piece) > max_bytes:
+        raise _too_large(max_bytes)
+    return piece
+
+
+def iter_decompressed(
+    codec: int, data: BytesLike, *, piece_bytes: int, most_bytes: int | None = None
+) -> Iterator[BytesLike]:
+    """Yield the records block in `data` in pieces; CorruptRecordError when damaged.
+
+    A piece has `piece_bytes`, but for the last, which may have fewer, and none is empty. Blocks of
+    snappy are never cut: its pieces are larger by less than a block. What is not compressed is one
+    piece. A block of snappy above `most_bytes` is refused before it is unpacked.
+    """
     if codec == Codec.NONE:
-        if len(data) > max_bytes:
-            raise _too_large(max_bytes)
-        return data
+        if len(data):
+            yield data
+        return
     if codec == Codec.SNAPPY:
-        return _decompress_snappy(memoryview(data), max_bytes)
+        most = _LARGEST_BLOCK_BYTES if most_bytes is None else most_bytes
+        yield from _snappy_pieces(memoryview(data), piece_bytes, most)
+        return
     try:
         name = _STREAM_NAMES[Codec(codec)]
     except ValueError:
         raise UnsupportedCompressionError(
             f"the compression codec {codec} is unknown: it needs a newer client"
         ) from None
-    return _decompress_stream(name, data, max_bytes)
+    yield from _stream_pieces(name, data, piece_bytes)
 
 
-def _decompress_stream(name: str, data: BytesLike, max_bytes: int) -> BytesLike:
+def _stream_pieces(name: str, data: BytesLike, piece_bytes: int) -> Iterator[BytesLike]:
     import pyarrow as pa
 
     parts: list[BytesLike] = []
     total = 0
     room = max(_LEAST_READ_BYTES, _FIRST_READ_RATIO * len(data))
+    stream = None
     try:
-        with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name) as stream:
-            while True:
-                wanted = min(room, max_bytes + 1 - total)
-                part = _view(stream.read_buffer(wanted))
-                total += len(part)
-                if total > max_bytes:
-                    raise _too_large(max_bytes)
-                parts.append(part)
-                if len(part) < wanted:
-                    break
-                room *= 2
+        stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name)
+        while True:
+            wanted = min(room, piece_bytes - total)
+            part = _view(stream.read_buffer(wanted))
+            total += len(part)
+            parts.append(part)
+            is_last = len(part) < wanted
+            if total and (is_last or total == piece_bytes):
+                yield joined(parts)
+                parts, total = [], 0
+            if is_last:
+                return
+            room *= 2
     except (OSError, pa.ArrowException) as error:
         raise _damaged(name, error) from None
-    return _joined(parts)
+    finally:
+        if stream is not None:
+            stream.close()
 
 
 def _compress_xerial(data: BytesLike) -> BytesLike:
@@ -172,12 +198,26 @@ def _blocks(data: BytesLike) -> Iterator[memoryview]:
         yield view[start : start + BLOCK_BYTES]
 
 
-def _decompress_snappy(data: memoryview, max_bytes: int) -> BytesLike:
+def _snappy_pieces(data: memoryview, piece_bytes: int, most_bytes: int) -> Iterator[BytesLike]:
+    parts: list[BytesLike] = []
+    total = 0
+    for block in _snappy_blocks(data):
+        part = _decompress_snappy_block(block, max(0, most_bytes - total), most_bytes)
+        parts.append(part)
+        total += len(part)
+        if total >= piece_bytes:
+            yield joined(parts)
+            parts, total = [], 0
+    if total:
+        yield joined(parts)
+
+
+def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
+    """Yield the raw blocks, compressed."""
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _decompress_snappy_block(data, max_bytes, max_bytes)
+        yield data
+        return
     position = len(_XERIAL_HEADER)
-    blocks: list[BytesLike] = []
-    room = max_bytes
     while position < len(data):
         if len(data) - position < _XERIAL_LENGTH.size:
             raise _damaged("snappy", "a block length is cut off")
@@ -185,11 +225,8 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> BytesLike:
         position += _XERIAL_LENGTH.size
         if not 0 <= length <= len(data) - position:
             raise _damaged("snappy", f"a block of {length} bytes, {len(data) - position} are left")
-        block = _decompress_snappy_block(data[position : position + length], room, max_bytes)
-        room -= len(block)
-        blocks.append(block)
+        yield data[position : position + length]
         position += length
-    return _joined(blocks)
 
 
 def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> BytesLike:
@@ -211,7 +248,7 @@ def _decompress_snappy_block(block: memoryview, room: int, max_bytes: int) -> By
         raise _damaged("snappy", error) from None
 
 
-def _joined(parts: list[BytesLike]) -> BytesLike:
+def joined(parts: Sequence[BytesLike]) -> BytesLike:
     """Concatenate the parts. Large ones are joined by numpy, which lets other threads run
     meanwhile: a broker's event loop does not wait for the copy."""
     if len(parts) == 1:

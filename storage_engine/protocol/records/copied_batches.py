@@ -37,7 +37,8 @@ from storage_engine.protocol.records.record_batch import (
     seal,
 )
 from storage_engine.protocol.records.record_filter import OpenBatches, StoredBatch, sealed
-from storage_engine.protocol.records.records import DEFAULT_MAX_DECOMPRESSED_BYTES, EncodedBatch
+from storage_engine.protocol.records.records import EncodedBatch
+from storage_engine.protocol.records.sections import iter_sections
 from storage_engine.protocol.records.varints import Ints
 from storage_engine.protocol.typed.copied_typed import TypedTarget, copied_rows
 from storage_engine.protocol.typed.typed_batch import is_typed
@@ -156,12 +157,12 @@ def _together(
     opened: list[StoredBatch] = []
     size = 0
     for batch, header in batches:
-        stored = StoredBatch(header, batch).decompressed(max_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
-        opened.append(stored)
-        size += len(stored.records)
-        if size >= _TOGETHER_BYTES:
-            yield from _renumbered(OpenBatches(opened), start_offset)
-            opened, size = [], 0
+        for section in iter_sections(header, batch):
+            opened.append(StoredBatch(section.header, batch, section.records))
+            size += len(section.records)
+            if size >= _TOGETHER_BYTES:
+                yield from _renumbered(OpenBatches(opened), start_offset)
+                opened, size = [], 0
     if opened:
         yield from _renumbered(OpenBatches(opened), start_offset)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.protocol.records.arrow_binary import LARGEST_ARRAY_BYTES, gather, int64_values
-from storage_engine.protocol.records.compression import decompress
+from storage_engine.protocol.records.compression import joined
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     MAGIC,
@@ -31,7 +31,6 @@ from storage_engine.protocol.records.record_batch import (
     iter_headers,
 )
 from storage_engine.protocol.records.record_chain import (
-    LEAST_RECORD_BYTES,
     BrokenChainError,
     RecordRegions,
     find_records,
@@ -46,6 +45,7 @@ from storage_engine.protocol.records.record_headers import (
     DamagedHeaderError,
     decode_headers,
 )
+from storage_engine.protocol.records.sections import Section, corrupt_batch, iter_sections
 from storage_engine.protocol.records.varints import Ints
 
 GROUP_BYTES = 1 << 20
@@ -53,8 +53,7 @@ GROUP_BYTES = 1 << 20
 cache."""
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 << 20
-"""The limit of one batch. Kafka's max.message.bytes is 1 MiB by default; text compresses tenfold or
-so."""
+"""The limit of one batch where its rows are wanted in one piece."""
 
 _MICROSECONDS = 1000
 _NO_END = (1 << 63) - 1
@@ -99,7 +98,8 @@ def decode_batches(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     check_crcs: bool = True,
 ) -> DecodedRecords:
-    """Return all rows of iter_decoded in one piece; at most 2 GiB of keys, and of values."""
+    """Return all rows of iter_decoded in one piece; at most 2 GiB of keys, and of values, and at
+    most `max_decompressed_bytes` of a batch."""
     parts = list(
         iter_decoded(
             buffers,
@@ -132,7 +132,7 @@ def iter_decoded(
     include_headers: bool = False,
     include_keys: bool = True,
     include_values: bool = True,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    max_decompressed_bytes: int | None = None,
     check_crcs: bool = True,
     group_bytes: int = GROUP_BYTES,
 ) -> Iterator[DecodedRecords]:
@@ -141,7 +141,8 @@ def iter_decoded(
 
     `buffers` is one buffer or an iterable of them, each of concatenated batches in log order; a
     batch cut off at the end of a buffer is left out. Control batches give no rows, nor do empty
-    ones (left by compaction). No empty piece is yielded. Raises CorruptRecordError.
+    ones (left by compaction). No empty piece is yielded. Memory does not grow with batches, only
+    with records. Raises CorruptRecordError, also for a batch of more than `max_decompressed_bytes`.
     """
     decoded = iter_decoded_logs(
         (LogPiece(None, buffer, start_offset, end_offset) for buffer in _each_buffer(buffers)),
@@ -179,15 +180,28 @@ def iter_decoded_logs(
     include_headers: bool = False,
     include_keys: bool = True,
     include_values: bool = True,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    max_decompressed_bytes: int | None = None,
     check_crcs: bool = True,
     group_bytes: int = GROUP_BYTES,
 ) -> Iterator[DecodedLogs]:
     """`iter_decoded` for several logs, whose small pieces are decoded in one pass. Rows come in the
     order of the pieces."""
     columns = _Columns(include_keys, include_values, include_headers)
-    limit = min(max_decompressed_bytes, LARGEST_ARRAY_BYTES)
     group = _Group()
+    for part in _parts(pieces, max_decompressed_bytes, check_crcs=check_crcs):
+        if group.size + len(part.section.records) > LARGEST_ARRAY_BYTES:
+            yield from _decode_group(group, columns)
+            group = _Group()
+        group.add(part)
+        if group.size >= group_bytes:
+            yield from _decode_group(group, columns)
+            group = _Group()
+    yield from _decode_group(group, columns)
+
+
+def _parts(
+    pieces: Iterable[LogPiece], max_bytes: int | None, *, check_crcs: bool
+) -> Iterator["_Part"]:
     for piece in pieces:
         wanted = _Range(piece.start_offset, piece.end_offset)
         buffer = memoryview(piece.buffer).cast("B")
@@ -196,15 +210,8 @@ def iter_decoded_logs(
                 continue
             batch = buffer[position : position + header.size_in_bytes]
             _check_batch(batch, header, check_crc=check_crcs)
-            records = _decompressed(batch, header, limit)
-            if group.size + len(records) > LARGEST_ARRAY_BYTES:
-                yield from _decode_group(group, columns)
-                group = _Group()
-            group.add(_Part(header, records, buffer, position, wanted, piece.log))
-            if group.size >= group_bytes:
-                yield from _decode_group(group, columns)
-                group = _Group()
-    yield from _decode_group(group, columns)
+            for section in iter_sections(header, batch, max_bytes=max_bytes):
+                yield _Part(section, buffer, position, wanted, piece.log)
 
 
 class _Range(NamedTuple):
@@ -233,11 +240,9 @@ class _Columns(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A batch to decode."""
+    """A batch to decode, or a section of it."""
 
-    header: BatchHeader
-    records: BytesLike
-    """The records, decompressed."""
+    section: Section
     buffer: memoryview
     position: int
     """The position of the batch in `buffer`."""
@@ -255,11 +260,11 @@ class _Group:
     """True when all records lie uncompressed in one buffer."""
 
     def add(self, part: _Part) -> None:
-        uncompressed = part.header.compression == Codec.NONE
+        uncompressed = part.section.header.compression == Codec.NONE
         first = self.parts[0] if self.parts else part
         self.in_place = self.in_place and uncompressed and part.buffer is first.buffer
         self.parts.append(part)
-        self.size += len(part.records)
+        self.size += len(part.section.records)
 
 
 def _each_buffer(buffers: Any) -> Iterator[Any]:
@@ -272,61 +277,48 @@ def _check_batch(batch: memoryview, header: BatchHeader, *, check_crc: bool) -> 
     """Make the checks that don't need the records."""
     count = header.records_count
     if header.magic != MAGIC:
-        raise _corrupt(header, f"it has magic {header.magic}, only {MAGIC} can be read")
+        raise corrupt_batch(header, f"it has magic {header.magic}, only {MAGIC} can be read")
     if header.attributes & TYPED_BIT and count:
         raise CorruptRecordError(
             f"the record batch at offset {header.base_offset} has columns, not records: it is read"
             " with the schema of its topic"
         )
     if check_crc and not crc_matches(batch, 0, len(batch)):
-        raise _corrupt(header, "its CRC does not match")
+        raise corrupt_batch(header, "its CRC does not match")
     if count < 0 or header.last_offset_delta < count - 1:
-        raise _corrupt(
+        raise corrupt_batch(
             header, f"it has {count} records, but a last offset delta of {header.last_offset_delta}"
         )
-
-
-def _decompressed(batch: memoryview, header: BatchHeader, max_bytes: int) -> BytesLike:
-    try:
-        records = decompress(header.compression, batch[HEADER_BYTES:], max_bytes=max_bytes)
-    except CorruptRecordError as error:
-        raise _corrupt(header, str(error)) from None
-    if len(records) < header.records_count * LEAST_RECORD_BYTES:
-        raise _corrupt(
-            header, f"{header.records_count} records can't fit into {len(records)} bytes"
-        )
-    return records
 
 
 def _decode_group(group: _Group, columns: _Columns) -> Iterator[DecodedLogs]:
     """Yield no piece or one."""
     if not group.parts:
         return
-    headers = [part.header for part in group.parts]
+    sections = [part.section for part in group.parts]
     try:
         decoded = _decode(group, columns)
     except BrokenChainError as error:
-        raise _corrupt(headers[error.region], f"record {error.record}: {error.reason}") from None
+        raise _damaged(sections[error.region], error.record, error.reason) from None
     except DamagedRecordError as error:
-        ends = np.cumsum([header.records_count for header in headers])
+        ends = np.cumsum([section.header.records_count for section in sections])
         region = int(np.searchsorted(ends, error.row, side="right"))
-        record = error.row - int(ends[region]) + headers[region].records_count
-        raise _corrupt(headers[region], f"record {record}: {error.reason}") from None
+        section = sections[region]
+        record = error.row - int(ends[region]) + section.header.records_count
+        raise _damaged(section, record, error.reason) from None
     if len(decoded.records):
         yield decoded
 
 
-def _corrupt(header: BatchHeader, reason: str) -> CorruptRecordError:
-    return CorruptRecordError(
-        f"the record batch at offset {header.base_offset} is damaged: {reason}"
-    )
+def _damaged(section: Section, record: int, reason: str) -> CorruptRecordError:
+    return corrupt_batch(section.header, f"record {section.first_record + record}: {reason}")
 
 
 def _decode(group: _Group, columns: _Columns) -> DecodedLogs:
     buffer, regions = _lay_out(group)
     source = np.frombuffer(buffer, np.uint8)
     fields = read_fields(source, find_records(source, regions))
-    per_batch = _PerBatch([part.header for part in group.parts], regions.counts)
+    per_batch = _PerBatch([part.section.header for part in group.parts], regions.counts)
     deltas = fields.offset_deltas
     _check_offset_deltas(deltas, per_batch, regions.counts)
     offsets = per_batch.column("base_offset") + deltas
@@ -334,7 +326,7 @@ def _decode(group: _Group, columns: _Columns) -> DecodedLogs:
     types = per_batch.column("timestamp_type").astype(np.int32)
     rows: Ints | None = None
     counts = regions.counts
-    if not all(part.wanted.covers(part.header) for part in group.parts):
+    if not all(part.wanted.covers(part.section.header) for part in group.parts):
         rows = _wanted_rows(group.parts, offsets, counts)
         ends = np.searchsorted(rows, np.cumsum(counts))
         counts = np.diff(ends, prepend=0)
@@ -389,8 +381,8 @@ def _lay_out(group: _Group) -> tuple[BytesLike, RecordRegions]:
     """Return one buffer with the records of all parts, and their places. Copies nothing when they
     lie in one buffer already."""
     parts = group.parts
-    sizes = np.array([len(part.records) for part in parts], np.int64)
-    counts = np.array([part.header.records_count for part in parts], np.int64)
+    sizes = np.array([len(part.section.records) for part in parts], np.int64)
+    counts = np.array([part.section.header.records_count for part in parts], np.int64)
     if group.in_place:
         starts = np.array([part.position for part in parts], np.int64)
         first = parts[0].position + HEADER_BYTES
@@ -398,7 +390,7 @@ def _lay_out(group: _Group) -> tuple[BytesLike, RecordRegions]:
         stops = starts + sizes
         return parts[0].buffer[first : first + int(stops[-1])], RecordRegions(starts, stops, counts)
     stops = np.cumsum(sizes)
-    whole = parts[0].records if len(parts) == 1 else b"".join(part.records for part in parts)
+    whole = joined([part.section.records for part in parts])
     return whole, RecordRegions(stops - sizes, stops, counts)
 
 

@@ -50,6 +50,7 @@ from storage_engine.protocol.records.record_fields import (
     RecordFields,
     read_fields,
 )
+from storage_engine.protocol.records.sections import corrupt_batch
 from storage_engine.protocol.records.varints import (
     VARLONG_BYTES,
     Ints,
@@ -76,10 +77,10 @@ class StoredBatch(NamedTuple):
         """Return True when it has records of producers."""
         return self.header.records_count > 0 and not self.header.is_control
 
-    def decompressed(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> "StoredBatch":
+    def decompressed(self) -> "StoredBatch":
         """Return the batch with its records; CorruptRecordError when they are damaged or more than
-        `max_bytes`."""
-        return self._replace(records=_decompressed(self, max_bytes))
+        MAX_DECOMPRESSED_BYTES."""
+        return self._replace(records=_decompressed(self))
 
     def holding(self, records: BytesLike) -> "StoredBatch":
         """Return the batch with records that are decompressed already; CorruptRecordError when they
@@ -112,10 +113,10 @@ class OpenBatches:
             self._spans = find_records(self._bytes, regions)
             self._fields: RecordFields = read_fields(self._bytes, self._spans)
         except BrokenChainError as error:
-            raise _corrupt(batches[error.region].header, error.reason) from None
+            raise corrupt_batch(batches[error.region].header, error.reason) from None
         except DamagedRecordError as error:
             region = int(np.searchsorted(np.cumsum(self._counts), error.row, side="right"))
-            raise _corrupt(batches[region].header, error.reason) from None
+            raise corrupt_batch(batches[region].header, error.reason) from None
         self._starts = np.empty_like(self._spans.stops)
         self._starts[1:] = self._spans.stops[:-1]
         self._starts[np.cumsum(self._counts) - self._counts] = regions.starts
@@ -253,7 +254,7 @@ class OpenBatches:
         if bad.any():
             row = int(np.argmax(bad))
             region = int(np.searchsorted(np.cumsum(self._counts), row, side="right"))
-            raise _corrupt(
+            raise corrupt_batch(
                 self.batches[region].header, f"offset delta {int(deltas[row])} is out of order"
             )
 
@@ -290,21 +291,22 @@ def _lay_out(batches: Sequence[StoredBatch]) -> tuple[BytesLike, RecordRegions]:
     return source, RecordRegions(stops - sizes, stops, counts)
 
 
-def _decompressed(batch: StoredBatch, max_bytes: int) -> BytesLike:
+def _decompressed(batch: StoredBatch) -> BytesLike:
     header = batch.header
     if header.magic != MAGIC or not 0 < header.records_count <= header.last_offset_delta + 1:
-        raise _corrupt(header, f"magic {header.magic}, {header.records_count} records")
+        raise corrupt_batch(header, f"magic {header.magic}, {header.records_count} records")
     try:
-        records = decompress(header.compression, batch.data[HEADER_BYTES:], max_bytes=max_bytes)
+        block = batch.data[HEADER_BYTES:]
+        records = decompress(header.compression, block, max_bytes=MAX_DECOMPRESSED_BYTES)
     except CorruptRecordError as error:
-        raise _corrupt(header, str(error)) from None
+        raise corrupt_batch(header, str(error)) from None
     _check_size(header, records)
     return records
 
 
 def _check_size(header: BatchHeader, records: BytesLike) -> None:
     if len(records) < header.records_count * LEAST_RECORD_BYTES:
-        raise _corrupt(header, f"{header.records_count} records in {len(records)} bytes")
+        raise corrupt_batch(header, f"{header.records_count} records in {len(records)} bytes")
 
 
 def _bytes_of(array: Any) -> BytesLike:
@@ -312,9 +314,3 @@ def _bytes_of(array: Any) -> BytesLike:
     _, offsets, data = array.buffers()
     end = int(np.frombuffer(offsets, np.int32)[len(array)])
     return memoryview(data).cast("B")[:end]
-
-
-def _corrupt(header: BatchHeader, reason: str) -> CorruptRecordError:
-    return CorruptRecordError(
-        f"the record batch at offset {header.base_offset} is damaged: {reason}"
-    )
