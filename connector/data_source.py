@@ -14,7 +14,7 @@ from connector.log_once import warn_once
 from connector.options.sink_options import parse_sink_options
 from connector.options.source_options import SourceOptions, parse_source_options
 from connector.schema import check_user_schema, source_schema
-from connector.spark_version import check_spark_version, limits_micro_batches, pushes_filters
+from connector.spark_version import check_spark_version, limits_micro_batches
 from connector.spark_workers import prepare_worker
 
 if TYPE_CHECKING:
@@ -60,16 +60,10 @@ class HeadraceDataSource(DataSource):
     @without_traceback
     def reader(self, schema: "StructType") -> "HeadraceBatchReader":
         """Serves `spark.read`."""
-        prepare_worker()
-        reading = self._checked_reading(schema)
-        if pushes_filters():
-            from connector.source.pushdown.reader import HeadracePushdownReader, plans_pushdown
-
-            if plans_pushdown():
-                return HeadracePushdownReader(self._source_options, reading)
         from connector.source.batch_reader import HeadraceBatchReader
 
-        return HeadraceBatchReader(self._source_options, reading)
+        prepare_worker()
+        return HeadraceBatchReader(self._source_options, self._checked_reading(schema))
 
     @without_traceback
     def streamReader(self, schema: "StructType") -> "HeadraceStreamReader":

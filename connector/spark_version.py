@@ -1,6 +1,6 @@
 """Finds out which Spark this is, and what it lacks.
 
-    4.0    no filter pushdown, no limits of micro-batches, no class for Arrow in a streaming sink
+    4.0    no limits of micro-batches, no class for Arrow in a streaming sink
     4.1    no limits of micro-batches
     4.2    everything; so has 4.3
 
@@ -44,13 +44,6 @@ def limits_micro_batches() -> bool:
     from pyspark.sql.datasource import DataSourceStreamReader
 
     return hasattr(DataSourceStreamReader, "getDefaultReadLimit")
-
-
-def pushes_filters() -> bool:
-    """Whether Spark can pass filters to a source in Python: from 4.1 on."""
-    from pyspark.sql import datasource
-
-    return hasattr(datasource, "Filter")
 
 
 def has_stream_arrow_writer() -> bool:

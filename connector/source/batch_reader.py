@@ -1,6 +1,10 @@
 """The batch source. It asks for the ends of the logs once, when the read is planned, so that every
 task and every retry reads the same records.
 
+It takes no filters of Spark (`pushFilters`): up to 4.3 Spark keeps the plan of a read in an object
+that all scans of a frame share, so a read that one filter had narrowed would be what the frame's
+other scans read.
+
 Source: R-SPARK1, R-CLI5.
 """
 
@@ -71,7 +75,7 @@ class HeadraceBatchReader(DataSourceReader):
             )
             for each in partitions
         ]
-        return range_tasks(options, self._metadata, self._narrowed(ranges))
+        return range_tasks(options, self._metadata, ranges)
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
         """Runs in a task. Spark's own empty partition has no ranges; with Spark 4.0 it is None."""
@@ -83,10 +87,6 @@ class HeadraceBatchReader(DataSourceReader):
             return iter(())
         typed = None if self._reading is None else self._reading.typed
         return read_records(self._options, ranges, typed=typed)
-
-    def _narrowed(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        """The part of `ranges` that filters leave: all, where Spark passes none."""
-        return ranges
 
 
 def _check_bounded(option: str, spec: OffsetSpec | None, senseless: int) -> None:

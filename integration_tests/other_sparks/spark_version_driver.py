@@ -72,7 +72,7 @@ def _batch(spark: SparkSession, servers: str, topic: str, **options: Any) -> Dat
 
 
 def _read(spark: SparkSession, servers: str, topic: str) -> list[int]:
-    """By a filter that Spark passes to the source where it can."""
+    """By a filter, which Spark offers to the source where it can."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     options = {"startingOffsets": "earliest", "columns": "value,partition", "minPartitions": "4"}
     frame = _batch(spark, servers, topic, **options).where("partition < 2")

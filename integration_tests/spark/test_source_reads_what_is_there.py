@@ -1,19 +1,18 @@
 """The source's planning and reading against brokers, without Spark: topics that are created again,
-offsets without records, filters, sizes.
+offsets without records, options that narrow a read, sizes.
 """
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import Producer
-from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, LessThan
 
 from connector.connections import close_all
 from connector.errors import ConnectorError, DataLossError
 from connector.options.source_options import parse_source_options
-from connector.source import record_reader, source_metadata
+from connector.source import record_reader, shared_reader, source_metadata
 from connector.source.batch_reader import HeadraceBatchReader
-from connector.source.pushdown.reader import HeadracePushdownReader
 from connector.source.stream_reader import HeadraceStreamReader
 from connector.spark_classes import ReadAllAvailable
 from integration_tests.support.cluster_support import (
@@ -57,9 +56,8 @@ def servers(cluster):
 def _options(servers, topic, **options):
     named = {"bootstrap.servers": servers, "subscribe": topic, "kafka.metadata.max.age.ms": "500"}
     # A read that stalls fails soon.
-    return parse_source_options(
-        named | {"kafkaConsumer.pollTimeoutMs": "20000", "startingOffsets": "earliest"} | options
-    )
+    named |= {"kafkaConsumer.pollTimeoutMs": "20000", "startingOffsets": "earliest"} | options
+    return parse_source_options({key: text for key, text in named.items() if text is not None})
 
 
 def _values(batches):
@@ -236,12 +234,16 @@ def fetched_bytes(monkeypatch):
     """Counts what fetches bring."""
     counted = [0]
 
-    def counting(*arguments, **settings):
-        for each in range_reader.read_range(*arguments, **settings):
-            counted[0] += len(each.records)
-            yield each
+    def counting(read):
+        def counted_read(*arguments, **settings):
+            for each in read(*arguments, **settings):
+                counted[0] += len(each.records)
+                yield each
 
-    monkeypatch.setattr(record_reader, "read_range", counting)
+        return counted_read
+
+    monkeypatch.setattr(record_reader, "read_range", counting(range_reader.read_range))
+    monkeypatch.setattr(record_reader, "fetch_ranges", counting(shared_reader.fetch_ranges))
     return counted
 
 
@@ -256,51 +258,32 @@ def _rows(reader):
     return sorted(found, key=lambda row: (row.get("partition"), row["offset"]))
 
 
-def _pushing(servers, topic, *filters, **options):
-    reader = HeadracePushdownReader(_options(servers, topic, **options))
-    left = list(reader.pushFilters(list(filters)))
-    return reader, left
-
-
-def _at(ms):
-    return EPOCH + timedelta(milliseconds=ms)
-
-
-CASES = {
-    "partition": ([EqualTo(("partition",), 1)], lambda row: row["partition"] == 1),
-    "offset": (
-        [GreaterThanOrEqual(("offset",), 1990), LessThan(("offset",), 1995)],
-        lambda row: 1990 <= row["offset"] < 1995,
-    ),
-    "timestamp": (
-        [GreaterThan(("timestamp",), _at(TIME_MS + 1_900))],
-        lambda row: row["timestamp"] > _at(TIME_MS + 1_900),
-    ),
-    "all": (
-        [
-            EqualTo(("partition",), 0),
-            GreaterThanOrEqual(("timestamp",), _at(TIME_MS + 1_950)),
-            LessThan(("offset",), 1_960),
-        ],
-        lambda row: (
-            row["partition"] == 0
-            and row["timestamp"] >= _at(TIME_MS + 1_950)
-            and row["offset"] < 1_960
+def _narrow_options(topic):
+    """Options that narrow a read, and the rows that they leave."""
+    return {
+        "partition": (
+            {"subscribe": None, "assign": json.dumps({topic: [1]})},
+            lambda row: row["partition"] == 1,
         ),
-    ),
-}
+        "offset": (
+            {
+                "startingOffsets": json.dumps({topic: {"0": 1990, "1": 1990}}),
+                "endingOffsets": json.dumps({topic: {"0": 1995, "1": 1995}}),
+            },
+            lambda row: 1990 <= row["offset"] < 1995,
+        ),
+        "timestamp": (
+            {"startingTimestamp": str(TIME_MS + 1_900)},
+            lambda row: row["timestamp"] >= EPOCH + timedelta(milliseconds=TIME_MS + 1_900),
+        ),
+    }
 
 
-def test_filters_fetch_less_and_leave_the_same_rows(cluster, servers, topic, fetched_bytes):
+def test_options_that_narrow_a_read_fetch_less(cluster, servers, topic, fetched_bytes):
     create_topic(cluster, topic, partitions=2, config=KEPT)
-    # In batches of 100 records or so, not in order of time within a hundred.
     batches = (
         [
-            {
-                "value": b"%d" % number * 25,
-                "partition": partition,
-                "timestamp": TIME_MS + number // 100 * 100 + (number * 37) % 100,
-            }
+            {"value": b"%d" % number * 25, "partition": partition, "timestamp": TIME_MS + number}
             for number in range(first, first + 100)
         ]
         for partition in range(2)
@@ -310,29 +293,11 @@ def test_filters_fetch_less_and_leave_the_same_rows(cluster, servers, topic, fet
     everything = _rows(HeadraceBatchReader(_options(servers, topic)))
     all_bytes = fetched_bytes[0]
     assert len(everything) == 4000
-    for name, (filters, passes) in CASES.items():
+    for name, (options, passes) in _narrow_options(topic).items():
         fetched_bytes[0] = 0
-        reader, _ = _pushing(servers, topic, *filters)
-        expected = [row for row in everything if passes(row)]
-        assert expected
-        assert [row for row in _rows(reader) if passes(row)] == expected, name
-        assert fetched_bytes[0] < all_bytes * 0.7, name
-
-
-def test_a_time_that_many_records_share_is_a_bound_to_the_record(cluster, servers, topic):
-    create_topic(cluster, topic, config=KEPT)
-    records = (_numbers(n, n + 1, timestamp=TIME_MS + n // 10) for n in range(30))
-    produce_apart(servers, topic, records)
-    for bound, kind, first in (
-        (TIME_MS + 1, GreaterThanOrEqual, 10),
-        (TIME_MS + 1, GreaterThan, 20),
-        (TIME_MS, GreaterThanOrEqual, 0),
-        (TIME_MS + 2, EqualTo, 20),
-        (TIME_MS + 2, GreaterThan, 30),
-    ):
-        reader, left = _pushing(servers, topic, kind(("timestamp",), _at(bound)))
-        assert len(left) == 1
-        assert [row["offset"] for row in _rows(reader)] == list(range(first, 30))
+        found = _rows(HeadraceBatchReader(_options(servers, topic, **options)))
+        assert found == [row for row in everything if passes(row)], name
+        assert 0 < fetched_bytes[0] < all_bytes * 0.7, name
 
 
 def test_tasks_are_cut_by_the_bytes_of_the_log(cluster, servers, topic):

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -16,7 +15,6 @@ from integration_tests.support.spark_support import (
     consume,
     first_offset,
     last_line,
-    needs_pushdown,
     per_batch,
     produce,
     servers,
@@ -33,8 +31,6 @@ pytestmark = pytest.mark.slow
 __all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 TIME_MS = 1_700_000_000_123
 
@@ -429,55 +425,6 @@ def test_many_small_records_fit_a_topic_with_a_small_limit(spark, spark_cluster,
     create_topic(spark_cluster, topic, partitions=2, config={"max.message.bytes": "2000"})
     _write(spark.range(20000).selectExpr("cast(id as string) value"), servers, topic=topic)
     assert len(consume(servers, topic)) == 20000
-
-
-def _filtered_by_spark(frame):
-    """The columns that Spark looks at itself to drop rows."""
-    plan = frame._jdf.queryExecution().executedPlan().toString()
-    conditions = [line for line in plan.splitlines() if "Filter " in line]
-    return {name for line in conditions for name in re.findall(r"(\w+)#\d+", line)}
-
-
-@needs_pushdown
-def test_filters_narrow_a_read_where_spark_hands_them_over(spark, spark_cluster, servers, topic):
-    """With the setting off, Spark would refuse a reader that takes filters."""
-    create_topic(spark_cluster, topic, partitions=3, config={"retention.ms": "-1"})
-    produce(
-        servers,
-        topic,
-        [
-            {"value": b"%d" % number, "partition": number % 3, "timestamp": TIME_MS + number}
-            for number in range(300)
-        ],
-    )
-    passes = (
-        (F.col("partition") < 2)
-        & (F.col("offset") >= 20)
-        & (F.col("timestamp") > F.timestamp_millis(F.lit(TIME_MS + 270)))
-        & (F.col("timestamp") <= F.timestamp_millis(F.lit(TIME_MS + 280)))
-    )
-
-    def read():
-        return _read(spark, servers, topic).where(passes).select("value", "partition")
-
-    assert _filtered_by_spark(read()) >= {"partition", "offset", "timestamp"}
-    expected = spark.createDataFrame(
-        [
-            (bytearray(str(number).encode()), number % 3)
-            for number in range(271, 281)
-            if number % 3 < 2
-        ],
-        "value binary, partition int",
-    )
-    spark.conf.set(PUSHDOWN, "true")
-    try:
-        narrowed = read()
-        assert _filtered_by_spark(narrowed) == {"timestamp"}
-        assert_df_equality(narrowed, expected, ignore_row_order=True)
-        # Nothing to hand over: Spark asks in another worker.
-        assert _read(spark, servers, topic).count() == 300
-    finally:
-        spark.conf.unset(PUSHDOWN)
 
 
 def test_only_the_columns_asked_for_are_read(spark, spark_cluster, servers, topic):

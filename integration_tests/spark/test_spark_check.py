@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 GOOD = {
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
 }
 

@@ -3,7 +3,6 @@ columns, and what does not fit is one line. Source: docs/spark.md, Typed topics.
 
 import json
 import random
-from datetime import datetime
 
 import pyarrow as pa
 import pytest
@@ -34,7 +33,6 @@ pytestmark = pytest.mark.slow
 __all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 FRAMES = 40 if ALL_FAULTS else 2
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 TRIPS = "id BIGINT NOT NULL, fare DOUBLE, name STRING, at TIMESTAMP"
 SCHEMA = "headrace.schema"
 
@@ -96,19 +94,6 @@ def test_some_columns_some_rows_and_where_they_come_from(spark, spark_cluster, s
     expected = dict(enumerate(partitions_for_keys(keys, 2).tolist()))
     found = reader.load().where("id < 50").collect()
     assert {row.id: row._partition for row in found} == expected
-    spark.conf.set(PUSHDOWN, "true")
-    try:
-        at = datetime.fromtimestamp(1_700_000_000 + 1500)
-        late = _read(spark, servers, topic).where((F.col("at") >= at) & F.col("name").isin("n1"))
-        assert late.where("fare < 760").select("id").orderBy("id").collect() == (
-            _trips(spark, 0, 3000)
-            .where((F.col("at") >= at) & (F.col("name") == "n1") & (F.col("fare") < 760))
-            .select("id")
-            .orderBy("id")
-            .collect()
-        )
-    finally:
-        spark.conf.unset(PUSHDOWN)
 
 
 def test_a_running_stream_keeps_its_columns_and_writes_each_row_once(

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from connector.spark_version import limits_micro_batches, pushes_filters
+from connector.spark_version import limits_micro_batches
 from integration_tests.support.background import Background
 from integration_tests.support.client_files import settings_for
 from integration_tests.support.cluster_support import DEADLINE_S
@@ -31,7 +31,6 @@ NO_WORKER = "Python worker failed to connect back"
 needs_limits = pytest.mark.skipif(
     not limits_micro_batches(), reason="this Spark limits no micro-batch"
 )
-needs_pushdown = pytest.mark.skipif(not pushes_filters(), reason="this Spark passes no filters")
 
 
 def per_batch(records: int) -> dict[str, int]:

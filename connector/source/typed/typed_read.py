@@ -7,7 +7,7 @@ the same in all of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.errors import OptionError
@@ -15,7 +15,7 @@ from connector.typed_columns import METADATA_COLUMNS, column_type_of, metadata_t
 from storage_engine.client.topic_schemas import KnownSchema
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.typed.column_types import ColumnType, ddl_of, nullable_form
-from storage_engine.core.typed.comparisons import Comparison, Literal, Operator
+from storage_engine.core.typed.comparisons import Comparison
 from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion
 from storage_engine.core.typed.where import parse_where
 
@@ -38,15 +38,6 @@ class ReadColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedComparison:
-    """A comparison of a column that has another id in each topic."""
-
-    column: str
-    operator: Operator
-    values: tuple[Literal, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TypedRead:
     """The columns and rows of a query. It is pickled into tasks, and holds what they need."""
 
@@ -57,9 +48,6 @@ class TypedRead:
     where: str | None
     schemas: Mapping[str, KnownSchema]
     """Of each topic, as it was when the query began."""
-
-    filters: tuple[NamedComparison, ...] = field(default=())
-    """What Spark has pushed down."""
 
     @property
     def topic_columns(self) -> tuple[ReadColumn, ...]:
@@ -72,12 +60,7 @@ class TypedRead:
 
     def comparisons(self, topic: str, version: SchemaVersion) -> tuple[Comparison, ...]:
         """The conditions on rows of a topic. OptionError for a column that it does not have."""
-        found = () if self.where is None else _parsed(self.where, topic, version)
-        pushed = (
-            Comparison(version.column(each.column).column_id, each.operator, each.values)
-            for each in self.filters
-        )
-        return (*found, *pushed)
+        return () if self.where is None else _parsed(self.where, topic, version)
 
     def spark_schema(self) -> "StructType":
         """The schema of the rows, all of it nullable."""

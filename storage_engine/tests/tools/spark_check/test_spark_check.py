@@ -25,11 +25,10 @@ def _advised(given, **where):
     }
 
 
-def test_spark_as_it_comes_is_advised_of_three_settings():
+def test_spark_as_it_comes_is_advised_of_two_settings():
     assert set(_advised({})) == {
         "spark.python.unix.domain.socket.enabled",
         "spark.sql.shuffle.partitions",
-        "spark.sql.python.filterPushdown.enabled",
     }
 
 
@@ -41,7 +40,7 @@ def test_good_settings_need_no_advice():
     good = {
         "spark.python.unix.domain.socket.enabled": "TRUE",
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "0",
     }
     assert _advised(good) == {}
@@ -54,6 +53,7 @@ def test_good_settings_need_no_advice():
         ("spark.python.use.daemon", "false", "set it to true: "),
         ("spark.sql.execution.arrow.maxRecordsPerBatch", "500", "leave it at 10000: "),
         ("spark.sql.shuffle.partitions", "8", "set it to 2, the number of cores, "),
+        ("spark.sql.python.filterPushdown.enabled", "true", "set it to false: "),
     ],
 )
 def test_a_setting_that_costs_speed_is_told(name, value, beginning):

@@ -1,1 +1,0 @@
-"""Filters of a query that a batch read takes over from Spark: what they leave, and the reader."""
