@@ -11,8 +11,12 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -270,6 +274,20 @@ public class JavaClients {
             say("latest " + admin.listOffsets(
                     Map.of(new TopicPartition(topic, 0), OffsetSpec.latest())).all().get()
                     .get(new TopicPartition(topic, 0)).offset());
+            say("local " + admin.listOffsets(
+                    Map.of(new TopicPartition(topic, 0), OffsetSpec.earliestLocal())).all().get()
+                    .get(new TopicPartition(topic, 0)).offset());
+            short level = admin.describeFeatures().featureMetadata().get().finalizedFeatures()
+                    .get("transaction.version").maxVersionLevel();
+            admin.updateFeatures(Map.of("transaction.version",
+                    new FeatureUpdate(level, FeatureUpdate.UpgradeType.UPGRADE)),
+                    new UpdateFeaturesOptions()).all().get();
+            say("feature " + level);
+            ConfigResource loggers = new ConfigResource(ConfigResource.Type.BROKER_LOGGER, "1");
+            admin.incrementalAlterConfigs(Map.of(loggers, List.of(new AlterConfigOp(
+                    new ConfigEntry("root", "ERROR"), AlterConfigOp.OpType.SET)))).all().get();
+            say("logger " + admin.describeConfigs(List.of(loggers)).all().get().get(loggers)
+                    .get("root").value());
             admin.deleteTopics(List.of(topic)).all().get();
             say("deleted");
         }

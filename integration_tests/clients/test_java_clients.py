@@ -82,5 +82,8 @@ def test_java_creates_describes_and_deletes_topics(said):
         "compact",
         f"partitions {PARTITIONS}",
         "latest 0",
+        "local 0",
+        "feature 2",
+        "logger ERROR",
         "deleted",
     ]

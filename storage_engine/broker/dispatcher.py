@@ -20,6 +20,7 @@ from storage_engine.broker.requests.long_work import (
     Steps,
 )
 from storage_engine.core.errors import InvalidRequestError
+from storage_engine.core.features import FEATURES
 from storage_engine.core.metrics.broker_figures import RequestFigures
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import SCRATCH_BYTES
@@ -37,9 +38,10 @@ from storage_engine.protocol.apis.spec import AnyApi, VersionRange
 from storage_engine.protocol.apis.wire import MAX_ITEMS, LongMessageError, decode_short
 from storage_engine.protocol.framing import RequestHeader, parse_request_header
 
-_EPOCH_PER_TRANSACTION = api_versions.Feature("transaction.version", 2, 2)
-"""Clients that know it enlist partitions by writing to them, and end each transaction under the
-next epoch (KIP-890); the others do as they always did. No other level can be chosen."""
+_SUPPORTED = [api_versions.Feature(name, *levels) for name, levels in FEATURES.items()]
+_FINALIZED = [
+    api_versions.Feature(name, levels.highest, levels.highest) for name, levels in FEATURES.items()
+]
 
 
 class Dispatcher:
@@ -178,8 +180,8 @@ class Dispatcher:
 def _versions_response(advertised: Mapping[int, VersionRange]) -> api_versions.ApiVersionsResponse:
     return replace(
         api_versions.ApiVersionsResponse.of(advertised),
-        supported_features=[_EPOCH_PER_TRANSACTION],
-        finalized_features=[_EPOCH_PER_TRANSACTION],
+        supported_features=_SUPPORTED,
+        finalized_features=_FINALIZED,
         finalized_features_epoch=0,
     )
 

@@ -120,6 +120,7 @@ class ErrorCode(enum.IntEnum):
     RESOURCE_NOT_FOUND = (91, False, "there is no such resource")
     DUPLICATE_RESOURCE = (92, False, "the request names a resource twice")
     UNACCEPTABLE_CREDENTIAL = (93, False, "the credential is not acceptable")
+    INVALID_UPDATE_VERSION = (95, False, "the feature can't be set to that level")
     TRANSACTIONAL_ID_NOT_FOUND = (105, False, "the transactional id is unknown")
     FETCH_SESSION_TOPIC_ID_ERROR = (106, True, "the fetch session has topics by their names")
     UNKNOWN_TOPIC_ID = (100, True, "this broker does not know that topic id")

@@ -169,6 +169,19 @@ REQUESTS = [
     ),
     scanned(50, same(50, users=None), _DESCRIBE, shows=True),
     scanned(51, same(51, deletions=[], upsertions=[credential("eve")]), _ALTER, changes=True),
+    scanned(
+        57,
+        same(
+            57,
+            feature_updates=[
+                {"feature": "transaction.version", "max_version_level": 2, "upgrade_type": 1}
+            ],
+        ),
+        _ALTER,
+    ),
+    scanned(74, same(74, resource_types=[]), to_cluster(O.DESCRIBE_CONFIGS), shows=True),
+    scanned(75, same(75, topics=[{"name": "t"}], cursor=None), _DESCRIBE_T, note="one"),
+    scanned(75, same(75, topics=[], cursor=None), note="all", shows=True),
     scanned(60, same(60, include_cluster_authorized_operations=True)),
     scanned(
         20,

@@ -29,10 +29,12 @@ from storage_engine.protocol.apis.describe_log_dirs import DescribeLogDirsRespon
 from storage_engine.protocol.apis.elect_leaders import ElectLeadersResponse
 from storage_engine.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsResponse
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrResponse
+from storage_engine.protocol.apis.list_config_resources import ListConfigResourcesResponse
 from storage_engine.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from storage_engine.protocol.apis.stop_replica import StopReplicaResponse
+from storage_engine.protocol.apis.update_features import UpdateFeaturesResponse
 from storage_engine.protocol.apis.update_metadata import UpdateMetadataResponse
 
 _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
@@ -127,6 +129,19 @@ def incremental_alter_configs(
         row=IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
     )
 
+
+list_config_resources = of_cluster(
+    AclOperation.DESCRIBE_CONFIGS,
+    briefly(lambda code: ListConfigResourcesResponse(error_code=code, config_resources=[])),
+)
+update_features = of_cluster(
+    AclOperation.ALTER,
+    briefly(
+        lambda code: UpdateFeaturesResponse(
+            error_code=code, error_message=_DENIED.meaning, results=[]
+        )
+    ),
+)
 
 _Moved = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 _MOVED_ROWS = TopicRows(

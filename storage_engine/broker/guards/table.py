@@ -57,6 +57,7 @@ _TOPICS: dict[int, GuardRow] = {
     ),
     20: GuardRow("Delete on each topic", topics.delete_topics),
     37: GuardRow("Alter on each topic", topics.create_partitions),
+    75: GuardRow("Describe on each topic", topics.describe_topic_partitions),
     60: GuardRow("nothing; shows what may be done to the cluster", topics.describe_cluster),
     20_004: GuardRow("Describe on each topic", topics.describe_schemas),
 }
@@ -130,6 +131,8 @@ _CLUSTER: dict[int, GuardRow] = {
     49: GuardRow("AlterConfigs on the cluster", users.alter_quotas),
     50: GuardRow("Describe on the cluster", users.describe_scram),
     51: GuardRow("Alter on the cluster", users.alter_scram),
+    57: GuardRow("Alter on the cluster", cluster.update_features),
+    74: GuardRow("DescribeConfigs on the cluster", cluster.list_config_resources),
 }
 
 _CONNECTION: dict[int, GuardRow] = {17: _NOTHING, 18: _NOTHING, 36: _NOTHING}

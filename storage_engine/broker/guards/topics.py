@@ -22,6 +22,10 @@ from storage_engine.protocol.apis.describe_schemas import (
     DescribedSchema,
     DescribeSchemasResponse,
 )
+from storage_engine.protocol.apis.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
 from storage_engine.protocol.apis.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -29,6 +33,7 @@ from storage_engine.protocol.apis.metadata import (
 )
 
 _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
+_Described = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NO_ID = UUID(int=0)
 _UNKNOWN = -1
@@ -113,6 +118,53 @@ def _topics_shown(
             topic = replace(topic, authorized_operations=operations)
         shown.append(topic)
     return shown
+
+
+def describe_topic_partitions(
+    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+) -> None:
+    client.parts.when_known(
+        lambda: call.run(_describe_topic_partitions(client, call, request, handler))
+    )
+
+
+def _describe_topic_partitions(
+    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+) -> Steps:
+    is_all = not request.topics
+    names = sorted(client.parts.metadata.topics()) if is_all else [t.name for t in request.topics]
+    shown: dict[str, None] = {}
+    refused: dict[str, None] = {}
+    for name in names:
+        is_shown = client.may_quietly(AclOperation.DESCRIBE, _TOPIC, name)
+        (shown if is_shown else refused)[name] = None
+        yield None
+    if is_all:
+        refused = {}
+    client.log_refused(AclOperation.DESCRIBE, _TOPIC, refused)
+    rows = []
+    for name in refused:
+        rows.append(_Described(name=name, topic_id=_NO_ID, error_code=int(_DENIED), partitions=[]))
+        yield None
+    if not shown:
+        call.respond(DescribeTopicPartitionsResponse(topics=rows, next_cursor=None))
+        return
+
+    def amend(answer: Any) -> Building:
+        for topic in answer.topics:
+            if not topic.error_code:
+                topic.topic_authorized_operations = client.operations(_TOPIC, topic.name)
+            yield None
+        answer.topics = [*answer.topics, *rows]
+        return answer
+
+    call.amend = amend
+    named = []
+    for name in shown:
+        named.append(DescribeTopicPartitionsRequest.TopicRequest(name=name))
+        yield None
+    request.topics = named
+    yield from passed(handler, call, request)
 
 
 def describe_cluster(

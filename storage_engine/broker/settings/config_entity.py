@@ -124,4 +124,5 @@ class ConfigEntity:
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+BROKER_LOGGER_RESOURCE = 8
 """Resource types of the protocol."""

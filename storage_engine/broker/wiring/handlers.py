@@ -8,8 +8,10 @@ from storage_engine.broker.handlers.administration import (
     alter_replica_log_dirs,
     describe_cluster,
     elections,
+    list_config_resources,
     log_dirs,
     reassignments,
+    update_features,
 )
 from storage_engine.broker.handlers.administration.access_rules import AccessRuleHandlers
 from storage_engine.broker.handlers.administration.alter_configs import AlterConfigsHandlers
@@ -19,6 +21,9 @@ from storage_engine.broker.handlers.administration.create_topics import CreateTo
 from storage_engine.broker.handlers.administration.delete_topics import DeleteTopicsHandler
 from storage_engine.broker.handlers.administration.describe_configs import DescribeConfigsHandler
 from storage_engine.broker.handlers.administration.describe_schemas import DescribeSchemasHandler
+from storage_engine.broker.handlers.administration.describe_topic_partitions import (
+    DescribeTopicPartitionsHandler,
+)
 from storage_engine.broker.handlers.administration.metadata import MetadataHandler
 from storage_engine.broker.handlers.administration.user_scram_credentials import (
     ScramCredentialHandlers,
@@ -96,6 +101,7 @@ from storage_engine.protocol.apis.describe_log_dirs import API as DESCRIBE_LOG_D
 from storage_engine.protocol.apis.describe_producers import API as DESCRIBE_PRODUCERS
 from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMAS
 from storage_engine.protocol.apis.describe_sinks import API as DESCRIBE_SINKS
+from storage_engine.protocol.apis.describe_topic_partitions import API as DESCRIBE_TOPIC_PARTITIONS
 from storage_engine.protocol.apis.describe_transactions import API as DESCRIBE_TRANSACTIONS
 from storage_engine.protocol.apis.describe_user_scram_credentials import (
     API as DESCRIBE_USER_SCRAM_CREDENTIALS,
@@ -111,6 +117,7 @@ from storage_engine.protocol.apis.join_batch import API as JOIN_BATCH
 from storage_engine.protocol.apis.join_group import API as JOIN_GROUP
 from storage_engine.protocol.apis.leader_and_isr import API as LEADER_AND_ISR
 from storage_engine.protocol.apis.leave_group import API as LEAVE_GROUP
+from storage_engine.protocol.apis.list_config_resources import API as LIST_CONFIG_RESOURCES
 from storage_engine.protocol.apis.list_groups import API as LIST_GROUPS
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
 from storage_engine.protocol.apis.list_partition_reassignments import (
@@ -126,6 +133,7 @@ from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.stop_replica import API as STOP_REPLICA
 from storage_engine.protocol.apis.sync_group import API as SYNC_GROUP
 from storage_engine.protocol.apis.txn_offset_commit import API as TXN_OFFSET_COMMIT
+from storage_engine.protocol.apis.update_features import API as UPDATE_FEATURES
 from storage_engine.protocol.apis.update_metadata import API as UPDATE_METADATA
 from storage_engine.protocol.apis.write_txn_markers import API as WRITE_TXN_MARKERS
 
@@ -311,6 +319,10 @@ def add_administration_apis(
     )
     table.add(METADATA, metadata.handle)
     table.add(DESCRIBE_CLUSTER, partial(describe_cluster.handle, for_clients))
+    describe_topic_partitions = DescribeTopicPartitionsHandler(cluster=for_clients)
+    table.add(DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle)
+    table.add(UPDATE_FEATURES, update_features.handle)
+    table.add(LIST_CONFIG_RESOURCES, partial(list_config_resources.handle, cluster.metadata))
     table.add(DESCRIBE_CONFIGS, describe_configs.handle)
     table.add(DESCRIBE_SCHEMAS, describe_schemas.handle)
     table.add(ALTER_CONFIGS, alter_configs.handle)

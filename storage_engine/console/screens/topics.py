@@ -31,6 +31,7 @@ _SOURCES = {
     ConfigSource.ALL_BROKERS: "dynamic default",
     ConfigSource.FILE: "file",
     ConfigSource.DEFAULT: "default",
+    ConfigSource.LOGGER: "logger",
 }
 MOST_PARTITIONS = 10_000
 MOST_GROUPS = 100

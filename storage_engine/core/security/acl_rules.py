@@ -7,6 +7,8 @@ from storage_engine.core.security.acl_types import (
     ANY,
     CLUSTER_NAME,
     MATCH,
+    OPERATIONS_WITHOUT_RULES,
+    TYPES_WITHOUT_RULES,
     WILDCARD,
     AclOperation,
     AclPermission,
@@ -77,8 +79,12 @@ class AclFilter:
     host: str | None = None
     operation: AclOperation | None = None
     permission: AclPermission | None = None
+    finds_nothing: bool = False
+    """It asks for rules that Kafka has and that can't be made here."""
 
     def finds_pattern(self, pattern: ResourcePattern) -> bool:
+        if self.finds_nothing:
+            return False
         if self.resource_type is not None and pattern.resource_type is not self.resource_type:
             return False
         if self.is_match:
@@ -116,6 +122,8 @@ def filter_of(
         pattern = PatternType.coded(pattern_type)
         if pattern is None:
             raise AclFormatError(f"there is no pattern type {pattern_type}")
+    if resource_type in TYPES_WITHOUT_RULES or operation in OPERATIONS_WITHOUT_RULES:
+        return AclFilter(finds_nothing=True)
     return AclFilter(
         resource_type=_resource_type(resource_type, may_be_any=True),
         name=name,

@@ -45,6 +45,10 @@ class ResourceType(_WireName):
     TRANSACTIONAL_ID = (5, "TransactionalId")
 
 
+TYPES_WITHOUT_RULES = (6, 7)
+"""Delegation tokens and users, about which Kafka has rules (KIP-48, KIP-373)."""
+
+
 class PatternType(_WireName):
     """How a rule names its resources. The literal `*` means all of them."""
 
@@ -70,6 +74,10 @@ class AclOperation(_WireName):
     DESCRIBE_CONFIGS = (10, "DescribeConfigs")
     ALTER_CONFIGS = (11, "AlterConfigs")
     IDEMPOTENT_WRITE = (12, "IdempotentWrite")
+
+
+OPERATIONS_WITHOUT_RULES = (13, 14, 15)
+"""To create and describe tokens, and commits in two phases (KIP-373, KIP-939)."""
 
 
 class AclPermission(_WireName):

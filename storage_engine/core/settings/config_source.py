@@ -16,6 +16,8 @@ class ConfigSource(enum.IntEnum):
     FILE = 4
     """The broker's server.properties."""
     DEFAULT = 5
+    LOGGER = 6
+    """The level of a broker's logger (KIP-412)."""
 
     @classmethod
     def _missing_(cls, value: object) -> "ConfigSource":

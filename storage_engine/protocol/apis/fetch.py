@@ -5,7 +5,8 @@ of the client (KIP-320). 10 zstd. 11 rack (KIP-392). 12 flexible, last fetched e
 diverging epoch (KIP-595). 13 topics by their ids, which then stand as text where the name was
 (KIP-516). 14 an error of tiered storage, which is never sent. 15 the follower and its incarnation
 in tagged field 1 (KIP-903). 16 where current leaders are (KIP-951). 17 a follower's log directory,
-which is ignored (KIP-853). Between our brokers version 12 carries the follower's incarnation
+which is ignored (KIP-853). 18 the high watermark that a follower knows, which is ignored
+(KIP-1166). Between our brokers version 12 carries the follower's incarnation
 (R-CTL4) in that field 1, and per partition a tagged field of our own, empty, by which a follower
 reports bad bytes. From version 12 on a client may say in another, WANT_TAG, how it wants the
 batches of a typed topic.
@@ -422,7 +423,7 @@ API = ApiSpec(
     key=1,
     name="Fetch",
     min_version=4,
-    max_version=17,
+    max_version=18,
     first_flexible_version=FIRST_FLEXIBLE,
     decode_request=decode_request,
     encode_request=encode_request,

@@ -1,7 +1,10 @@
 """ListOffsets: the first and last offset of a partition, or the first at or after a time (R-LOG11).
 
 Versions: 1 one offset per partition. 2 isolation level. 4 leader epoch. 6 flexible. 7 offset of the
-largest timestamp (KIP-734). Source: Kafka's ListOffsetsRequest.json and ListOffsetsResponse.json.
+largest timestamp (KIP-734). 8 first offset that is not only in remote storage (KIP-405). 9 last
+offset in remote storage (KIP-1005). 10 how long to wait for remote storage (KIP-1075). 11 first
+offset that is not in remote storage yet (KIP-1023). Source: Kafka's ListOffsetsRequest.json and
+ListOffsetsResponse.json.
 """
 
 from collections.abc import Sequence
@@ -16,6 +19,12 @@ LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
 """The timestamp that asks for the offset of the record with the largest timestamp."""
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+
+FIRST_WITH_TIMEOUT = 10
+DEFAULT_TIMEOUT_MS = 30_000
 
 
 class ListOffsetsPartition(NamedTuple):
@@ -33,6 +42,8 @@ class ListOffsetsRequest(NamedTuple):
     partitions: Sequence[ListOffsetsPartition]
     replica_id: int = -1
     isolation_level: int = 0
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    """How long to wait for remote storage; there is none here."""
 
 
 class ListOffsetsPartitionResponse(NamedTuple):
@@ -74,8 +85,9 @@ def _read_request(reader: Reader, version: int) -> ListOffsetsRequest:
             partitions.append(ListOffsetsPartition(topic, index, reader.int64(), epoch))
             reader.tags()
         reader.tags()
+    timeout_ms = reader.int32() if version >= FIRST_WITH_TIMEOUT else DEFAULT_TIMEOUT_MS
     reader.tags()
-    return ListOffsetsRequest(partitions, replica_id, isolation_level)
+    return ListOffsetsRequest(partitions, replica_id, isolation_level, timeout_ms)
 
 
 def encode_request(version: int, request: ListOffsetsRequest) -> list[Buffer]:
@@ -95,6 +107,8 @@ def encode_request(version: int, request: ListOffsetsRequest) -> list[Buffer]:
             writer.int64(partition.timestamp)
             writer.tags()
         writer.tags()
+    if version >= FIRST_WITH_TIMEOUT:
+        writer.int32(request.timeout_ms)
     writer.tags()
     return [writer.data]
 
@@ -152,7 +166,7 @@ API = ApiSpec(
     key=2,
     name="ListOffsets",
     min_version=1,
-    max_version=7,
+    max_version=11,
     first_flexible_version=FIRST_FLEXIBLE,
     decode_request=decode_request,
     encode_request=encode_request,

@@ -28,8 +28,8 @@ def _entry(name: str, module: str, low: int, high: int, first_flexible: int | No
 
 _SERVED: dict[int, ApiEntry] = {
     0: _entry("Produce", "produce", 0, 12, 9),
-    1: _entry("Fetch", "fetch", 4, 17, 12),
-    2: _entry("ListOffsets", "list_offsets", 1, 7, 6),
+    1: _entry("Fetch", "fetch", 4, 18, 12),
+    2: _entry("ListOffsets", "list_offsets", 1, 11, 6),
     3: _entry("Metadata", "metadata", 0, 12, 9),
     8: _entry("OffsetCommit", "offset_commit", 2, 8, 8),
     9: _entry("OffsetFetch", "offset_fetch", 1, 8, 6),
@@ -71,10 +71,13 @@ _SERVED: dict[int, ApiEntry] = {
     49: _entry("AlterClientQuotas", "alter_client_quotas", 0, 1, 1),
     50: _entry("DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0, 0),
     51: _entry("AlterUserScramCredentials", "alter_user_scram_credentials", 0, 0, 0),
+    57: _entry("UpdateFeatures", "update_features", 0, 2, 0),
     60: _entry("DescribeCluster", "describe_cluster", 0, 1, 0),
     61: _entry("DescribeProducers", "describe_producers", 0, 0, 0),
     65: _entry("DescribeTransactions", "describe_transactions", 0, 0, 0),
     66: _entry("ListTransactions", "list_transactions", 0, 1, 0),
+    74: _entry("ListConfigResources", "list_config_resources", 0, 1, 0),
+    75: _entry("DescribeTopicPartitions", "describe_topic_partitions", 0, 0, 0),
 }
 
 _INTERNAL: dict[int, ApiEntry] = {

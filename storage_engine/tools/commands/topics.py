@@ -67,6 +67,7 @@ _SOURCES = {
     ConfigSource.ALL_BROKERS: "broker",
     ConfigSource.FILE: "broker",
     ConfigSource.DEFAULT: "default",
+    ConfigSource.LOGGER: "logger",
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
+from storage_engine.broker.settings import broker_loggers
 from storage_engine.broker.settings.config_alteration import (
     BrokerRules,
     Change,
@@ -23,7 +24,11 @@ from storage_engine.broker.settings.config_alteration import (
     replaced,
 )
 from storage_engine.broker.settings.config_changes import ConfigChanges
-from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
+from storage_engine.broker.settings.config_entity import (
+    BROKER_LOGGER_RESOURCE,
+    ConfigEntity,
+    EntityKind,
+)
 from storage_engine.broker.settings.config_store import Compute, ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.listener_key import is_listener_key
@@ -67,7 +72,7 @@ class AlterConfigsHandlers:
             rows = yield from _rows(row, resources, outcomes)
             call.respond(IncrementalAlterConfigsResponse(responses=rows))
 
-        return self._alter(call, request, compute, respond)
+        return self._alter(call, request, compute, respond, is_incremental=True)
 
     def handle(self, call: ApiCall[AlterConfigsResponse], request: AlterConfigsRequest) -> Steps:
         def compute(resource: Any, rules: Rules) -> Compute:
@@ -79,7 +84,7 @@ class AlterConfigsHandlers:
             rows = yield from _rows(row, resources, outcomes)
             call.respond(AlterConfigsResponse(responses=rows))
 
-        return self._alter(call, request, compute, respond)
+        return self._alter(call, request, compute, respond, is_incremental=False)
 
     def _alter(
         self,
@@ -87,6 +92,8 @@ class AlterConfigsHandlers:
         request: Any,
         compute: Callable[[Any, Rules], Compute],
         respond: Callable[[Sequence[Any], Sequence[Outcome]], Steps],
+        *,
+        is_incremental: bool,
     ) -> Steps:
         resources = list(request.resources)
         outcomes: dict[int, Outcome] = {}
@@ -113,6 +120,10 @@ class AlterConfigsHandlers:
                     raise KafkaError(
                         f"'{resource.resource_name}' is named twice", ErrorCode.INVALID_REQUEST
                     )
+                if resource.resource_type == BROKER_LOGGER_RESOURCE and is_incremental:
+                    self._change_loggers(call, resource, validate_only=request.validate_only)
+                    settle(index, None)
+                    continue
                 entity = ConfigEntity.of_resource(*keys[index])
                 rules = self._rules(entity)
             except KafkaError as failure:
@@ -126,6 +137,22 @@ class AlterConfigsHandlers:
                 # A key store or trust store, which is read again when its path is set again.
                 is_told_anyway=any(is_listener_key(config.name) for config in resource.configs),
             )
+
+    def _change_loggers(self, call: ApiCall[Any], resource: Any, *, validate_only: bool) -> None:
+        """All of them or none. Raises KafkaError."""
+        if resource.resource_name != str(self.broker_id):
+            raise KafkaError(
+                f"broker {self.broker_id} can't alter the loggers of broker "
+                f"'{resource.resource_name}': send the request to that broker",
+                ErrorCode.INVALID_REQUEST,
+            )
+        call.check_allowed(ResourceType.CLUSTER, CLUSTER_NAME)
+        changes = [(c.name, c.config_operation, c.value) for c in resource.configs]
+        for each in changes:
+            broker_loggers.check_change(*each)
+        if not validate_only:
+            for each in changes:
+                broker_loggers.change(*each)
 
     def _rules(self, entity: ConfigEntity) -> Rules:
         if entity.kind is EntityKind.TOPIC:

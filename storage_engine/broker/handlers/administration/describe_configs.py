@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
+from storage_engine.broker.settings import broker_loggers
 from storage_engine.broker.settings.config_entity import (
+    BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigEntity,
@@ -88,6 +90,8 @@ class DescribeConfigsHandler:
                 self._describe_topic(request, resource, partial(settle, index), longest)
             elif resource.resource_type == BROKER_RESOURCE:
                 settle(index, self._describe_broker(request, resource))
+            elif resource.resource_type == BROKER_LOGGER_RESOURCE:
+                settle(index, self._describe_loggers(resource))
             else:
                 text = f"resources of type {resource.resource_type} have no settings here"
                 settle(index, _error(resource, ErrorCode.INVALID_REQUEST, text))
@@ -130,11 +134,7 @@ class DescribeConfigsHandler:
         if not resource.resource_name:
             return _described(resource, self._all_brokers(request))
         if resource.resource_name != str(self.broker_id):
-            text = (
-                f"broker {self.broker_id} can't describe the settings of broker "
-                f"'{resource.resource_name}': send the request to that broker"
-            )
-            return _error(resource, ErrorCode.INVALID_REQUEST, text)
+            return self._other_broker(resource)
         entries = [
             _entry(
                 request,
@@ -147,6 +147,31 @@ class DescribeConfigsHandler:
         ]
         entries += [self._of_listener(request, name) for name in self.config.listener_keys()]
         return _described(resource, entries)
+
+    def _describe_loggers(self, resource: Any) -> Any:
+        if resource.resource_name != str(self.broker_id):
+            return self._other_broker(resource)
+        entries = [
+            _Entry(
+                name=name,
+                value=level,
+                read_only=False,
+                config_source=int(ConfigSource.LOGGER),
+                is_sensitive=False,
+                synonyms=[],
+                config_type=SettingType.STRING.value,
+                documentation=None,
+            )
+            for name, level in broker_loggers.levels()
+        ]
+        return _described(resource, entries)
+
+    def _other_broker(self, resource: Any) -> Any:
+        text = (
+            f"broker {self.broker_id} can't describe the settings of broker "
+            f"'{resource.resource_name}': send the request to that broker"
+        )
+        return _error(resource, ErrorCode.INVALID_REQUEST, text)
 
     def _of_listener(self, request: DescribeConfigsRequest, name: str) -> Any:
         """A setting that a listener has of its own."""

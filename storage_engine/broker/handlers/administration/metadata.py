@@ -11,6 +11,7 @@ Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -35,15 +36,22 @@ from storage_engine.protocol.apis.update_metadata import UpdateMetadataPartition
 log = logging.getLogger(__name__)
 
 
-class _Live(NamedTuple):
+class LivePeers(NamedTuple):
     """The live brokers, and those of them that are named as leaders."""
 
     brokers: frozenset[BrokerId]
     leaders: frozenset[BrokerId]
-    untold: frozenset[BrokerId]
+    untold: frozenset[BrokerId] = frozenset()
     """Brokers of which the client does not know yet that they are gone."""
-    replaced: Mapping[TopicPartition, BrokerId]
+    replaced: Mapping[TopicPartition, BrokerId] = MappingProxyType({})
     """Partitions that brokers led which have just gone."""
+
+    @classmethod
+    def of(cls, cluster: ClusterForClients, listener: str) -> "LivePeers":
+        """For a client that wants to know how the cluster is, not where to write."""
+        brokers = cluster.brokers_at(listener)
+        live = frozenset(broker.broker_id for broker in brokers)
+        return cls(live, cluster.leaders_among(brokers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +81,7 @@ class MetadataHandler:
     def _respond(self, call: ApiCall[MetadataResponse], request: MetadataRequest) -> Steps:
         metadata = self.cluster.metadata
         brokers = self.cluster.brokers_at(call.connection.listener_name)
-        live = _Live(
+        live = LivePeers(
             frozenset(broker.broker_id for broker in brokers),
             self.cluster.leaders_among(brokers),
             # Who asks about the whole cluster wants to know how it is, not where to write. Who asks
@@ -115,7 +123,7 @@ class MetadataHandler:
         )
 
     def _by_name(
-        self, call: ApiCall[MetadataResponse], topic: str, live: _Live, *, create: bool
+        self, call: ApiCall[MetadataResponse], topic: str, live: LivePeers, *, create: bool
     ) -> Generator[None, Any, MetadataTopic]:
         if topic in self.cluster.metadata:
             return (yield from self._topic(topic, live))
@@ -130,7 +138,7 @@ class MetadataHandler:
             return _missing(topic, self._create(call, topic))
         return _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def _by_id(self, topic_id: UUID, live: _Live) -> Generator[None, Any, MetadataTopic]:
+    def _by_id(self, topic_id: UUID, live: LivePeers) -> Generator[None, Any, MetadataTopic]:
         topic = self.cluster.metadata.topic_name(topic_id)
         if topic is not None:
             return (yield from self._topic(topic, live))
@@ -160,12 +168,12 @@ class MetadataHandler:
         self.topic_admin.write(planned, on_written, check_allowed=check_allowed)
         return ErrorCode.LEADER_NOT_AVAILABLE
 
-    def _topic(self, topic: str, live: _Live) -> Generator[None, Any, MetadataTopic]:
+    def _topic(self, topic: str, live: LivePeers) -> Generator[None, Any, MetadataTopic]:
         partitions = self.cluster.metadata.partitions(topic) or {}
         topic_id = self.cluster.metadata.topic_id(topic)
         rows = []
         for partition in sorted(partitions):
-            rows.append(_partition(partitions[partition], live))
+            rows.append(partition_row(partitions[partition], live))
             yield None
         return MetadataTopic(
             topic=topic,
@@ -179,7 +187,7 @@ def _missing(topic: str, code: ErrorCode) -> MetadataTopic:
     return MetadataTopic(topic=topic, partitions=(), error_code=int(code))
 
 
-def _partition(item: UpdateMetadataPartition, live: _Live) -> MetadataPartition:
+def partition_row(item: UpdateMetadataPartition, live: LivePeers) -> MetadataPartition:
     has_leader = item.leader in live.leaders
     if live.untold and has_leader:
         tp = TopicPartition(item.topic, item.partition)

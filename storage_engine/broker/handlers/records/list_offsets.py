@@ -16,18 +16,25 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.list_offsets import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
-FIRST_VERSION_WITH_MAX_TIMESTAMP = 7
+FIRST_VERSION_WITH = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
+}
 
 
 def handle(
@@ -74,10 +81,15 @@ def _answer(
 def _look_up(
     partition: HostedPartition, timestamp: int, request: ListOffsetsRequest, version: int
 ) -> Generator[Any, Any, tuple[int, int]]:
-    """(offset, timestamp); (-1, -1) where no record is young enough."""
+    """(offset, timestamp); (-1, -1) where no record is young enough, and where remote storage is
+    asked about: there is none, so that all of the log is local."""
     log = partition.log
-    if timestamp == EARLIEST:
+    if timestamp < EARLIEST_TIMESTAMP and version < FIRST_VERSION_WITH.get(timestamp, version + 1):
+        raise KafkaError(f"timestamp {timestamp} is not supported", ErrorCode.UNSUPPORTED_VERSION)
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return log.log_start_offset, -1
+    if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
+        return -1, -1
     is_follower = request.replica_id >= 0
     if is_follower:
         limit = log.log_end_offset
@@ -92,12 +104,10 @@ def _look_up(
             if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
             else ErrorCode.LEADER_NOT_AVAILABLE
         )
-    if timestamp == LATEST:
+    if timestamp == LATEST_TIMESTAMP:
         return limit, -1
-    if timestamp == MAX_TIMESTAMP and version >= FIRST_VERSION_WITH_MAX_TIMESTAMP:
+    if timestamp == MAX_TIMESTAMP:
         largest = yield from log.reads.search_largest_timestamp(max_offset=limit)
         return (-1, -1) if largest is None else (largest.offset, largest.timestamp_ms)
-    if timestamp < 0:
-        raise KafkaError(f"timestamp {timestamp} is not supported", ErrorCode.UNSUPPORTED_VERSION)
     found = yield from log.reads.search_timestamp(timestamp, max_offset=limit)
     return (-1, -1) if found is None else (found.offset, found.timestamp_ms)

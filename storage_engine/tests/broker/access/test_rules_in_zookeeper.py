@@ -209,6 +209,17 @@ def test_filters_find_rules_by_each_field_and_by_match(cluster) -> None:
     assert nothing.matching_acls == []
 
 
+@pytest.mark.parametrize(
+    "wanted", [{"resource_type_filter": 6}, {"resource_type_filter": 7}, {"operation": 14}]
+)
+def test_filters_by_what_only_kafka_has_rules_about_find_none(cluster, wanted) -> None:
+    _create(cluster, {})
+    assert _described(cluster, **wanted) == set()
+    (nothing,) = _delete(cluster, wanted)
+    assert not nothing.error_code and nothing.matching_acls == []
+    assert len(_described(cluster)) == 1
+
+
 def test_bad_rules_are_refused_each_by_itself(cluster) -> None:
     good, bad = _create(cluster, {}, {"resource_name": "a/b"})
     assert not good.error_code

@@ -486,10 +486,27 @@ CASES = [
         (to_cluster(O.ALTER),),
     ),
     Case(
+        57,
+        1,
+        lambda: api_of(57)[1](
+            feature_updates=[
+                _item(57, "feature_updates", feature="transaction.version", max_version_level=2)
+            ]
+        ),
+        (to_cluster(O.ALTER),),
+    ),
+    Case(
         60,
         0,
         _rare(60, include_cluster_authorized_operations=True),
         (),
+    ),
+    Case(74, 1, _rare(74, resource_types=[]), (to_cluster(O.DESCRIBE_CONFIGS),)),
+    Case(
+        75,
+        0,
+        lambda: api_of(75)[1](topics=[_item(75, "topics", name="t")], cursor=None),
+        (topic(O.DESCRIBE),),
     ),
     Case(
         61,

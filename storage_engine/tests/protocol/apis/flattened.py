@@ -220,7 +220,12 @@ def _list_offsets_request(theirs: Any) -> list_offsets.ListOffsetsRequest:
         for partition in topic.partitions
     ]
     isolation_level = getattr(theirs, "isolation_level", 0)
-    return list_offsets.ListOffsetsRequest(partitions, theirs.replica_id, isolation_level)
+    timeout_ms = list_offsets.DEFAULT_TIMEOUT_MS
+    if hasattr(theirs, "timeout"):
+        timeout_ms = milliseconds(theirs.timeout)
+    return list_offsets.ListOffsetsRequest(
+        partitions, theirs.replica_id, isolation_level, timeout_ms
+    )
 
 
 def _list_offsets_response(theirs: Any) -> list_offsets.ListOffsetsResponse:

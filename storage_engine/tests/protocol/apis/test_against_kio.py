@@ -25,7 +25,7 @@ _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 PINNED = {
     # sent by controllers or for snapshots only; our messages have no place for them
-    (1, "request"): ("cluster_id", "replica_directory_id"),
+    (1, "request"): ("cluster_id", "replica_directory_id", "high_watermark"),
     (1, "response"): ("snapshot_id",),
     (18, "response"): ("zk_migration_ready",),
     # only read: our broker says everything in the error message
@@ -75,7 +75,8 @@ def _assert_same_fields(theirs: Any, ours: Any) -> None:
             ours_value = getattr(ours, field.name)
         except AttributeError:
             ours_value = getattr(ours, _other_name(field.name))
-        if field.name.endswith("authorized_operations") and type(value) is not bool:
+        is_bits = isinstance(value, int) and not isinstance(ours_value, int)
+        if field.name.endswith("authorized_operations") and is_bits:
             value = _bits(value)
         _assert_same(value, ours_value)
 
