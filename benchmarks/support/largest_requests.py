@@ -169,6 +169,8 @@ class _Filler:
             return 1.0
         if kind == "uuid":
             return None
+        if kind == "int8":
+            return max(0, number) % 128
         if kind.startswith("int"):
             return max(0, number) if name in _NUMBERS or name == "name" else 0
         return None
