@@ -1,17 +1,21 @@
 """Decodes frames and calls their handlers.
 
 A frame that can't be decoded, or an API or version that is not served, costs its own connection and
-nothing else; an ApiVersions of an unknown version has an answer of its own (KIP-511). Source:
-R-NET1, R-NET3.
+nothing else; an ApiVersions of an unknown version has an answer of its own (KIP-511).
+
+Whoever sends what only brokers may send is asked for the right before the request is decoded: by
+what it says it is, a request gets no precedence, no larger limit and no exemption from quotas.
+Where there is no authorizer, everybody counts as a broker, as in Kafka, but takes turns with the
+others. Source: R-NET1, R-NET3.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall, HandlerTable
-from storage_engine.broker.quotas.call_quota import RequestQuotas
+from storage_engine.broker.quotas.call_quota import CallQuota, RequestQuotas
 from storage_engine.broker.requests.long_work import (
     INLINE_BYTES,
     INLINE_ITEMS,
@@ -19,7 +23,8 @@ from storage_engine.broker.requests.long_work import (
     LongWork,
     Steps,
 )
-from storage_engine.core.errors import InvalidRequestError
+from storage_engine.core.errors import ErrorCode, InvalidRequestError
+from storage_engine.core.fair_queue import FIRST
 from storage_engine.core.features import FEATURES
 from storage_engine.core.metrics.broker_figures import RequestFigures
 from storage_engine.net.connection import Connection
@@ -44,16 +49,40 @@ _FINALIZED = [
 ]
 
 
+class BrokerRights(Protocol):
+    """Knows who is a broker."""
+
+    def may_act_as_broker(self, connection: Connection, request: str) -> bool:
+        """Whether its principal may; a refusal of that request is logged."""
+        ...
+
+    def is_granted_to_act_as_broker(self, connection: Connection) -> bool:
+        """Whether somebody has decided that it may."""
+        ...
+
+
+_SAYS_IT_IS_A_BROKER = "clients that say that they are brokers"
+"""The share of the requests of brokers where nobody decides on rights."""
+
+
 class Dispatcher:
     """The `handle` of a broker's server."""
 
-    def __init__(self, table: HandlerTable, long_work: LongWork, quotas: RequestQuotas) -> None:
-        """`table`: what the broker serves, but for ApiVersions, which is served in any case."""
+    def __init__(
+        self,
+        table: HandlerTable,
+        long_work: LongWork,
+        quotas: RequestQuotas,
+        rights: BrokerRights | None = None,
+    ) -> None:
+        """`table`: what the broker serves, but for ApiVersions, which is served in any case.
+        `rights`: None where everybody may act as a broker."""
         table.add(api_versions.API, self._answer_versions)
         assert set(table) <= set(SERVED_RANGES) | set(INTERNAL_RANGES) | set(OWN_RANGES)
         self._table = table
         self._long_work = long_work
         self._quotas = quotas
+        self._rights = rights
         self.advertised = {
             key: versions
             for key, versions in {**SERVED_RANGES, **OWN_RANGES}.items()
@@ -70,10 +99,14 @@ class Dispatcher:
             if served is None:
                 connection.close(f"{name_of(header.api_key)} is not served")
                 return
-            spec, handler, figures = served
+            spec, handler, figures, refusal = served
             version = header.api_version
             if not spec.min_version <= version <= spec.max_version:
                 self._answer_unknown_version(connection, spec, header.correlation_id)
+                return
+            if refusal is not None and not self._may_act_as_broker(connection, spec):
+                call = self._call(connection, spec, header, figures)
+                self._refuse(call, refusal, len(body), begun_ns)
                 return
             if len(body) > INLINE_BYTES and spec is not PRODUCE:
                 raise LongMessageError
@@ -86,9 +119,9 @@ class Dispatcher:
             if len(body) < SCRATCH_BYTES:
                 # The frame's memory is the next one's when this call ends.
                 body = memoryview(bytearray(body))
+            call.shared_as = self._shared_as(connection, spec, version, body)
             begin = partial(self._decode_first, call, handler, body)
-            is_urgent = _is_of_a_broker(spec, header.api_version, body)
-            self._long_work.run_later(call, begin, is_urgent=is_urgent)
+            self._long_work.run_later(call, begin, size=len(body))
             return
         call = self._call(connection, spec, header, figures)
         if begun_ns is not None:
@@ -102,11 +135,15 @@ class Dispatcher:
         self, call: ApiCall[Any], handler: AnyHandler, request: Any, size: int, begun_ns: int
     ) -> None:
         """`begun_ns`: when it began to be read, which is work for the client, too."""
-        quotas = self._quotas
+        spec = call.spec
         is_follower = isinstance(request, FetchRequest) and request.replica_id >= 0
-        quota = None
-        if not is_follower:
-            quota = quotas.of(call.connection, call.client_id, call.spec, call.version, size)
+        if spec.key in INTERNAL_RANGES:
+            # Its right was asked for before it was decoded.
+            quota = None
+        elif is_follower and self._may_act_as_broker(call.connection, spec):
+            quota = None
+        else:
+            quota = self._quota(call, size)
         call.quota = quota
         if quota is not None and isinstance(request, FetchRequest):
             request = quota.within(request)
@@ -114,6 +151,38 @@ class Dispatcher:
         call.worked(self._long_work.work_ns() - begun_ns)
         if steps is not None:
             call.run(steps)
+
+    def _refuse(
+        self,
+        call: ApiCall[Any],
+        refusal: Callable[[int], Any],
+        size: int,
+        begun_ns: int | None,
+    ) -> None:
+        """Answer a request of brokers that comes from somebody else; it is not decoded."""
+        if begun_ns is not None:
+            call.quota = self._quota(call, size)
+        call.respond(refusal(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+        if begun_ns is not None:
+            call.worked(self._long_work.work_ns() - begun_ns)
+
+    def _quota(self, call: ApiCall[Any], size: int) -> CallQuota | None:
+        return self._quotas.of(call.connection, call.client_id, call.spec, call.version, size)
+
+    def _may_act_as_broker(self, connection: Connection, spec: AnyApi) -> bool:
+        return self._rights is None or self._rights.may_act_as_broker(connection, spec.name)
+
+    def _shared_as(
+        self, connection: Connection, spec: AnyApi, version: int, body: memoryview
+    ) -> str | None:
+        """The share of a broker's request; None for those of clients."""
+        if not _says_it_is_of_a_broker(spec, version, body):
+            return None
+        if not self._may_act_as_broker(connection, spec):
+            return None
+        if self._rights is None or not self._rights.is_granted_to_act_as_broker(connection):
+            return _SAYS_IT_IS_A_BROKER
+        return FIRST
 
     def _call(
         self,
@@ -155,10 +224,8 @@ class Dispatcher:
                 f"a {call.spec.name} request has more than {most} items: send several"
             )
             return
-        if self._quotas.usage.bounds_requests and not call.is_urgent:
-            call.quota = self._quotas.of(
-                call.connection, call.client_id, call.spec, call.version, len(body)
-            )
+        if self._quotas.usage.bounds_requests and call.shared_as is None:
+            call.quota = self._quota(call, len(body))
         steps = handler(call, request)
         if steps is not None:
             yield from steps
@@ -186,9 +253,9 @@ def _versions_response(advertised: Mapping[int, VersionRange]) -> api_versions.A
     )
 
 
-def _is_of_a_broker(spec: AnyApi, version: int, body: memoryview) -> bool:
-    """Whether the cluster waits for it: an order of the controller, or a follower's fetch, which
-    begins with the id of the replica."""
+def _says_it_is_of_a_broker(spec: AnyApi, version: int, body: memoryview) -> bool:
+    """Whether it is an order of the controller, or a follower's fetch, which begins with the id of
+    the replica: the cluster waits for them."""
     if spec.key in INTERNAL_RANGES:
         return True
     if spec is not FETCH or version >= FIRST_WITHOUT_REPLICA_ID:

@@ -139,7 +139,7 @@ class ProduceRuns:
         return (
             not partition.config.flush_before_ack
             and partition.log.leader_appends.requirement is None
-            and not self._producer_appends.has_waiting(pattern.partition)
+            and not self._producer_appends.has_waiting(pattern.partition, connection)
         )
 
     def _take(self, connection: Connection, run: ProduceRun) -> bool:
@@ -152,7 +152,7 @@ class ProduceRuns:
             return False
         figures = self.figures
         begun_ns = 0 if figures is None else figures.now_ns()
-        outcome = self._producer_appends.append_columns(tp, columns, acks=pattern.acks)
+        outcome = self._producer_appends.append_columns(tp, columns, connection, acks=pattern.acks)
         if outcome is None:
             return False
         if figures is not None:

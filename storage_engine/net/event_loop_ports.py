@@ -16,7 +16,7 @@ from storage_engine.net.suspended_time import monotonic_with_sleep_ms
 
 Result = TypeVar("Result")
 
-BACKGROUND_THREADS = 8
+BACKGROUND_THREADS = 12
 """Background threads do fsync, deletions of files, cold reads, preparations of appends and
 conversions for fetches. Kinds of work that may take long have limits of their own, which leave a
 thread for the flushes that acknowledgements wait for."""

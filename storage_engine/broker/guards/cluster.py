@@ -1,6 +1,7 @@
 """What those who look after the cluster have to ask for, and what only brokers may send."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from storage_engine.broker.guards.client import REFUSALS, RequestClient, passed
@@ -232,19 +233,17 @@ def _deletions_refused(request: Any, code: int) -> Building:
 create_acls = of_cluster(AclOperation.ALTER, _creations_refused)
 delete_acls = of_cluster(AclOperation.ALTER, _deletions_refused)
 
-leader_and_isr = of_cluster(
-    AclOperation.CLUSTER_ACTION,
-    briefly(lambda code: LeaderAndIsrResponse(error_code=code)),
+BROKERS_ONLY: Mapping[int, Callable[[int], Any]] = MappingProxyType(
+    {
+        4: lambda code: LeaderAndIsrResponse(error_code=code),
+        5: lambda code: StopReplicaResponse(error_code=code),
+        6: lambda code: UpdateMetadataResponse(error_code=code),
+        7: lambda code: ControlledShutdownResponse(error_code=code),
+    }
 )
-stop_replica = of_cluster(
-    AclOperation.CLUSTER_ACTION,
-    briefly(lambda code: StopReplicaResponse(error_code=code)),
-)
-update_metadata = of_cluster(
-    AclOperation.CLUSTER_ACTION,
-    briefly(lambda code: UpdateMetadataResponse(error_code=code)),
-)
-controlled_shutdown = of_cluster(
-    AclOperation.CLUSTER_ACTION,
-    briefly(lambda code: ControlledShutdownResponse(error_code=code)),
+"""The APIs that only brokers may send, with the answer to everybody else: it is given without a
+look at the request."""
+
+leader_and_isr, stop_replica, update_metadata, controlled_shutdown = (
+    of_cluster(AclOperation.CLUSTER_ACTION, briefly(refusal)) for refusal in BROKERS_ONLY.values()
 )

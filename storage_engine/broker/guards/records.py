@@ -136,8 +136,15 @@ def fetch(
     """Whoever calls itself a replica must be a broker."""
     if request.replica_id < 0 or client.may_to_cluster(AclOperation.CLUSTER_ACTION):
         return handler(call, request)
-    call.respond(FetchResponse([unread(each.topic, each.partition) for each in request.partitions]))
-    return None
+    return _refuse_fetch(call, request)
+
+
+def _refuse_fetch(call: ApiCall[FetchResponse], request: FetchRequest) -> Steps:
+    rows = []
+    for each in request.partitions:
+        rows.append(unread(each.topic, each.partition))
+        yield None
+    call.respond(FetchResponse(rows))
 
 
 def unread(topic: str, partition: int) -> FetchPartitionResponse:
@@ -155,14 +162,11 @@ def list_offsets(
             yield from passed(handler, call, request)
             return
         code = int(REFUSALS[ResourceType.CLUSTER])
-        call.respond(
-            ListOffsetsResponse(
-                [
-                    ListOffsetsPartitionResponse(each.topic, each.partition, code)
-                    for each in request.partitions
-                ]
-            )
-        )
+        refusals = []
+        for each in request.partitions:
+            refusals.append(ListOffsetsPartitionResponse(each.topic, each.partition, code))
+            yield None
+        call.respond(ListOffsetsResponse(refusals))
         return
     topics = [item.topic for item in request.partitions]
     refused = yield from client.refused(AclOperation.DESCRIBE, _TOPIC, topics)

@@ -1,11 +1,13 @@
 """A request that a handler is to answer, and the table of handlers."""
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from storage_engine.broker.quotas.call_quota import CallQuota
 from storage_engine.broker.requests.long_work import LongWork, Steps
+from storage_engine.broker.shared_threads import share_of
 from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.fair_queue import Share
 from storage_engine.core.metrics.broker_figures import RequestFigures
 from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.net.connection import Connection
@@ -46,9 +48,9 @@ class ApiCall(Generic[Resp]):
         "exchange",
         "figures",
         "is_long",
-        "is_urgent",
         "quota",
         "rights",
+        "shared_as",
         "spec",
         "version",
         "weight",
@@ -73,7 +75,8 @@ class ApiCall(Generic[Resp]):
         self.weight: int
         """It is timed for so many."""
         self.is_long = False
-        self.is_urgent = False
+        self.shared_as: str | None = None
+        """With whom it takes its turn, if not with its principal."""
         self.quota: CallQuota | None = None
         """Of a client that has one."""
         self.spec = spec
@@ -104,7 +107,7 @@ class ApiCall(Generic[Resp]):
         if self.is_long and self.work is not None:
             self.hold()
             self.work.beside(
-                lambda: self._encoded(message), self._on_encoded, is_urgent=self.is_urgent
+                self.share, lambda: self._encoded(message), self._on_encoded, more=_bytes_of
             )
         else:
             self.exchange.respond(self._encoded(message))
@@ -189,6 +192,15 @@ class ApiCall(Generic[Resp]):
     def is_gone(self) -> bool:
         return self.exchange.closed
 
+    @property
+    def share(self) -> Share:
+        """Whose turn it uses where many wait."""
+        return share_of(self.connection, self.shared_as)
+
+
+def _bytes_of(buffers: list[Buffer]) -> int:
+    return sum(map(len, buffers))
+
 
 Handler = Callable[[ApiCall[Resp], Req], Steps | None]
 """A handler whose lists may be long is a generator: where it yields, others get their turn."""
@@ -204,6 +216,9 @@ class ServedApi(NamedTuple):
     handler: AnyHandler
     figures: RequestFigures | None = None
     """Where the dispatcher counts requests; None: it does not."""
+    refusal: Callable[[int], Any] | None = None
+    """Makes the answer, from its error code, for whoever may not act as a broker; None: the API is
+    not for brokers alone, or everybody may."""
 
 
 class HandlerTable:
@@ -228,6 +243,12 @@ class HandlerTable:
         self._served = {
             key: each._replace(handler=wrapped(each.spec, each.handler))
             for key, each in self._served.items()
+        }
+
+    def reserve(self, refusals: Mapping[int, Callable[[int], Any]]) -> None:
+        """These APIs are for brokers alone; everybody else gets the refusals."""
+        self._served = {
+            key: each._replace(refusal=refusals.get(key)) for key, each in self._served.items()
         }
 
     def count(self, figures_of: Callable[[AnyApi], RequestFigures | None]) -> None:

@@ -17,7 +17,6 @@ from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchRequest, FetchResponse
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.protocol.apis.registry import INTERNAL_RANGES
 from storage_engine.protocol.apis.spec import AnyApi
 from storage_engine.protocol.apis.throttle_time import with_throttle_time
 
@@ -136,8 +135,6 @@ class RequestQuotas:
         self, connection: Connection, client_id: str, spec: AnyApi, version: int, size: int
     ) -> CallQuota | None:
         """None where nothing bounds the client. `size`: of the request."""
-        if spec.key in INTERNAL_RANGES:
-            return None
         first_strict = FIRST_STRICT_VERSION.get(spec.key)
         limit = self.usage.limit
         user = connection.principal.name

@@ -1,35 +1,55 @@
 """Prepares and appends the batches of producers.
 
     append -> nothing to prepare, none queued -> appended at once
-           -> copied, queued behind those of its partition -> prepared by a thread -> appended
+           -> copied, queued behind those of its principal and address to its partition
+                -> prepared by a thread -> appended
+                -> it is large          -> prepared by a thread for large ones -> appended
 
-Appends to a partition are made in the order in which they came, however long each of them is
-prepared (decompressed, checked, compressed anew or made columns of). Nothing that was checked
-before the wait counts after it: leader epoch, lease, replicas in sync, the producer's sequence, its
-transaction and the topic's settings are checked when the batch is appended. Source: R-NET1, R-LOG7,
-R-LOG10.
+Appends of a principal from an address to a partition are made in the order in which they came,
+however long each of them is prepared (decompressed, checked, compressed anew or made columns of):
+by whichever connection a producer sends. Others don't wait for them, but take turns by the bytes
+that their batches decompress to. How large a batch is shows only then, so each is tried first as a
+small one.
+
+Nothing that was checked before the wait counts after it: leader epoch, lease, replicas in sync, the
+producer's sequence, its transaction and the topic's settings are checked when the batch is
+appended. Source: R-NET1, R-LOG7, R-LOG10.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.shared_threads import SharedThreads, share_of
 from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.fair_queue import Share
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background
-from storage_engine.log.appending.append_preparation import Requirement, prepare
+from storage_engine.core.shared_room import SharedRoom
+from storage_engine.log.appending.append_preparation import DecompressionRoom, Requirement, prepare
 from storage_engine.log.appending.append_result import AppendOutcome
+from storage_engine.net.connection import Connection
 from storage_engine.protocol.records.batch_columns import BatchColumns
 
 PREPARED_AT_ONCE = 2
-"""The number of appends that are prepared at a time: a quarter of the background threads. Each
-holds in memory what one append decompresses to."""
+"""The number of appends that are prepared at a time, of those that are not large."""
+
+LARGE_BYTES = 4 << 20
+"""An append that decompresses to more is large. Less takes some ten milliseconds."""
+
+LARGE_AT_ONCE, LARGE_EACH = 3, 2
+"""The number of large appends that are prepared at a time, and those of one principal. Each holds
+in memory what one append decompresses to."""
 
 WAITING_MAX_BYTES = 128 << 20
-"""The limit for the bytes of all waiting appends, as they were sent: beyond it producers get a
-retriable error. A single append may be larger."""
+"""The limit for the bytes of all waiting appends, as they were sent, which producers share: one
+whose share is used up gets a retriable error. A single append may be larger."""
+
+_Queue = tuple[TopicPartition, Share]
+"""A partition, with a principal and its address."""
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +68,14 @@ class _Waiting:
         "records",
         "refusal",
         "requirement",
+        "share",
     )
 
     def __init__(
         self,
         partition: HostedPartition,
         records: memoryview,
+        share: Share,
         *,
         acks: int,
         on_outcome: Callable[[AppendOutcome], None],
@@ -61,6 +83,7 @@ class _Waiting:
         refusal: Callable[[], KafkaError | None],
     ) -> None:
         self.partition = partition
+        self.share = share
         self.leader_epoch = partition.leader_epoch
         self.records = records
         self.acks = acks
@@ -73,26 +96,31 @@ class _Waiting:
         self.prepared: memoryview | KafkaError | None = None
         """The batches to append or the reason to refuse them; None until a thread is done."""
 
+    @property
+    def queue(self) -> _Queue:
+        return self.partition.topic_partition, self.share[:2]
+
 
 class ProducerAppends:
     """All appends of producers to the partitions of one broker."""
 
     def __init__(self, replicas: ReplicaManager, background: Background) -> None:
         self._replicas = replicas
-        self._background = background
-        self._queues: dict[TopicPartition, deque[_Waiting]] = {}
-        """The waiting appends of each partition that has any, in the order in which they came."""
-        self._to_prepare: deque[_Waiting] = deque()
-        self._under_way = 0
-        self._waiting_bytes = 0
+        self._threads = SharedThreads(background, at_once=PREPARED_AT_ONCE)
+        self._threads_for_large = SharedThreads(background, at_once=LARGE_AT_ONCE, each=LARGE_EACH)
+        self._queues: dict[_Queue, deque[_Waiting]] = {}
+        """The waiting appends of each principal and address to a partition, in their order."""
+        self._room = SharedRoom(WAITING_MAX_BYTES)
 
-    def has_waiting(self, tp: TopicPartition) -> bool:
+    def has_waiting(self, tp: TopicPartition, connection: Connection) -> bool:
         """Whether an append that comes now has to wait behind others."""
-        return tp in self._queues
+        return bool(self._queues) and (tp, share_of(connection)[:2]) in self._queues
 
-    def takes_at_once(self, tp: TopicPartition, records: memoryview) -> bool:
+    def takes_at_once(
+        self, tp: TopicPartition, records: memoryview, connection: Connection
+    ) -> bool:
         """Whether these batches can be appended, or refused, within the call."""
-        if tp in self._queues:
+        if self.has_waiting(tp, connection):
             return False
         partition = self._replicas.get(tp)
         if partition is None:
@@ -110,16 +138,17 @@ class ProducerAppends:
         return partition.append(records, acks=acks, in_transaction=in_transaction)
 
     def append_columns(
-        self, tp: TopicPartition, columns: BatchColumns, *, acks: int
+        self, tp: TopicPartition, columns: BatchColumns, connection: Connection, *, acks: int
     ) -> list[int] | KafkaError | None:
         """Like `HostedPartition.append_columns`, but None also where another append waits."""
-        partition = None if tp in self._queues else self._replicas.get(tp)
+        partition = None if self.has_waiting(tp, connection) else self._replicas.get(tp)
         return None if partition is None else partition.append_columns(columns, acks=acks)
 
     def append(
         self,
         tp: TopicPartition,
         records: memoryview,
+        connection: Connection,
         *,
         acks: int,
         on_outcome: Callable[[AppendOutcome], None],
@@ -132,16 +161,17 @@ class ProducerAppends:
         `in_transaction`: the coordinator knows that the producer writes to this partition in a
         transaction. `refusal` is asked after a wait, whether that is still so.
         """
-        if self.takes_at_once(tp, records):
+        if self.takes_at_once(tp, records, connection):
             on_outcome(self.append_at_once(tp, records, acks=acks, in_transaction=in_transaction))
             return
         partition = self._replicas.get(tp)
         if partition is None:
             on_outcome(_not_here(tp))
             return
+        share = share_of(connection)
         try:
             partition.check_writable_by_producers(acks)
-            self._check_room(len(records))
+            self._take_room(share, len(records))
         except KafkaError as failure:
             partition.note_refused(records, failure)
             on_outcome(failure.as_outcome())
@@ -149,35 +179,39 @@ class ProducerAppends:
         waiting = _Waiting(
             partition,
             memoryview(bytearray(records)),
+            share,
             acks=acks,
             on_outcome=on_outcome,
             in_transaction=in_transaction,
             refusal=refusal,
         )
-        self._waiting_bytes += len(records)
-        self._queues.setdefault(tp, deque()).append(waiting)
+        self._queues.setdefault(waiting.queue, deque()).append(waiting)
         requirement = partition.log.leader_appends.requirement
         if requirement is None or requirement.is_settled_at_once(records):
             # It only waits for its turn.
             waiting.requirement, waiting.prepared = requirement, waiting.records
         else:
-            self._to_prepare.append(waiting)
-            self._begin()
+            self._have_prepared(waiting)
 
-    def _check_room(self, size: int) -> None:
-        if self._waiting_bytes and self._waiting_bytes + size > WAITING_MAX_BYTES:
+    def _take_room(self, share: Share, size: int) -> None:
+        if not self._room.take(share, size):
             # What every client answers by sending again.
             raise KafkaError(
-                f"{self._waiting_bytes} bytes wait to be decompressed or compressed: send again",
+                f"{self._room.used} bytes wait to be decompressed or compressed: send again",
                 ErrorCode.NOT_ENOUGH_REPLICAS,
             )
 
-    def _begin(self) -> None:
-        while self._to_prepare and self._under_way < PREPARED_AT_ONCE:
-            self._under_way += 1
-            self._prepare(self._to_prepare.popleft())
+    def _have_prepared(self, waiting: _Waiting, *, is_large: bool = False) -> None:
+        """Prepare it in its turn; of a large one, that it is large may show only then."""
+        size = len(waiting.records)
+        is_large = is_large or size > LARGE_BYTES
+        threads = self._threads_for_large if is_large else self._threads
+        room = DecompressionRoom() if is_large else DecompressionRoom(LARGE_BYTES)
+        threads.when_its_turn(
+            waiting.share, partial(self._prepare, waiting, threads, room), size=size
+        )
 
-    def _prepare(self, waiting: _Waiting) -> None:
+    def _prepare(self, waiting: _Waiting, threads: SharedThreads, room: DecompressionRoom) -> None:
         config = waiting.partition.log.config
         requirement = waiting.partition.log.leader_appends.requirement
         waiting.requirement = requirement
@@ -195,12 +229,18 @@ class ProducerAppends:
                 max_message_bytes=config.max_message_bytes,
                 allow_transactional=waiting.in_transaction,
                 topic_id=topic_id,
+                room=room,
             )
 
         def done(prepared: memoryview) -> None:
+            threads.ended(waiting.share, room.used)
             self._prepared(waiting, prepared)
 
         def failed(error: Exception) -> None:
+            threads.ended(waiting.share, room.used)
+            if room.is_exceeded and threads is self._threads:
+                self._have_prepared(waiting, is_large=True)
+                return
             if not isinstance(error, KafkaError):
                 tp = waiting.partition.topic_partition
                 log.error("append not prepared partition=%s", tp, exc_info=error)
@@ -208,24 +248,20 @@ class ProducerAppends:
             # Its frames hold what was decompressed, until a collection finds them.
             self._prepared(waiting, error.as_outcome())
 
-        self._background.submit(work, done, failed)
+        threads.background.submit(work, done, failed)
 
     def _prepared(self, waiting: _Waiting, prepared: memoryview | KafkaError) -> None:
-        self._under_way -= 1
         waiting.prepared = prepared
-        try:
-            self._append_in_turn(waiting.partition.topic_partition)
-        finally:
-            self._begin()
+        self._append_in_turn(waiting.queue)
 
-    def _append_in_turn(self, tp: TopicPartition) -> None:
+    def _append_in_turn(self, key: _Queue) -> None:
         """Append what is prepared and has nothing before it."""
-        queue = self._queues.get(tp)
+        tp, queue = key[0], self._queues.get(key)
         while queue and queue[0].prepared is not None:
             waiting = queue[0]
             if self._must_be_prepared_anew(waiting):
                 waiting.prepared = None
-                self._to_prepare.appendleft(waiting)
+                self._have_prepared(waiting)
                 return
             # Whatever goes wrong ends with its own request: the next in the queue are others'.
             try:
@@ -239,9 +275,9 @@ class ProducerAppends:
                 log.exception("append failed partition=%s", tp)
                 outcome = _unexpected(tp)
             queue.popleft()
-            self._waiting_bytes -= len(waiting.records)
+            self._room.give_back(waiting.share, len(waiting.records))
             if not queue:
-                del self._queues[tp]
+                del self._queues[key]
             try:
                 waiting.on_outcome(outcome)
             except Exception:

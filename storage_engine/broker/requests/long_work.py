@@ -4,15 +4,18 @@
     many items   decoded by a thread -> handled in steps, a slice a turn -> encoded by a thread
 
 Such a request never holds the loop for longer than a slice, however much it names. The next request
-of the connection waits until it is done; other connections go on. The broker may change between two
-steps, so each step checks its own conditions. Source: R-NET1, R-NET3.
+of the connection waits until it is done; other connections go on. Principals take turns, then the
+addresses and connections of each, at the thread, at being decoded and at the slices; brokers that
+are allowed to act as such come before all. The broker may change between two steps, so each step
+checks its own conditions. Source: R-NET1, R-NET3.
 """
 
-from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Protocol
 
+from storage_engine.broker.shared_threads import SharedThreads
+from storage_engine.core.fair_queue import FIRST, FairQueue, Share
 from storage_engine.core.ports import Background, Scheduler
 
 INLINE_ITEMS = 500
@@ -34,9 +37,12 @@ SLICE_NS = 4_000_000
 RUNNING_MAX = 8
 """Decoded requests that are worked on in turns; the others wait as the bytes that they came as."""
 
+RUNNING_EACH_MAX = 6
+"""How many of them may be of one principal: another one's request waits for none of its long ones.
+"""
+
 URGENT_MAX = 64
-"""Up to this many requests of brokers do not wait. The limit also applies to clients that pose as
-brokers."""
+"""Up to this many requests of brokers do not wait for those of clients to be done."""
 
 Steps = Generator[Callable[[], Any] | None, Any, None]
 """Work that may be interrupted where it yields. What is yielded is None, or a function to run
@@ -71,16 +77,30 @@ class LongRequest(Protocol):
 
     is_long: bool
     """Whether encoding the answer may take long, too."""
-    is_urgent: bool
-    """Whether it takes precedence over the work of clients."""
+
+    @property
+    def share(self) -> Share:
+        """Whose turn it uses."""
+        ...
 
 
 class _Job:
-    __slots__ = ("error", "request", "steps", "value")
+    __slots__ = ("error", "request", "share", "size", "steps", "value", "was_waiting")
 
-    def __init__(self, request: LongRequest, steps: Steps) -> None:
+    def __init__(
+        self,
+        request: LongRequest,
+        share: Share,
+        steps: Steps,
+        *,
+        size: int = 1,
+        was_waiting: bool = False,
+    ) -> None:
         self.request = request
+        self.share = share
         self.steps = steps
+        self.size = size
+        self.was_waiting = was_waiting
         # What the yield that it stands at is to give back, or to raise.
         self.value: Any = None
         self.error: Exception | None = None
@@ -94,82 +114,74 @@ class LongWork:
     ) -> None:
         """`work_ns`: a clock in nanoseconds that bounds a slice."""
         self._scheduler = scheduler
-        self._background = background
+        # One thread, so that the loop shares the interpreter with only one.
+        self._thread = SharedThreads(background, at_once=1)
         self.work_ns = work_ns
-        self._running: deque[_Job] = deque()
+        self._running: FairQueue[_Job] = FairQueue()
         self._admitted = 0
         """Decoded requests that are worked on, whether it is their turn or a thread's."""
-        self._waiting: deque[tuple[LongRequest, Callable[[], Steps]]] = deque()
-        """Requests that are not decoded yet."""
-        self._beside: deque[tuple[Callable[[], Any], OnOutcome]] = deque()
-        self._is_beside = False
+        self._waiting: FairQueue[tuple[LongRequest, Callable[[], Steps], int]] = FairQueue(
+            RUNNING_EACH_MAX
+        )
+        """Requests that are not decoded yet, with their bytes."""
         self._is_scheduled = False
 
     def run(self, request: LongRequest, steps: Steps) -> None:
         """Work on `steps`: now, and in later turns where that takes too long."""
-        job = _Job(request, steps)
+        job = _Job(request, request.share, steps)
         if self._advance(job, INLINE_NS):
             self._admitted += 1
             request.is_long = True
             request.hold()
             self._go_on(job)
 
-    def run_later(
-        self, request: LongRequest, begin: Callable[[], Steps], *, is_urgent: bool = False
-    ) -> None:
-        """Work on a request that is not decoded yet, when it is its turn. `is_urgent`: it waits for
-        no client, as do orders of the controller and fetches of followers."""
+    def run_later(self, request: LongRequest, begin: Callable[[], Steps], *, size: int = 1) -> None:
+        """Work on a request that is not decoded yet, when it is its turn. `size`: its bytes."""
         request.is_long = True
-        request.is_urgent = is_urgent
         request.hold()
-        if is_urgent and self._admitted < URGENT_MAX:
+        share = request.share
+        if share[0] is FIRST and self._admitted < URGENT_MAX:
             self._admitted += 1
-            self._go_on(_Job(request, begin()))
+            self._go_on(_Job(request, share, begin(), size=size))
         else:
-            self._waiting.append((request, begin))
+            self._waiting.put(share, (request, begin, size), size)
             self._admit()
 
     def beside(
         self,
+        share: Share,
         work: Callable[[], Any],
         done: Callable[[Any, Exception | None], None],
         *,
-        is_urgent: bool = False,
+        size: int = 1,
+        more: Callable[[Any], int] = lambda _result: 0,
     ) -> None:
-        """Runs `work` in a background thread, one at a time, so that the loop shares the
-        interpreter with only one thread. Urgent work is next."""
-        if is_urgent:
-            self._beside.appendleft((work, done))
-        else:
-            self._beside.append((work, done))
-        if not self._is_beside:
-            self._next_beside()
-
-    def _next_beside(self) -> None:
-        work, done = self._beside.popleft()
-        self._is_beside = True
-
-        def ended(result: Any, error: Exception | None) -> None:
-            self._is_beside = False
-            if self._beside:
-                self._next_beside()
-            done(result, error)
-
-        self._background.submit(
-            partial(_outcome, work), lambda outcome: ended(*outcome), lambda e: ended(None, e)
+        """Runs `work` in the background thread, when it is the turn of its share. `size`: its
+        bytes, as far as they are known, `more`: those that are known from the result."""
+        self._thread.submit(
+            share,
+            partial(_outcome, work),
+            lambda outcome: done(*outcome),
+            lambda error: done(None, error),
+            size=size,
+            more=lambda outcome: more(outcome[0]) if outcome[1] is None else 0,
         )
 
     def _admit(self) -> None:
-        while self._waiting and self._admitted < RUNNING_MAX:
-            request, begin = self._waiting.popleft()
+        while self._admitted < RUNNING_MAX:
+            taken = self._waiting.take()
+            if taken is None:
+                return
+            share, (request, begin, size) = taken
             if request.is_gone:
+                self._waiting.done(share)
                 request.release()
                 continue
             self._admitted += 1
-            self._go_on(_Job(request, begin()))
+            self._go_on(_Job(request, share, begin(), size=size, was_waiting=True))
 
     def _go_on(self, job: _Job) -> None:
-        self._running.append(job)
+        self._running.put(job.share, job)
         if not self._is_scheduled:
             self._is_scheduled = True
             self._scheduler.call_soon(self._slice)
@@ -177,10 +189,12 @@ class LongWork:
     def _slice(self) -> None:
         """Uses one turn's time for one job; the next turn is for the next job."""
         self._is_scheduled = False
-        if self._running:
-            job = self._running.popleft()
+        taken = self._running.take()
+        if taken is not None:
+            share, job = taken
+            self._running.done(share)
             if self._advance(job, SLICE_NS, is_admitted=True):
-                self._running.append(job)
+                self._running.put(share, job)
         if self._running and not self._is_scheduled:
             self._is_scheduled = True
             self._scheduler.call_soon(self._slice)
@@ -201,7 +215,7 @@ class LongWork:
                         self._admitted += 1
                         job.request.hold()
                     on_result = partial(self._on_result, job)
-                    self.beside(wanted, on_result, is_urgent=job.request.is_urgent)
+                    self.beside(job.share, wanted, on_result, size=job.size)
                     return False
                 if work_ns() >= end_ns:
                     return True
@@ -214,6 +228,8 @@ class LongWork:
             job.request.worked(work_ns() - started_ns)
         if is_admitted:
             self._admitted -= 1
+            if job.was_waiting:
+                self._waiting.done(job.share)
             job.request.release()
             self._admit()
         return False

@@ -15,12 +15,14 @@ from storage_engine.broker.replicas.append_outcomes import AppendOutcomes
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.producer_appends import ProducerAppends
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.shared_threads import share_of
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.sink_names import is_member
 from storage_engine.core.transactions.verification_guard import TransactionVerification
 from storage_engine.log.appending.append_result import AppendOutcome
+from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.produce import (
     FIRST_THAT_ENLISTS,
     FIRST_WITH_ABORTABLE,
@@ -57,6 +59,7 @@ class TransactionalAppends:
         self,
         version: int,
         request: ProduceRequest,
+        connection: Connection,
         on_outcomes: Callable[[Iterable[AppendOutcome]], None],
         *,
         refusal_of: Callable[[str], KafkaError | None] = lambda _topic: None,
@@ -71,7 +74,7 @@ class TransactionalAppends:
             on_outcome = partial(outcomes.settle, index)
             if isinstance(item.records, memoryview):
                 refusal = partial(refusal_of, tp.topic)
-                self._append(version, tp, item.records, request, on_outcome, refusal)
+                self._append(version, tp, item.records, request, connection, on_outcome, refusal)
             else:
                 on_outcome(InvalidRecordError("the request has no records for this partition"))
 
@@ -81,6 +84,7 @@ class TransactionalAppends:
         tp: TopicPartition,
         records: memoryview,
         request: ProduceRequest,
+        connection: Connection,
         on_outcome: Callable[[AppendOutcome], None],
         refusal: Callable[[], KafkaError | None],
     ) -> None:
@@ -93,7 +97,12 @@ class TransactionalAppends:
             if producer is None:
                 # Outside a transaction all the same, or damaged: the log says what is wrong.
                 self._appends.append(
-                    tp, records, acks=request.acks, on_outcome=on_outcome, refusal=refusal
+                    tp,
+                    records,
+                    connection,
+                    acks=request.acks,
+                    on_outcome=on_outcome,
+                    refusal=refusal,
                 )
                 return
             partition = self._replicas.leader(tp)
@@ -109,6 +118,7 @@ class TransactionalAppends:
             self._appends,
             partition,
             producer,
+            connection,
             version=version,
             acks=request.acks,
             on_outcome=on_outcome,
@@ -128,6 +138,7 @@ class TransactionalAppends:
             partial(append.on_verified, kept),
             # Members of a sink join and enlist by themselves.
             enlists=version >= FIRST_THAT_ENLISTS and not is_member(name),
+            share=share_of(connection),
             size=len(kept),
         )
 
@@ -138,6 +149,7 @@ class _TransactionalAppend:
     __slots__ = (
         "_acks",
         "_appends",
+        "_connection",
         "_guards",
         "_lost",
         "_on_outcome",
@@ -153,6 +165,7 @@ class _TransactionalAppend:
         appends: ProducerAppends,
         partition: HostedPartition,
         producer: tuple[int, int],
+        connection: Connection,
         *,
         version: int,
         acks: int,
@@ -165,6 +178,7 @@ class _TransactionalAppend:
         self._tp = partition.topic_partition
         self._guards = partition.guards
         self._producer = producer
+        self._connection = connection
         self._version = version
         self._acks = acks
         self._on_outcome = on_outcome
@@ -200,6 +214,7 @@ class _TransactionalAppend:
         self._appends.append(
             self._tp,
             records,
+            self._connection,
             acks=self._acks,
             on_outcome=self._on_outcome,
             in_transaction=True,

@@ -20,8 +20,10 @@ from storage_engine.broker.transactions.partition_requests import Outcomes, answ
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.fair_queue import Share
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock, Endpoint, Scheduler, TransportError
+from storage_engine.core.shared_room import SharedRoom
 from storage_engine.core.transactions.verification_guard import (
     TransactionVerification,
     VerificationGuards,
@@ -42,8 +44,9 @@ AGAIN_MS = 10
 TIMES_AGAIN = 40
 """Longer than markers take; clients ask again after that, about every 100 ms."""
 WAITING_MAX_BYTES = 64 << 20
-"""Limit for all batches that wait for an answer together: a client that sends again after its own
-timeout waits with another copy. One batch is always let in, however large."""
+"""Limit for all batches that wait for an answer together, which producers share: a client that
+sends again after its own timeout waits with another copy. One batch is always let in, however
+large."""
 WAITER_BYTES = 1 << 10
 """Roughly what a waiting batch takes besides its own bytes."""
 
@@ -52,6 +55,7 @@ OnVerified = Callable[[ErrorCode], None]
 
 class _Waiter(NamedTuple):
     on_verified: OnVerified
+    share: Share
     size: int
 
 
@@ -103,7 +107,7 @@ class Verifier:
         self._asked: dict[tuple[int, TransactionVerification], _Asked] = {}
         """Verifications in progress, by the identity of the guards and the request."""
         self._new: list[_Asked] = []
-        self._waiting_bytes = 0
+        self._room = SharedRoom(WAITING_MAX_BYTES)
 
     def verify(
         self,
@@ -113,13 +117,15 @@ class Verifier:
         epoch: int,
         on_verified: OnVerified,
         *,
+        share: Share,
         enlists: bool = False,
         size: int = 0,
     ) -> None:
         """NONE when the coordinator says that the transaction is open, with this partition; else
-        its code, or why it can't be asked. `enlists`: have it so. `size`: of what waits for it."""
+        its code, or why it can't be asked. `enlists`: have it so. `share`, `size`: whose the batch
+        is that waits for it, and how large."""
         size += WAITER_BYTES
-        if self._waiting_bytes and self._waiting_bytes + size > WAITING_MAX_BYTES:
+        if not self._room.take(share, size):
             on_verified(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         guards = partition.guards
@@ -129,8 +135,7 @@ class Verifier:
             asked = _Asked(partition.topic_partition, transactional_id, guards, question, enlists)
             self._asked[asked.key] = asked
             self._send_soon(asked)
-        asked.waiting.append(_Waiter(on_verified, size))
-        self._waiting_bytes += size
+        asked.waiting.append(_Waiter(on_verified, share, size))
 
     def _send_soon(self, asked: _Asked) -> None:
         if not self._new:
@@ -234,7 +239,7 @@ class Verifier:
             self._ask_again(asked)
             return
         for waiter in asked.waiting:
-            self._waiting_bytes -= waiter.size
+            self._room.give_back(waiter.share, waiter.size)
             guarded("a batch that was verified", waiter.on_verified, code)
 
     def _ask_again(self, asked: _Asked) -> None:

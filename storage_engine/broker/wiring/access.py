@@ -38,6 +38,26 @@ class AccessParts:
         self.watch.close()
         self.changes.close()
 
+    def is_granted_to_act_as_broker(self, connection: Connection) -> bool:
+        """Whether a rule says so, or it is a super user."""
+        return self.control.authorizer.is_granted(
+            connection.principal,
+            connection.peer_host,
+            AclOperation.CLUSTER_ACTION,
+            ResourceType.CLUSTER,
+            CLUSTER_NAME,
+        )
+
+    def may_act_as_broker(self, connection: Connection, request: str) -> bool:
+        """Whether its principal may; a refusal of that request is logged."""
+        return self.control.allows_or_logs(
+            connection,
+            AclOperation.CLUSTER_ACTION,
+            ResourceType.CLUSTER,
+            CLUSTER_NAME,
+            request=request,
+        )
+
     def may_write(self, connection: Connection, topic: str) -> bool:
         """For runs of produce requests; the general way logs refusals."""
         return self.control.allows(connection, AclOperation.WRITE, ResourceType.TOPIC, topic)
@@ -113,9 +133,11 @@ def guard_all(table: HandlerTable, access: AccessParts | None, cluster: ClusterF
         return
     # The table of guards is long, and most brokers of open clusters do without.
     from storage_engine.broker.guards.client import GuardParts
+    from storage_engine.broker.guards.cluster import BROKERS_ONLY
     from storage_engine.broker.guards.table import guarded
 
     parts = GuardParts(
         access=access.control, metadata=cluster.metadata, when_known=cluster.when_known
     )
     table.wrap(partial(guarded, parts))
+    table.reserve(BROKERS_ONLY)

@@ -220,7 +220,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         access=access,
         table=table,
         quotas=quotas,
-        dispatcher=Dispatcher(table, requests.long_work, quotas),
+        dispatcher=Dispatcher(table, requests.long_work, quotas, access),
         produce_runs=ProduceRuns(
             produce, settings.clients, None if access is None else access.may_write
         ),

@@ -80,6 +80,18 @@ class Authorizer:
             self._cache[question] = answer
         return answer
 
+    def is_granted(
+        self,
+        principal: Principal,
+        host: str,
+        operation: AclOperation,
+        kind: ResourceType,
+        name: str,
+    ) -> bool:
+        """Whether `principal` may do it by a rule, or as a super user: not only because nobody has
+        a rule about the resource."""
+        return self._by_rule(principal, host, operation, kind, name) is True
+
     def allows_some(
         self, principal: Principal, host: str, operation: AclOperation, kind: ResourceType
     ) -> bool:
@@ -109,6 +121,18 @@ class Authorizer:
         kind: ResourceType,
         name: str,
     ) -> bool:
+        found = self._by_rule(principal, host, operation, kind, name)
+        return self._allow_if_no_rule if found is None else found
+
+    def _by_rule(
+        self,
+        principal: Principal,
+        host: str,
+        operation: AclOperation,
+        kind: ResourceType,
+        name: str,
+    ) -> bool | None:
+        """None where nobody has a rule about the resource."""
         if principal in self._super_users:
             return True
         if not self._are_rules_known:
@@ -118,7 +142,7 @@ class Authorizer:
             return False
         if found.allowed & granting_bits(operation):
             return True
-        return self._allow_if_no_rule and not found.has_rules
+        return False if found.has_rules else None
 
 
 def super_users_of(text: str, *, key: str = "super.users") -> frozenset[Principal]:

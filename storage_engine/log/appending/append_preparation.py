@@ -103,6 +103,34 @@ class Requirement(NamedTuple):
         return True
 
 
+class DecompressionRoom:
+    """How much the batches of one append may decompress to, and make of columns."""
+
+    __slots__ = ("is_exceeded", "left", "most")
+
+    def __init__(self, most: int = MAX_DECOMPRESSED_BYTES) -> None:
+        self.most = self.left = most
+        self.is_exceeded = False
+
+    @property
+    def used(self) -> int:
+        return self.most - self.left
+
+    def take(self, size: int) -> None:
+        """RecordTooLargeError where there is less room."""
+        if size > self.left:
+            raise self.exceeded()
+        self.left -= size
+
+    def exceeded(self) -> RecordTooLargeError:
+        """The error where there is less room than is needed."""
+        self.left, self.is_exceeded = 0, True
+        return RecordTooLargeError(
+            "the record batches of one request for one partition decompress to more than"
+            f" {self.most} bytes: send smaller batches"
+        )
+
+
 def requirement_of(config: LogConfig) -> Requirement | None:
     """Return the requirement of a topic's settings; None when any valid batch is appended as it
     is."""
@@ -120,10 +148,12 @@ def prepare(
     max_message_bytes: int,
     allow_transactional: bool,
     topic_id: UUID = NO_TOPIC_ID,
+    room: DecompressionRoom | None = None,
 ) -> memoryview:
     """Return the batches of one append as they are to be stored, in memory of their own unless they
     are unchanged. Raises the KafkaError that their producer is to get. Runs on any thread.
     """
+    room = room or DecompressionRoom()
     schema = requirement.schema
     batches = validate_for_append(
         records,
@@ -132,10 +162,10 @@ def prepare(
         allow_typed=schema is not None,
     )
     if schema is None:
-        parts = _recompressed(records, batches, requirement)
+        parts = _recompressed(records, batches, requirement, room)
     else:
         codec = _COLUMN_CODECS[requirement.codec]
-        parts = _typed(records, batches, schema, topic_id, codec, max_message_bytes)
+        parts = _typed(records, batches, schema, topic_id, codec, max_message_bytes, room)
     if all(isinstance(part, memoryview) for part in parts):
         return records
     return memoryview(bytearray().join(parts))
@@ -165,11 +195,11 @@ def _typed(
     topic_id: UUID,
     codec: Codec,
     max_message_bytes: int,
+    room: DecompressionRoom,
 ) -> list[BytesLike]:
     """Return each batch as a typed one: with the same number of rows, so that offsets and sequences
     stay as their producer counts them, and therefore never in two."""
     parts: list[BytesLike] = []
-    room = MAX_DECOMPRESSED_BYTES
     for position, header in batches:
         batch = records[position : position + header.size_in_bytes]
         if is_typed(header):
@@ -178,7 +208,6 @@ def _typed(
             continue
         if header.compression != Codec.NONE:
             section = _section(header, batch, room)
-            room -= len(section)
             batch = memoryview(recompressed(header, section, Codec.NONE))
         typed = _columns_of(batch, schema, topic_id, codec)
         if len(typed) > max_message_bytes:
@@ -187,9 +216,7 @@ def _typed(
                 f" than max.message.bytes = {max_message_bytes}: send smaller batches or raise the"
                 " setting"
             )
-        room -= len(typed)
-        if room < 0:
-            raise _too_large_decompressed()
+        room.take(len(typed))
         parts.append(typed)
     return parts
 
@@ -209,12 +236,14 @@ def _columns_of(batch: memoryview, schema: TopicSchema, topic_id: UUID, codec: C
 
 
 def _recompressed(
-    records: memoryview, batches: list[tuple[int, BatchHeader]], requirement: Requirement
+    records: memoryview,
+    batches: list[tuple[int, BatchHeader]],
+    requirement: Requirement,
+    room: DecompressionRoom,
 ) -> list[BytesLike]:
     """Return each batch with the codec that is demanded; InvalidRecordError for a record without
     the key that it must have."""
     parts: list[BytesLike] = []
-    room = MAX_DECOMPRESSED_BYTES
     for position, header in batches:
         batch = records[position : position + header.size_in_bytes]
         codec = requirement.codec
@@ -224,24 +253,18 @@ def _recompressed(
             parts.append(batch)
             continue
         section = _section(header, batch, room)
-        room -= len(section)
         if requirement.keys:
             check_batch_keys(header, batch, section)
         parts.append(batch if codec is None else recompressed(header, section, codec))
     return parts
 
 
-def _section(header: BatchHeader, batch: memoryview, room: int) -> BytesLike:
+def _section(header: BatchHeader, batch: memoryview, room: DecompressionRoom) -> BytesLike:
     try:
-        return decompress(header.compression, batch[HEADER_BYTES:], max_bytes=room)
+        section = decompress(header.compression, batch[HEADER_BYTES:], max_bytes=room.left)
     except DecompressedTooLargeError:
-        raise _too_large_decompressed() from None
+        raise room.exceeded() from None
     except CorruptRecordError as error:
         raise InvalidRecordError(f"a record batch can't be decompressed: {error}") from None
-
-
-def _too_large_decompressed() -> RecordTooLargeError:
-    return RecordTooLargeError(
-        f"the record batches of one request for one partition decompress to more than"
-        f" {MAX_DECOMPRESSED_BYTES} bytes: send smaller batches"
-    )
+    room.take(len(section))
+    return section

@@ -276,8 +276,8 @@ def test_good_requests_in_a_row_are_appended_in_columns(cluster, version, payloa
     ways_in = cluster[1].parts.replicas.producer_appends
     original = ways_in.append_columns
 
-    def counted(tp, batches, *, acks):
-        offsets = original(tp, batches, acks=acks)
+    def counted(tp, batches, connection, *, acks):
+        offsets = original(tp, batches, connection, acks=acks)
         columns.append(offsets)
         return offsets
 
@@ -305,8 +305,8 @@ def runs_taken(cluster, monkeypatch):
     ways_in = cluster[1].parts.replicas.producer_appends
     original = ways_in.append_columns
 
-    def noted(tp, batches, *, acks):
-        offsets = original(tp, batches, acks=acks)
+    def noted(tp, batches, connection, *, acks):
+        offsets = original(tp, batches, connection, acks=acks)
         taken.append(offsets and len(offsets) - 1)
         return offsets
 

@@ -152,7 +152,9 @@ class TxnOffsetCommitHandler:
         else:
             name = request.transactional_id
             enlists = call.version >= FIRST_VERSION_THAT_ENLISTS and not is_member(name)
-            self.verifier.verify(partition, name, *producer, on_verified, enlists=enlists)
+            self.verifier.verify(
+                partition, name, *producer, on_verified, share=call.share, enlists=enlists
+            )
 
     def _commit_of(
         self,

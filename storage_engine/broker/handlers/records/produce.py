@@ -23,6 +23,7 @@ from storage_engine.core.errors import ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
 from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
+from storage_engine.net.connection import Connection
 from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis.produce import (
     FIRST_WITH_LEADERS,
@@ -68,7 +69,7 @@ class ProduceHandler:
         if len(request.partitions) > STEP_PARTITIONS:
             return self._handle_many(call, request, refusal)
         if refusal is None and request.transactional_id is None:
-            at_once = self._append_at_once(request)
+            at_once = self._append_at_once(call.connection, request)
             if at_once is not None:
                 self.answer(call, request, at_once)
                 return None
@@ -120,6 +121,7 @@ class ProduceHandler:
             self.transactional_appends.append(
                 call.version,
                 request,
+                call.connection,
                 settle_all,
                 refusal_of=partial(self._lost, call, request.transactional_id),
             )
@@ -136,6 +138,7 @@ class ProduceHandler:
                 self.producer_appends.append(
                     TopicPartition(item.topic, item.partition),
                     item.records,
+                    call.connection,
                     acks=request.acks,
                     on_outcome=partial(settle, index),
                     refusal=partial(self._lost, call, None, item.topic),
@@ -150,7 +153,9 @@ class ProduceHandler:
         code = self.may_still_write(call, transactional_id, topic)
         return None if code is ErrorCode.NONE else KafkaError(code.meaning, code).as_outcome()
 
-    def _append_at_once(self, request: ProduceRequest) -> list[AppendOutcome] | None:
+    def _append_at_once(
+        self, connection: Connection, request: ProduceRequest
+    ) -> list[AppendOutcome] | None:
         """The outcomes where nothing has to wait, as in nearly every request; None, and nothing is
         done, otherwise."""
         takes_at_once = self.producer_appends.takes_at_once
@@ -159,7 +164,7 @@ class ProduceHandler:
             if not isinstance(item.records, memoryview):
                 return None
             tp = TopicPartition(item.topic, item.partition)
-            if not takes_at_once(tp, item.records):
+            if not takes_at_once(tp, item.records, connection):
                 return None
             every.append((tp, item.records))
         append = self.producer_appends.append_at_once

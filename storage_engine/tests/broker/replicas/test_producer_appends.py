@@ -379,7 +379,8 @@ def test_an_error_of_our_own_ends_one_append_only(cluster, monkeypatch, caplog):
         except ZeroDivisionError as error:
             on_error(error)
 
-    monkeypatch.setattr(broker.parts.replicas.producer_appends._background, "submit", submit)
+    appends = broker.parts.replicas.producer_appends
+    monkeypatch.setattr(appends._threads.background, "submit", submit)
     refused = cluster.answer(send(cluster, COMPACTED, batch_of(b"x")))
     assert code_of([refused]) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "ZeroDivisionError" in caplog.text
@@ -388,10 +389,11 @@ def test_an_error_of_our_own_ends_one_append_only(cluster, monkeypatch, caplog):
     assert code_of([cluster.answer(send(cluster, COMPACTED, batch_of(b"y")))]) is ErrorCode.NONE
 
 
-def test_more_than_the_limit_does_not_wait_and_is_to_be_sent_again(cluster, monkeypatch):
+def test_more_than_the_limit_does_not_wait_and_is_to_be_sent_again(cluster):
     batch = batch_of(b"x")
-    monkeypatch.setattr(producer_appends, "WAITING_MAX_BYTES", 2 * len(batch))
     broker = leader(cluster, COMPACTED)
+    # One alone gets half of it.
+    broker.parts.replicas.producer_appends._room.most = 4 * len(batch)
     hold(broker)
     sent = [send(cluster, COMPACTED, batch) for _ in range(3)]
     cluster.loop.run_until(lambda: bool(sent[2]))

@@ -20,6 +20,7 @@ from storage_engine.broker.requests.long_work import (
     LongWork,
 )
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.fair_queue import FIRST, Share
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.segments import time_search
 from storage_engine.protocol.apis import list_offsets, metadata
@@ -39,11 +40,11 @@ TP = TopicPartition("t", 0)
 class Client:
     """Somebody with a request."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: Share = ("User:a", "host", 1)) -> None:
         self.holds = 0
         self.is_gone = False
         self.is_long = False
-        self.is_urgent = False
+        self.share = share
         self.failures: list[Exception] = []
 
     def hold(self) -> None:
@@ -111,8 +112,8 @@ def test_what_the_cluster_waits_for_goes_before_any_number_of_clients(worked):
 
     for number in range(50):
         worked.work.run_later(Client(), begin(f"client {number}"))
-    order = Client()
-    worked.work.run_later(order, begin("order"), is_urgent=True)
+    order = Client((FIRST, "host", 2))
+    worked.work.run_later(order, begin("order"))
     worked.loop.run_for(1000)
     names = [name for _, name in worked.turns]
     assert len(names) == 51
@@ -121,7 +122,7 @@ def test_what_the_cluster_waits_for_goes_before_any_number_of_clients(worked):
     assert order.holds == 0
 
 
-def test_who_passes_for_a_broker_is_bounded_too(worked):
+def test_requests_of_brokers_are_bounded_too(worked):
     """The others wait as the bytes that they came as, and have their turn in the end."""
     begun: list[int] = []
 
@@ -130,10 +131,51 @@ def test_who_passes_for_a_broker_is_bounded_too(worked):
         return worked.steps("decoded", 1)
 
     for number in range(2 * URGENT_MAX):
-        worked.work.run_later(Client(), partial(begin, number), is_urgent=True)
+        worked.work.run_later(Client((FIRST, "host", number)), partial(begin, number))
     assert len(begun) == URGENT_MAX
     worked.loop.run_for(1000)
     assert len(begun) == 2 * URGENT_MAX
+
+
+def test_a_request_of_another_principal_waits_for_one_long_one_at_most(worked):
+    """Whatever the number of connections that the first one has."""
+    decoded: list[str] = []
+
+    def begin(name: str, principal: str, number: int) -> None:
+        def steps():
+            yield partial(decoded.append, name)
+
+        client = Client((principal, "host", number))
+        worked.work.run_later(client, steps, size=1 << 20)
+
+    for number in range(50):
+        begin(f"crowd {number}", "User:crowd", number)
+    begin("other", "User:other", 50)
+    worked.loop.run_for(1000)
+    assert len(decoded) == 51
+    # Those that were admitted before it share the thread with it.
+    assert decoded.index("other") <= 1
+
+
+def test_clients_that_nobody_tells_apart_take_turns_by_connection(worked):
+    decoded: list[str] = []
+
+    def begin(name: str, number: int):
+        def steps():
+            yield partial(decoded.append, name)
+
+        worked.work.run_later(Client(("User:ANONYMOUS", "host", number)), steps, size=1 << 20)
+
+    for number in range(RUNNING_MAX):
+        begin("crowd", number)
+    worked.loop.run_for(1000)
+    for _ in range(3):
+        for number in range(RUNNING_MAX):
+            begin("crowd", number)
+    begin("other", 99)
+    worked.loop.run_for(1000)
+    # Behind what was admitted when it came, however much the others have in front of it.
+    assert decoded.index("other") <= 2 * RUNNING_MAX
 
 
 def test_two_that_are_long_take_turns(worked):
@@ -194,12 +236,13 @@ def test_requests_that_are_not_decoded_wait_until_few_are_worked_on(worked):
         begun.append(number)
         return worked.steps(str(number), 1000)
 
-    clients = [Client() for _ in range(3 * RUNNING_MAX)]
+    shares = [(f"User:{number % 2}", "host", number) for number in range(3 * RUNNING_MAX)]
+    clients = [Client(share) for share in shares]
     for number, client in enumerate(clients):
         worked.work.run_later(client, partial(begin, number))
     assert begun == list(range(RUNNING_MAX))
     worked.loop.run_for(1000)
-    assert begun == list(range(len(clients)))
+    assert sorted(begun) == list(range(len(clients)))
     assert not any(client.holds for client in clients)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.transactions import verifier
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
@@ -100,7 +99,7 @@ def test_a_coordinator_on_the_leaders_own_broker_has_no_longer_to_answer_than_an
     assert not any(asked)
     cluster.loop.run_for(1_000)
     assert [code_of(cluster, each) for each in asked] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 4
-    assert leader.parts.coordinators.verifier._waiting_bytes == 0
+    assert leader.parts.coordinators.verifier._room.used == 0
     for broker in cluster.brokers:
         if broker is not leader:
             broker.resume()
@@ -108,12 +107,13 @@ def test_a_coordinator_on_the_leaders_own_broker_has_no_longer_to_answer_than_an
     assert code_of(cluster, send()) is ErrorCode.NONE
 
 
-def test_batches_that_wait_for_a_coordinator_take_so_much_memory_at_most(cluster, monkeypatch):
-    monkeypatch.setattr(verifier, "WAITING_MAX_BYTES", 5_000)
+def test_batches_that_wait_for_a_coordinator_take_so_much_memory_at_most(cluster):
     leader, send = waiting_for_the_own_coordinator(cluster)
+    # One alone gets half of it.
+    leader.parts.coordinators.verifier._room.most = 10_000
     asked = [send() for _ in range(4)]
     cluster.loop.run_for(1_000)
     assert [bool(each) for each in asked] == [False, False, True, True]
     assert code_of(cluster, asked[3]) is ErrorCode.NOT_ENOUGH_REPLICAS
     cluster.loop.run_for(5_000)
-    assert all(asked) and leader.parts.coordinators.verifier._waiting_bytes == 0
+    assert all(asked) and leader.parts.coordinators.verifier._room.used == 0

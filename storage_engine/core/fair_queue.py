@@ -1,0 +1,144 @@
+"""Work that waits for something that many share, such as a thread, and in which they take turns.
+
+    share    the one that the work is for: a principal, its address, its connection
+    used     how much a share has used so far; the one that has used least comes next
+
+At each level the share that has used least is next, so that a principal with a thousand connections
+gets as much as one with a single connection, and one whose work is large waits longer than one
+whose work is small. A share that was idle begins where the others are: it has no credit for the
+time without work. Source: start-time fair queueing (Goyal, Vin and Cheng, 1996).
+"""
+
+from collections import deque
+from collections.abc import Hashable
+from heapq import heappop, heappush
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+Share = tuple[Hashable, ...]
+"""From the coarsest level to the finest. All shares of a queue have the same number of levels."""
+
+FIRST = "brokers that are allowed to act as such"
+"""A share of the coarsest level that waits for no other one."""
+
+KEPT_MAX = 1000
+"""Shares of a level that are remembered without work: clients choose how many there are."""
+
+
+class _Node(Generic[Item]):
+    """A share, and the shares below it."""
+
+    __slots__ = ("below", "items", "now", "order", "taken", "used", "waiting")
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.waiting = 0
+        """Items here and below."""
+        self.taken = 0
+        """Items that were taken and are not done."""
+        self.items: deque[tuple[Item, int]] = deque()
+        """Of the finest level, with their sizes."""
+        self.below: dict[Hashable, _Node[Item]] = {}
+        self.order: list[tuple[int, int, Hashable]] = []
+        """A heap of what each share below with items had used, and when it was put there."""
+        self.now = 0
+        """What the share below had used that was next most recently."""
+
+
+class FairQueue(Generic[Item]):
+    """Items in the order in which they are to be worked on."""
+
+    def __init__(self, each: int | None = None) -> None:
+        """`each`: the most items of a share of the coarsest level that are taken and not done."""
+        self._each = each
+        self._root: _Node[Item] = _Node()
+        self._number = 0
+        self._sweep_at = KEPT_MAX
+
+    def __len__(self) -> int:
+        """Items that wait."""
+        return self._root.waiting
+
+    def put(self, share: Share, item: Item, size: int = 1) -> None:
+        """`size`: what the item will use, as far as it is known."""
+        node = self._root
+        node.waiting += 1
+        for level, name in enumerate(share):
+            child = node.below.get(name)
+            if child is None:
+                self._make_room(node)
+                child = node.below[name] = _Node()
+            child.waiting += 1
+            if child.waiting == 1:
+                child.used = -1 if name is FIRST else max(child.used, node.now)
+                if level or self._may_take(child):
+                    self._line_up(node, name, child)
+            node = child
+        node.items.append((item, size))
+
+    def take(self) -> tuple[Share, Item] | None:
+        """The next item; None where none may be taken."""
+        node, share = self._root, []
+        while node.order:
+            used, _, name = heappop(node.order)
+            child = node.below[name]
+            if used < child.used:
+                # It has used more since it was put there.
+                self._line_up(node, name, child)
+                continue
+            node.now = max(node.now, used)
+            share.append(name)
+            node = child
+        if not share:
+            return None
+        item, size = node.items.popleft()
+        self._taken(share, size)
+        return tuple(share), item
+
+    def done(self, share: Share, more: int = 0) -> None:
+        """What was taken is done. `more`: what it has used beside its size."""
+        node = self._root
+        for level, name in enumerate(share):
+            child = node.below[name]
+            was_full = not level and not self._may_take(child)
+            child.taken -= 1
+            _charge(child, name, more)
+            if was_full and child.waiting:
+                self._line_up(node, name, child)
+            node = child
+
+    def _taken(self, share: list[Hashable], size: int) -> None:
+        node = self._root
+        node.waiting -= 1
+        for level, name in enumerate(share):
+            child = node.below[name]
+            child.waiting -= 1
+            child.taken += 1
+            _charge(child, name, max(1, size))
+            if child.waiting and (level or self._may_take(child)):
+                self._line_up(node, name, child)
+            node = child
+
+    def _may_take(self, child: _Node[Item]) -> bool:
+        return self._each is None or child.taken < self._each
+
+    def _line_up(self, node: _Node[Item], name: Hashable, child: _Node[Item]) -> None:
+        self._number += 1
+        heappush(node.order, (child.used, self._number, name))
+
+    def _make_room(self, node: _Node[Item]) -> None:
+        """Forget shares without work where there are many: those first that have no more to make
+        up for."""
+        if len(node.below) < self._sweep_at:
+            return
+        idle = [name for name, each in node.below.items() if not each.waiting and not each.taken]
+        spent = [name for name in idle if node.below[name].used <= node.now]
+        for name in spent or idle:
+            del node.below[name]
+        self._sweep_at = max(KEPT_MAX, 2 * len(node.below))
+
+
+def _charge(child: _Node[Item], name: Hashable, size: int) -> None:
+    if name is not FIRST:
+        child.used += size
