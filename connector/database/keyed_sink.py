@@ -40,9 +40,10 @@ class KeyedSink:
 
     The driver writes the rows of a micro-batch in one transaction. It fetches one Spark partition
     after the other while the next one is computed, so it holds two of them at most. It makes the
-    table from the first frame unless that exists. Its ConnectorErrors are MISSING_PACKAGE,
-    BAD_TABLE, NULL_KEY and DATABASE_FAILED; after each nothing of the micro-batch is in the
-    database.
+    table from the first frame unless that exists. What is read there is equal to what was written,
+    in SQLite, PostgreSQL, MySQL and MariaDB. Its ConnectorErrors are MISSING_PACKAGE, BAD_TABLE,
+    BAD_COLUMN, ROW_DOES_NOT_FIT, NULL_KEY and DATABASE_FAILED; after each nothing of the
+    micro-batch is in the database.
     """
 
     url: str = field(repr=False)
@@ -51,6 +52,7 @@ class KeyedSink:
     _: KW_ONLY
 
     table: str
+    """With a schema in front where it is in another one than the connection's: 'shop.orders'."""
 
     key: tuple[str, ...] = RECORD_KEY
     """The columns that identify a row. Where a record makes several rows it needs one more
@@ -121,7 +123,15 @@ def _pieces(frame: "DataFrame") -> "Iterator[pa.RecordBatch]":
     """The rows as Arrow record batches, one Spark partition after the other."""
     import pyarrow as pa
 
-    for row in frame.mapInArrow(_as_bytes, f"{PIECE} binary").toLocalIterator(True):
+    try:
+        pieces = frame.mapInArrow(_as_bytes, f"{PIECE} binary")
+    except ImportError:
+        # Spark wants pandas where it passes Arrow alone, too.
+        raise ConnectorError(
+            "MISSING_PACKAGE", "KeyedSink needs Spark's mapInArrow, and that pandas: "
+            "pip install 'headrace[sql]'"
+        ) from None  # fmt: skip
+    for row in pieces.toLocalIterator(True):
         with pa.ipc.open_stream(row[0]) as reader:
             yield from reader
 

@@ -9,6 +9,8 @@ one transaction, which begins by locking the ledger's row.
         one row     this transaction holds the row until its commit; a zombie or a successor waits
         none        the micro-batch is committed already, perhaps by another driver: nothing to do
 
+Tables are made first and looked at afterwards, so that two queries may begin at the same moment.
+
 Source: R-SPARK4.
 """
 
@@ -18,10 +20,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from connector.database.column_kinds import (
+    MARIADB,
+    MYSQL,
+    NAME_LENGTH,
+    POSTGRESQL,
+    column_type,
+    database_of,
+    key_text,
+)
+from connector.database.column_values import column_values
+from connector.database.present_table import bad_table, check_table
 from connector.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -32,10 +45,6 @@ LEDGER = "headrace_batches"
 NO_BATCH = -1
 """Below the first micro-batch, which is 0."""
 
-NAME_LENGTH = 249
-"""The length of a text column in the key, because databases don't index text of any length. A
-topic's name fits."""
-
 _BESIDE = "\t"
 """Between the query and the table in the ledger: no one has it in a name."""
 
@@ -43,7 +52,15 @@ STATEMENT_ROWS = 1_000
 """Rows passed to the database's driver at once. More would gain nothing, and they are held as
 Python objects."""
 
-_LEDGER_COLUMNS = (("query", sa.String(NAME_LENGTH)), ("batch", sa.BigInteger()))
+_SESSION = {
+    POSTGRESQL: ("SET LOCAL TIME ZONE 'UTC'",),
+    MYSQL: (
+        "SET time_zone = '+00:00'",
+        "SET sql_mode = concat_ws(',', nullif(@@sql_mode, ''), 'STRICT_ALL_TABLES')",
+    ),
+}
+_SESSION[MARIADB] = _SESSION[MYSQL]
+"""So that times are UTC in columns of every kind, and what does not fit is an error."""
 
 
 @contextlib.contextmanager
@@ -78,41 +95,88 @@ class KeyedTable:
     def __init__(
         self, engine: sa.Engine, name: str, *, key: Sequence[str], schema: "StructType"
     ) -> None:
-        """`schema` is that of the rows. ConnectorError BAD_TABLE where they don't fit into the
-        table, or where no constraint of the table keeps their key unique."""
+        """`name` may have a schema and a dot in front. `schema` is that of the rows. ConnectorError
+        BAD_TABLE where they don't fit into the table, or where no constraint of the table keeps
+        their key unique; BAD_COLUMN where a type of theirs has no column."""
         self._engine = engine
+        self._name = name
         self._key = tuple(key)
-        missing = [each for each in self._key if each not in schema.names]
+        self._kinds: dict[str, DataType] = {each.name: each.dataType for each in schema.fields}
+        if len(self._kinds) < len(schema.fields):
+            raise bad_table(name, "two columns of the rows have the same name")
+        missing = [each for each in self._key if each not in self._kinds]
         if missing or not self._key:
-            raise _bad_table(name, f"the rows have no column '{''.join(missing[:1])}' for the key")
-        metadata = sa.MetaData()
-        self._ledger = sa.Table(
-            LEDGER,
-            metadata,
-            *(
-                sa.Column(column, kind, primary_key=column == "query", nullable=False)
-                for column, kind in _LEDGER_COLUMNS
-            ),
+            raise bad_table(name, f"the rows have no column '{''.join(missing[:1])}' for the key")
+        place, dot, own = name.rpartition(".")
+        if not own or (dot and not place) or own == LEDGER:
+            raise bad_table(name, "a table is named like 'orders' or 'shop.orders'")
+        with engine.connect() as connection:
+            self._database = database_of(connection)
+        self._ledger = self._ledger_table()
+        self._rows = sa.Table(
+            own, sa.MetaData(), *self._columns(), schema=place or None, **self._options()
         )
-        self._rows = sa.Table(name, metadata, *self._columns(schema))
-        if sa.inspect(engine).has_table(name):
-            self._check(name, schema.names)
-        metadata.create_all(engine, checkfirst=True)
+        self._make(self._ledger)
+        self._make(self._rows)
+        with engine.connect() as connection:
+            check_table(
+                connection,
+                self._rows,
+                database=self._database,
+                key=self._key,
+                kinds=self._kinds,
+            )
 
     def write(self, query: str, batch: int, pieces: "Iterable[pa.RecordBatch]") -> bool:
         """Writes all rows and the ledger's note, or nothing. False where an earlier call has
         committed the micro-batch; `pieces` is not read then. ConnectorError NULL_KEY."""
-        place = ledger_place(query, self._rows.name)
+        place = ledger_place(query, self._name)
         self._open_ledger(place, query)
         with self._engine.begin() as connection:
+            for setting in _SESSION.get(self._database, ()):
+                connection.exec_driver_sql(setting)
             if not self._take(connection, place, batch):
                 return False
             for piece in pieces:
                 self._check_key(piece)
                 for start in range(0, piece.num_rows, STATEMENT_ROWS):
-                    rows = piece.slice(start, STATEMENT_ROWS).to_pylist()
-                    self._upsert(connection, rows)
+                    self._upsert(connection, self._values(piece.slice(start, STATEMENT_ROWS)))
         return True
+
+    def _values(self, piece: "pa.RecordBatch") -> list[dict[str, Any]]:
+        columns = [
+            column_values(name, piece.column(name), kind, self._database)
+            for name, kind in self._kinds.items()
+        ]
+        return [dict(zip(self._kinds, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def _make(self, table: sa.Table) -> None:
+        """Makes the table unless it exists. It is not an error that another query was faster."""
+        if self._exists(table):
+            return
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(sa.schema.CreateTable(table))
+        except sa.exc.DBAPIError:
+            if not self._exists(table):
+                raise
+
+    def _exists(self, table: sa.Table) -> bool:
+        with self._engine.connect() as connection:
+            return bool(sa.inspect(connection).has_table(table.name, schema=table.schema))
+
+    def _options(self) -> dict[str, str]:
+        """What MySQL is told of a new table."""
+        return {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
+
+    def _ledger_table(self) -> sa.Table:
+        return sa.Table(
+            LEDGER,
+            sa.MetaData(),
+            sa.Column("query", key_text(self._database), primary_key=True, nullable=False),
+            sa.Column("batch", sa.BigInteger(), nullable=False),
+            **self._options(),
+        )
 
     def _take(self, connection: sa.Connection, place: str, batch: int) -> bool:
         mine = self._ledger.c.query == place
@@ -157,11 +221,16 @@ class KeyedTable:
     def _upsert(self, connection: sa.Connection, rows: list[dict[str, Any]]) -> None:
         others = [each.name for each in self._rows.columns if each.name not in self._key]
         insert: postgresql.Insert | sqlite.Insert
-        match connection.dialect.name:
+        match self._database:
             case "postgresql":
                 insert = postgresql.insert(self._rows)
             case "sqlite":
                 insert = sqlite.insert(self._rows)
+            case "mysql" | "mariadb":
+                taken = mysql.insert(self._rows)
+                values = {name: taken.inserted[name] for name in others or self._key}
+                connection.execute(taken.on_duplicate_key_update(values), rows)
+                return
             case _:
                 self._replace(connection, rows)
                 return
@@ -180,32 +249,17 @@ class KeyedTable:
         connection.execute(self._rows.delete().where(*same), keys)
         connection.execute(self._rows.insert(), list(last.values()))
 
-    def _columns(self, schema: "StructType") -> list[sa.Column[Any]]:
+    def _columns(self) -> list[sa.Column[Any]]:
         return [
             sa.Column(
-                each.name,
-                _column_type(each.name, each.dataType, in_key=each.name in self._key),
-                primary_key=each.name in self._key,
+                name,
+                column_type(name, kind, self._database, in_key=name in self._key),
+                primary_key=name in self._key,
                 autoincrement=False,
-                nullable=each.name not in self._key,
+                nullable=name not in self._key,
             )
-            for each in schema.fields
+            for name, kind in self._kinds.items()
         ]
-
-    def _check(self, name: str, columns: Sequence[str]) -> None:
-        """Checks a table that exists already."""
-        inspector = sa.inspect(self._engine)
-        present = {each["name"] for each in inspector.get_columns(name)}
-        for column in columns:
-            if column not in present:
-                raise _bad_table(name, f"it has no column '{column}'")
-        unique: list[Sequence[str | None]] = [
-            inspector.get_pk_constraint(name)["constrained_columns"],
-            *(each["column_names"] for each in inspector.get_unique_constraints(name)),
-            *(each["column_names"] for each in inspector.get_indexes(name) if each["unique"]),
-        ]
-        if not any(set(each) == set(self._key) for each in unique):
-            raise _bad_table(name, f"nothing in it keeps ({', '.join(self._key)}) unique")
 
 
 def ledger_place(query: str, table: str) -> str:
@@ -216,39 +270,3 @@ def ledger_place(query: str, table: str) -> str:
         return place
     digest = hashlib.sha256(place.encode()).hexdigest()
     return f"{place[: NAME_LENGTH - len(digest) - 1]}{_BESIDE}{digest}"
-
-
-def _column_type(name: str, data_type: "DataType", *, in_key: bool) -> sa.types.TypeEngine[Any]:
-    from pyspark.sql import types as spark
-
-    match data_type:
-        case spark.StringType():
-            return sa.String(NAME_LENGTH) if in_key else sa.Text()
-        case spark.DecimalType():
-            return sa.Numeric(data_type.precision, data_type.scale)
-        case spark.TimestampType():
-            return sa.DateTime(timezone=True)
-    plain: dict[type[DataType], sa.types.TypeEngine[Any]] = {
-        spark.BinaryType: sa.LargeBinary(),
-        spark.BooleanType: sa.Boolean(),
-        spark.ByteType: sa.SmallInteger(),
-        spark.ShortType: sa.SmallInteger(),
-        spark.IntegerType: sa.Integer(),
-        spark.LongType: sa.BigInteger(),
-        spark.FloatType: sa.Float(),
-        spark.DoubleType: sa.Double(),
-        spark.DateType: sa.Date(),
-        spark.TimestampNTZType: sa.DateTime(),
-    }
-    found = plain.get(type(data_type))
-    if found is None:
-        raise ConnectorError(
-            "BAD_COLUMN",
-            f"the column '{name}' is {data_type.simpleString()}, for which a database has no type; "
-            "cast it, for example with to_json",
-        )
-    return found
-
-
-def _bad_table(name: str, problem: str) -> ConnectorError:
-    return ConnectorError("BAD_TABLE", f"the table '{name}' can't take these rows: {problem}")

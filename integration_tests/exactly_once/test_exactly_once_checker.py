@@ -120,7 +120,7 @@ def test_every_fault_stage_and_query_is_in_the_matrix():
     assert not {fault for fault, _ in left_out} & set(always)
 
 
-def test_every_fault_of_the_keyed_sink_comes_with_both_databases():
+def test_every_fault_of_the_keyed_sink_comes_with_each_database():
     for database in keyed_faults.DATABASES:
         cases = [case for case in keyed_faults.all_cases() if case.database == database]
         left_out = set(keyed_faults.OF_SERVERS) if database == "sqlite" else set()

@@ -39,7 +39,7 @@ class Fault(enum.Enum):
     NETWORK = "network to the brokers cut"
 
 
-DATABASES = ("sqlite", "postgresql")
+DATABASES = ("sqlite", "postgresql", "mariadb")
 KILLS_THE_DRIVER = (Fault.DRIVER, Fault.GROWTH, Fault.PARALLELISM)
 ENDS_WELL = (Fault.RETRIED, Fault.REPEATED, Fault.SPECULATION)
 """The query hears nothing of it."""

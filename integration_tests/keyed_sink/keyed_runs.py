@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from pyspark.errors import StreamingQueryException
 
 from integration_tests.exactly_once.query_server import LOCAL, SPECULATING
-from integration_tests.keyed_sink.databases import PostgresServer
+from integration_tests.keyed_sink.databases import Server
 from integration_tests.keyed_sink.keyed_faults import (
     ENDS_WELL,
     KILLS_THE_DRIVER,
@@ -47,6 +47,12 @@ IN_A_TASK = {
     Fault.SPECULATION: "slow",
 }
 """What the file is called that asks for it."""
+
+WAITING = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+    "mysql": "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+}
+"""By dialect, how many wait for a lock."""
 
 LOOK_S = 0.05
 CUT_S = 2.0
@@ -167,7 +173,7 @@ class Surroundings:
 
     topic: str
     brokers: ProxiedCluster | None = None
-    server: PostgresServer | None = None
+    server: Server | None = None
     to_server: FaultProxy | None = None
     """By which the query reaches it."""
 
@@ -252,11 +258,11 @@ class Struck:
             assert failure is not None and "database is locked" in last_line(failure)
 
     def _waits_for_a_lock(self) -> bool:
-        if self._run.engine.dialect.name == "sqlite":
+        waiting = WAITING.get(self._run.engine.dialect.name)
+        if waiting is None:
             return False
-        waiting = sa.text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
         with self._run.engine.connect() as connection:
-            return bool(connection.scalar(waiting))
+            return bool(connection.scalar(sa.text(waiting)))
 
     def _strike_beside(self) -> None:
         fault, stage = self._case.fault, self._case.stage

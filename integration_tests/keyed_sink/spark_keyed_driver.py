@@ -13,7 +13,7 @@ as with `faulty_sink`:
     fail-<batch>          the task of the last partition fails when it has computed its rows
     kill-<batch>          its Python worker is killed with SIGKILL then
     slow-<batch>          its first attempt does not end
-    database-<batch>      the database fails when it has some rows: PostgreSQL ends the connection,
+    database-<batch>      the database fails when it has some rows: a server ends the connection,
                           SQLite has no room
 """
 
@@ -69,6 +69,11 @@ class FaultyTable(keyed_table.KeyedTable):
         """Its next statement fails."""
         if connection.dialect.name == "sqlite":
             connection.execute(sa.text("PRAGMA max_page_count = 1"))
+            return
+        if connection.dialect.name == "mysql":
+            backend = connection.scalar(sa.text("SELECT connection_id()"))
+            with self._engine.connect() as other:
+                other.execute(sa.text("KILL :pid"), {"pid": backend})
             return
         backend = connection.scalar(sa.text("SELECT pg_backend_pid()"))
         with self._engine.connect() as other:

@@ -1,12 +1,12 @@
-"""Tables with unique keys, in SQLite and PostgreSQL, without Spark: a micro-batch is there as a
+"""Tables with unique keys, in each database, without Spark: a micro-batch is there as a
 whole and once, whatever is repeated, fails midway, or happens at the same time. Source: R-SPARK4.
 """
 
-import datetime
+import multiprocessing
 import threading
 import uuid
 from collections.abc import Iterator
-from decimal import Decimal
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -15,9 +15,13 @@ from pyspark.sql.types import IntegerType, MapType, StringType, StructType
 
 from connector.database.keyed_table import KeyedTable, database
 from connector.errors import ConnectorError
-from integration_tests.keyed_sink.databases import database_url, postgres_server
+from integration_tests.keyed_sink.databases import (
+    database_url,
+    mariadb_server,
+    postgres_server,
+)
 
-__all__ = ["database_url", "postgres_server"]
+__all__ = ["database_url", "mariadb_server", "postgres_server"]
 
 KEY = ("topic", "partition", "offset")
 
@@ -62,7 +66,8 @@ class Table:
     def rows(self):
         """Value and offset of each, by offset."""
         with database(self.url, {}) as engine, engine.connect() as connection:
-            found = connection.execute(sa.text(f'SELECT "offset", value FROM {self.name}'))
+            asked = sa.select(sa.column("offset"), sa.column("value"))
+            found = connection.execute(asked.select_from(sa.table(self.name)))
             return sorted((row[0], row[1]) for row in found)
 
 
@@ -162,56 +167,65 @@ def test_a_zombie_and_its_successor_write_a_batch_once(table):
     assert table.rows() == [(0, "v"), *values(1, 5, "zombie")]
 
 
-def test_the_types_of_spark_have_columns(table):
-    schema = struct(
-        **ORIGIN, a="binary", b="boolean", c="byte", d="short", e="float", f="double", g="date",
-        h="timestamp", i="timestamp_ntz", j="decimal(10,2)", k="string",
-    )  # fmt: skip
-    instant = datetime.datetime(2026, 3, 29, 1, 30, tzinfo=datetime.UTC)
-    row = {
-        "topic": ["t"], "partition": pa.array([0], pa.int32()), "offset": [0], "a": [b"\0x"],
-        "b": [True], "c": pa.array([1], pa.int8()), "d": pa.array([2], pa.int16()), "e": [0.5],
-        "f": [0.1], "g": [instant.date()], "h": [instant],
-        "i": [instant.replace(tzinfo=None)], "j": [Decimal("1.25")], "k": [None],
-    }  # fmt: skip
-    assert table.write(0, [pa.record_batch(row)], schema=schema)
-    with database(table.url, {}) as engine, engine.connect() as connection:
-        found = sa.Table(table.name, sa.MetaData(), autoload_with=engine)
-        (read,) = connection.execute(sa.select(found)).mappings()
-    assert bytes(read["a"]) == b"\0x" and read["b"] and read["k"] is None
-    assert (read["c"], read["d"], read["e"], read["f"]) == (1, 2, 0.5, 0.1)
-    assert read["g"] == instant.date() and float(read["j"]) == 1.25
-    # SQLite keeps no time zone: what is stored is UTC.
-    stored = read["h"]
-    assert (stored if stored.tzinfo else stored.replace(tzinfo=datetime.UTC)) == instant
+class Late(KeyedTable):
+    """Looks whether a table exists, and goes on when another one has looked, too."""
+
+    looked: threading.Barrier
+    first_looks: set[tuple[int, str]]
+
+    def _exists(self, table):
+        found = super()._exists(table)
+        look = (threading.get_ident(), table.name)
+        if look not in self.first_looks:
+            self.first_looks.add(look)
+            self.looked.wait(30)
+        return found
 
 
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        ('(topic text, partition int, "offset" bigint, value text)', "nothing in it keeps"),
-        ('(topic text, partition int, "offset" bigint, primary key (topic))', "no column 'value'"),
-    ],
-)
-def test_a_table_that_can_not_keep_rows_apart_is_refused(table, made, message):
+@pytest.mark.parametrize("of_one_table", [True, False], ids=["one-table", "two-tables"])
+def test_two_queries_begin_at_the_same_moment_in_a_fresh_database(table, of_one_table):
     with database(table.url, {}) as engine, engine.begin() as connection:
-        connection.execute(sa.text(f"CREATE TABLE {table.name} {made}"))
-    with pytest.raises(ConnectorError, match=r"^\[BAD_TABLE\] ") as raised:
-        table.write(0, [piece(0, 1)])
-    assert message in str(raised.value)
+        connection.execute(sa.text("DROP TABLE IF EXISTS headrace_batches"))
+    Late.looked, Late.first_looks = threading.Barrier(2), set()
+
+    def begin(number):
+        name = table.name if of_one_table else f"{table.name}_{number}"
+        # SQLite lets them write one after the other.
+        with database(table.url, {}) as engine:
+            writer = Late(engine, name, key=KEY, schema=SCHEMA)
+            return writer.write(f"{name}-query-{number}", 0, [piece(number, number + 1)])
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(begin, range(2))) == [True, True]
+    if of_one_table:
+        assert table.rows() == values(0, 2)
 
 
-def test_a_table_of_the_users_own_is_taken(table):
-    with database(table.url, {}) as engine, engine.begin() as connection:
-        connection.execute(
-            sa.text(
-                f"CREATE TABLE {table.name} (id int, value text, topic text, partition int, "
-                '"offset" bigint, unique ("offset", topic, partition))'
-            )
-        )
-    table.write(0, [piece(0, 3, "old")])
-    table.write(1, [piece(1, 3, "new")])
-    assert table.rows() == [(0, "old"), (1, "new"), (2, "new")]
+def _write_half(url, name, half_is_written):
+    def pieces():
+        yield piece(10, 2500, "half")
+        half_is_written.set()
+        threading.Event().wait()
+
+    table = Table(url)
+    table.name, table.query = name, f"{name}-query"
+    table.write(1, pieces())
+
+
+def test_a_driver_killed_within_a_batch_leaves_every_row_once(table):
+    table.write(0, [piece(0, 10)])
+    # Forked: a start of Python costs a second.
+    context = multiprocessing.get_context("fork")
+    half_is_written = context.Event()
+    driver = context.Process(target=_write_half, args=(table.url, table.name, half_is_written))
+    driver.start()
+    assert half_is_written.wait(60)
+    driver.kill()
+    driver.join()
+    assert table.rows() == values(0, 10)
+    assert table.write(1, [piece(10, 2500, "whole")])
+    assert not table.write(1, [piece(10, 2500, "again")])
+    assert table.rows() == values(0, 10) + values(10, 2500, "whole")
 
 
 def test_databases_without_an_upsert_of_ours_replace_rows(tmp_path, monkeypatch):

@@ -1,5 +1,5 @@
-"""The keyed sink with a real Spark: each fault at each stage, with SQLite and PostgreSQL. The table
-has every record once, and at any moment only whole micro-batches. Source: R-SPARK4.
+"""The keyed sink with a real Spark: each fault at each stage, with each database. The table has
+every record once, and at any moment only whole micro-batches. Source: R-SPARK4.
 
 All cases with HEADRACE_FAULTS=full, else one that HEADRACE_SEED picks.
 """
@@ -11,7 +11,12 @@ import pytest
 
 from connector.database import keyed_table
 from connector.spark_version import limits_micro_batches
-from integration_tests.keyed_sink.databases import database_url, postgres_server
+from integration_tests.keyed_sink.databases import (
+    SERVERS,
+    database_url,
+    mariadb_server,
+    postgres_server,
+)
 from integration_tests.keyed_sink.keyed_faults import (
     DISTURBS_BROKERS,
     OF_SERVERS,
@@ -44,7 +49,7 @@ from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["database_url", "postgres_server", "spark", "topic"]
+__all__ = ["database_url", "mariadb_server", "postgres_server", "spark", "topic"]
 
 CASES = all_cases() if ALL_FAULTS else sample(SEED)
 BATCHES = 3
@@ -78,7 +83,7 @@ def around(request, case: Case, cluster, topic) -> Iterator[Surroundings]:
     if case.fault not in OF_SERVERS:
         yield Surroundings(topic=topic, brokers=proxied)
         return
-    server = request.getfixturevalue("postgres_server")
+    server = request.getfixturevalue(SERVERS[case.database])
     with FaultProxy((server.host, server.port)) as proxy:
         yield Surroundings(topic=topic, brokers=proxied, server=server, to_server=proxy)
 
