@@ -9,7 +9,6 @@ its bytes have come, so that its answer is up to date: the present high watermar
 or a failed log directory. The answers of its connection keep their order. Source: R-NET1, R-LOG5.
 """
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +18,10 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
 from storage_engine.broker.requests.typed_reads import FoundRecords, UnconvertedSlice
+from storage_engine.broker.shared_threads import SharedThreads
 from storage_engine.broker.unexpected import guarded
 from storage_engine.core.errors import LogBusyError, LogStorageError
+from storage_engine.core.fair_queue import Share
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background
 from storage_engine.log.files.load_job import LoadJob
@@ -30,10 +31,9 @@ from storage_engine.log.segments.segment_slice import SegmentSlice
 from storage_engine.net.limits import SMALL_WRITE_BYTES
 from storage_engine.protocol.apis.fetch import FetchRequest
 
-LOADS_AT_ONCE = 2
-"""The most loads of all fetches at the same time: a quarter of the background threads, so that
-flushes always find one. The others wait in the order of their arrival; the server limits the number
-of unanswered requests."""
+LOADS_AT_ONCE, LOADS_EACH = 3, 2
+"""The most loads at the same time: of all fetches, and of those of one principal. The others wait;
+the server limits the number of unanswered requests."""
 
 MOST_LOADS = 4
 """The reads of one fetch: to find where the bytes begin, where they end, and for the bytes; two are
@@ -55,9 +55,11 @@ _Jobs = list[tuple[HostedPartition, LoadJob]]
 @dataclass(slots=True, kw_only=True)
 class _ColdFetch:
     request: FetchRequest
+    share: Share
     respond: Callable[[FetchRead], None]
     gone: Callable[[], bool]
     loads: int = 0
+    loaded_bytes: int = 0
 
 
 class ColdReads:
@@ -66,11 +68,9 @@ class ColdReads:
     def __init__(
         self, background: Background, *, reader: PartitionReader, replicas: ReplicaManager
     ) -> None:
-        self._background = background
+        self._threads = SharedThreads(background, at_once=LOADS_AT_ONCE, each=LOADS_EACH)
         self._reader = reader
         self._replicas = replicas
-        self._waiting: deque[_ColdFetch] = deque()
-        self._under_way = 0
         self.loads = 0
         """Cold fetches that a thread has worked for so far."""
 
@@ -78,6 +78,7 @@ class ColdReads:
         self,
         request: FetchRequest,
         read: FetchRead,
+        share: Share,
         respond: Callable[[FetchRead], None],
         gone: Callable[[], bool],
     ) -> None:
@@ -89,37 +90,36 @@ class ColdReads:
             respond(read)
             return
         smaller = request._replace(max_bytes=min(request.max_bytes, COLD_FETCH_MAX_BYTES))
-        self._waiting.append(_ColdFetch(request=smaller, respond=respond, gone=gone))
-        self._begin()
+        fetch = _ColdFetch(request=smaller, share=share, respond=respond, gone=gone)
+        self._threads.when_its_turn(share, partial(self._go_on, fetch))
 
-    def _begin(self) -> None:
-        while self._waiting and self._under_way < LOADS_AT_ONCE:
-            fetch = self._waiting.popleft()
-            if not fetch.gone():
-                guarded("a fetch from the disk", self._look, fetch)
+    def _go_on(self, fetch: _ColdFetch) -> None:
+        """It has a thread, until it is answered or its client is gone."""
+        if fetch.gone() or guarded("a fetch from the disk", self._look, fetch) is not True:
+            self._threads.ended(fetch.share, fetch.loaded_bytes)
 
-    def _look(self, fetch: _ColdFetch) -> None:
-        """Read as things are now; load what is cold, else respond."""
+    def _look(self, fetch: _ColdFetch) -> bool:
+        """Read as things are now; load what is cold, else respond. Whether it loads."""
         while True:
             read = self._reader.read(fetch.request)
             if not _is_cold(read):
                 fetch.respond(read)
-                return
+                return False
             if fetch.loads == MOST_LOADS:
                 if not _keep_warm(read):
                     read = self._reader.read(fetch.request, wait=True)
                 fetch.respond(read)
-                return
+                return False
             jobs, are_busy = self._jobs(read)
             if jobs:
                 self._load(fetch, jobs)
-                return
+                return True
             if are_busy:
                 # The process lacks descriptors. The loop must not wait for the disk, so that what
                 # is cold is left to the client's next fetch.
                 _keep_warm(read)
                 fetch.respond(read)
-                return
+                return False
             # Their logs have failed just now, which the next read reports.
 
     def _jobs(self, read: FetchRead) -> tuple[_Jobs, bool]:
@@ -152,18 +152,12 @@ class ColdReads:
             for (partition, _), failure in zip(jobs, failures, strict=True):
                 if failure is not None:
                     guarded("a failed read", partition.fail, failure)
-            ended()
-
-        def ended() -> None:
-            self._under_way -= 1
-            if not fetch.gone():
-                guarded("a fetch from the disk", self._look, fetch)
-            self._begin()
+            self._go_on(fetch)
 
         self.loads += 1
         fetch.loads += 1
-        self._under_way += 1
-        self._background.submit(run, done, lambda _error: ended())
+        fetch.loaded_bytes += sum(job.size for _, job in jobs)
+        self._threads.background.submit(run, done, lambda _error: self._go_on(fetch))
 
 
 def _is_cold(read: FetchRead) -> bool:

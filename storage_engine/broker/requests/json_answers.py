@@ -15,7 +15,7 @@ and clients that ask for typed batches, never come here.
 
 import logging
 import weakref
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,8 +27,10 @@ from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.cold_reads import ColdReads
 from storage_engine.broker.requests.fetch_reads import READ_COMMITTED, FetchRead, PartitionReader
 from storage_engine.broker.requests.typed_reads import UnconvertedSlice
+from storage_engine.broker.shared_threads import SharedThreads
 from storage_engine.broker.unexpected import guarded
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError
+from storage_engine.core.fair_queue import Share
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, SlicedRecords
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
@@ -40,8 +42,8 @@ from storage_engine.protocol.apis.fetch import (
 from storage_engine.protocol.records.record_batch import BatchHeader, crc_matches, iter_headers
 from storage_engine.protocol.typed.typed_batch import is_typed
 
-CONVERTED_AT_ONCE = 2
-"""The fetches that are converted at a time: a quarter of the background threads."""
+CONVERTED_AT_ONCE, CONVERTED_EACH = 3, 2
+"""The fetches that are converted at a time: of all clients, and of one principal."""
 
 CACHED_MAX_BYTES = 32 << 20
 """The limit of the conversions that are kept for other clients."""
@@ -159,8 +161,13 @@ class _JsonFetch:
     """A fetch some of whose batches are, or were, to be converted."""
 
     request: FetchRequest
+    share: Share
     respond: Callable[[FetchRead], None]
     gone: Callable[[], bool]
+    has_thread: bool = False
+    """Whether it is its turn to be converted."""
+    needs: Sequence["_Need"] = ()
+    """What it lacks, as long as the read is new that says so."""
     converted: dict[_Key, Converted] = field(default_factory=dict)
     """What was converted for it, which the cache may have dropped again."""
     rounds: int = 0
@@ -177,13 +184,11 @@ class JsonAnswers:
         replicas: ReplicaManager,
         cold_reads: ColdReads,
     ) -> None:
-        self._background = background
+        self._threads = SharedThreads(background, at_once=CONVERTED_AT_ONCE, each=CONVERTED_EACH)
         self._reader = reader
         self._replicas = replicas
         self._cold_reads = cold_reads
         self._cache = ConvertedBatches()
-        self._waiting: deque[_JsonFetch] = deque()
-        self._under_way = 0
         self.conversions = 0
         """Batches that were converted so far."""
 
@@ -191,14 +196,15 @@ class JsonAnswers:
         self,
         request: FetchRequest,
         read: FetchRead,
+        share: Share,
         respond: Callable[[FetchRead], None],
         gone: Callable[[], bool],
     ) -> None:
         """Respond with `read`, which was just made, or a newer one when its bytes are cold or not
         converted. `gone`: whether the client's connection is closed; nothing is done for it then.
         """
-        fetch = _JsonFetch(request=request, respond=respond, gone=gone)
-        self._cold_reads.answer(request, read, partial(self._warm, fetch), gone)
+        fetch = _JsonFetch(request=request, share=share, respond=respond, gone=gone)
+        self._cold_reads.answer(request, read, share, partial(self._warm, fetch), gone)
 
     def _warm(self, fetch: _JsonFetch, read: FetchRead) -> None:
         """Respond, or have converted what is missing. `read` was just made."""
@@ -209,19 +215,34 @@ class JsonAnswers:
         if making.needs and fetch.rounds < MOST_ROUNDS and (making.is_empty or not fetch.rounds):
             if self._cache.held_bytes > HELD_HARD_MAX_BYTES:
                 making.refuse_the_rest()
-            elif self._under_way < CONVERTED_AT_ONCE:
-                self._convert(fetch, making.needs)
-                return
             else:
-                self._waiting.append(fetch)
+                self._have_converted(fetch, making.needs)
                 return
         for partition, offset, damage in making.damaged:
             self._reader.note_damage(partition, offset, damage)
         fetch.respond(making.read)
 
-    def _begin(self) -> None:
-        while self._waiting and self._under_way < CONVERTED_AT_ONCE:
-            self._look_again(self._waiting.popleft())
+    def _have_converted(self, fetch: _JsonFetch, needs: Sequence[_Need]) -> None:
+        """Convert it in its turn, which may be now."""
+        if fetch.has_thread:
+            fetch.has_thread = False
+            self._convert(fetch, needs)
+            return
+        fetch.needs = needs
+        self._threads.when_its_turn(fetch.share, partial(self._begin, fetch))
+        # They are older than the next turn.
+        fetch.needs = ()
+
+    def _begin(self, fetch: _JsonFetch) -> None:
+        """It has a thread, if it still needs one."""
+        if fetch.needs:
+            self._convert(fetch, fetch.needs)
+            return
+        fetch.has_thread = True
+        self._look_again(fetch)
+        if fetch.has_thread:
+            fetch.has_thread = False
+            self._threads.ended(fetch.share)
 
     def _look_again(self, fetch: _JsonFetch) -> None:
         if not fetch.gone():
@@ -229,7 +250,9 @@ class JsonAnswers:
 
     def _read_again(self, fetch: _JsonFetch) -> None:
         read = self._reader.read(fetch.request)
-        self._cold_reads.answer(fetch.request, read, partial(self._warm, fetch), fetch.gone)
+        self._cold_reads.answer(
+            fetch.request, read, fetch.share, partial(self._warm, fetch), fetch.gone
+        )
 
     def _convert(self, fetch: _JsonFetch, needs: Sequence[_Need]) -> None:
         limit = min(fetch.request.max_bytes, FETCH_MAX_BYTES)
@@ -242,20 +265,17 @@ class JsonAnswers:
                     self._cache.take(key, batch)
             fetch.converted.update(converted)
             self.conversions += len(converted)
-            ended()
+            size = sum(len(batch) for batch in converted.values() if isinstance(batch, JsonBatch))
+            self._threads.ended(fetch.share, size)
+            self._look_again(fetch)
 
         def failed(error: Exception) -> None:
             log.error("batches not converted", exc_info=error)
-            ended()
-
-        def ended() -> None:
-            self._under_way -= 1
+            self._threads.ended(fetch.share)
             self._look_again(fetch)
-            self._begin()
 
         fetch.rounds += 1
-        self._under_way += 1
-        self._background.submit(partial(_converted, needs, limit), done, failed)
+        self._threads.background.submit(partial(_converted, needs, limit), done, failed)
 
 
 class _AnswerInMaking:

@@ -33,6 +33,11 @@ class LoadJob:
         self._path = path
         self._runs = runs
 
+    @property
+    def size(self) -> int:
+        """The bytes that it loads at most."""
+        return sum(size for _, size in self._runs)
+
     def run(self) -> LogStorageError | None:
         """Waits for the medium; returns the error, which the owner of the log handles."""
         try:

@@ -275,7 +275,7 @@ class _Answering:
         elif is_at_hand(read):
             self._send(read)
         else:
-            self.handler.json_answers.answer(self.request, read, self._send, self._gone)
+            self._answer_later(self.request, read, self._send)
 
     def _answer_many(self, read: FetchRead) -> Steps:
         """Answer a fetch of many partitions. Where bytes must come from a disk, or be converted,
@@ -310,7 +310,13 @@ class _Answering:
                 read.partitions[place] = answer
             self._send(read)
 
-        self.handler.json_answers.answer(few, self.handler.reader.read(few), send, self._gone)
+        self._answer_later(few, self.handler.reader.read(few), send)
+
+    def _answer_later(
+        self, request: FetchRequest, read: FetchRead, send: Callable[[FetchRead], None]
+    ) -> None:
+        """As soon as the bytes are at hand."""
+        self.handler.json_answers.answer(request, read, self.call.share, send, self._gone)
 
     def _gone(self) -> bool:
         return self.call.exchange.closed

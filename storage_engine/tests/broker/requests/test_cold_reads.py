@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from storage_engine.broker.replicas.hosted_partition import Role
-from storage_engine.broker.requests.cold_reads import LOADS_AT_ONCE, MOST_LOADS
+from storage_engine.broker.requests.cold_reads import LOADS_AT_ONCE, LOADS_EACH, MOST_LOADS
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
+from storage_engine.core.security.principal import Principal
 from storage_engine.log.segments.log_file import COPY_MAX_BYTES
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
@@ -95,12 +96,31 @@ def test_only_so_many_loads_are_under_way_and_all_fetches_are_answered(cluster):
     cluster[1].loop.held = held
     fetches = [cluster.fetch(1, TP, 0) for _ in range(5)]
     cluster.loop.run_for(100)
-    assert len(held) == LOADS_AT_ONCE
+    assert len(held) == LOADS_EACH
     cluster[1].loop.release()
     for answers in fetches:
         assert outcome(cluster.answer(answers))[1] > 0
     # The others found the bytes warm when their turn came.
-    assert cluster[1].parts.requests.cold_reads.loads == LOADS_AT_ONCE
+    assert cluster[1].parts.requests.cold_reads.loads == LOADS_EACH
+
+
+def test_another_principal_does_not_wait_for_the_loads_of_one(cluster):
+    make_cold(cluster)
+    held: list[Callable[[], None]] = []
+    cluster[1].loop.held = held
+    crowd = [cluster.fetch(1, TP, 0) for _ in range(20)]
+    cluster.loop.run_for(100)
+    cluster.network.principals[CLIENT] = Principal("other")
+    other = cluster.fetch(1, TP, 0)
+    cluster.loop.run_for(100)
+    assert len(held) == LOADS_AT_ONCE == LOADS_EACH + 1
+    work, cluster[1].loop.held = held[-1], None
+    work()
+    assert outcome(cluster.answer(other))[1] > 0
+    cluster[1].loop.held = held[:-1]
+    cluster[1].loop.release()
+    for answers in crowd:
+        assert outcome(cluster.answer(answers))[1] > 0
 
 
 def test_what_is_evicted_again_and_again_is_sent_in_the_end(cluster):
@@ -161,13 +181,13 @@ def test_a_partition_that_ends_while_its_bytes_are_loaded_is_not_sent(cluster):
 def test_nothing_more_is_loaded_for_a_client_that_is_gone(cluster):
     make_cold(cluster)
     cluster[1].loop.held = []
-    fetches = [cluster.fetch(1, TP, 0) for _ in range(LOADS_AT_ONCE + 3)]
+    fetches = [cluster.fetch(1, TP, 0) for _ in range(LOADS_EACH + 3)]
     cluster.loop.run_for(100)
     cluster.network.reset(CLIENT, 1)
     cluster[1].loop.release()
     cluster.loop.run_for(100)
     assert all(isinstance(answer, TransportError) for (answer,) in fetches)
-    assert cluster[1].parts.requests.cold_reads.loads == LOADS_AT_ONCE
+    assert cluster[1].parts.requests.cold_reads.loads == LOADS_EACH
 
 
 def test_a_broker_killed_during_a_load_serves_the_bytes_after_its_restart(cluster):

@@ -10,6 +10,7 @@ from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.broker.requests import json_answers
 from storage_engine.core.errors import CorruptRecordError, ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.security.principal import Principal
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.protocol.apis.fetch import (
@@ -192,7 +193,9 @@ def test_clients_that_take_nothing_hold_one_copy_of_a_batch_and_a_limited_number
         request = FetchRequest(0, 1, 1, [FetchPartition(TRIPS.topic, 0, number * ROWS, 1 << 20)])
         answers: list[Any] = []
         found = requests.reader.read(request)
-        requests.json_answers.answer(request, found, answers.append, lambda: False)
+        requests.json_answers.answer(
+            request, found, ("User:a", "host", 1), answers.append, lambda: False
+        )
         cluster.loop.run_until(lambda: bool(answers))
         return answers.pop().partitions[0]
 
@@ -220,7 +223,7 @@ def test_a_slow_conversion_holds_up_nobody_else(cluster):
     held = hold(cluster)
     slow = [fetch(cluster, ROWS) for _ in range(5)]
     cluster.loop.run_for(100)
-    assert len(held) == json_answers.CONVERTED_AT_ONCE
+    assert len(held) == json_answers.CONVERTED_EACH
     assert not any(slow)
     for replica in (-1, 1):
         assert fetched(cluster, tp=other, replica=replica).records
@@ -233,17 +236,36 @@ def test_a_slow_conversion_holds_up_nobody_else(cluster):
         ]
 
 
+def test_another_principal_does_not_wait_for_the_conversions_of_one(cluster):
+    fill(cluster, 3)
+    held = hold(cluster)
+    crowd = [fetch(cluster, ROWS) for _ in range(10)]
+    cluster.loop.run_for(100)
+    cluster.network.principals[CLIENT] = Principal("other")
+    other = fetch(cluster, 2 * ROWS)
+    cluster.loop.run_for(100)
+    assert len(held) == json_answers.CONVERTED_AT_ONCE
+    work, cluster[1].loop.held = held[-1], None
+    work()
+    assert rows_of(cluster.answer(other).partitions[0])[0] == row(2 * ROWS)
+    assert not any(crowd)
+    cluster[1].loop.held = held[:-1]
+    cluster[1].loop.release()
+    for answers in crowd:
+        assert rows_of(cluster.answer(answers).partitions[0])[0] == row(ROWS)
+
+
 def test_a_client_that_is_gone_is_not_converted_for(cluster):
     fill(cluster, 2)
     hold(cluster)
-    for _ in range(json_answers.CONVERTED_AT_ONCE + 2):
+    for _ in range(json_answers.CONVERTED_EACH + 2):
         fetch(cluster)
     cluster.loop.run_for(100)
     cluster.network.reset(CLIENT, 1)
     cluster[1].loop.release()
     cluster.loop.run_for(1_000)
     # Those of the fetches that were under way.
-    assert conversions(cluster) == 2 * json_answers.CONVERTED_AT_ONCE
+    assert conversions(cluster) == 2 * json_answers.CONVERTED_EACH
     assert rows_of(fetched(cluster))[0] == row(0)
 
 
