@@ -197,6 +197,11 @@ class ApiCall(Generic[Resp]):
         """Whose turn it uses where many wait."""
         return share_of(self.connection, self.shared_as)
 
+    @property
+    def owner(self) -> Share:
+        """To whom belongs what it makes: its principal, with the address."""
+        return share_of(self.connection)[:2]
+
 
 def _bytes_of(buffers: list[Buffer]) -> int:
     return sum(map(len, buffers))

@@ -9,13 +9,17 @@ answers name only changes.
 
 A partition is left out of an answer only if the answer has nothing new for the client: it was not
 named in this request, has no records and no error, and its watermarks are those of the last answer.
-When slots or memory are used up, a request is answered without a session. Source: KIP-227, R-NET3.
+When slots or memory are used up, a request is answered without a session. A session belongs to the
+principal and the address that opened it: to anybody else it is not there. Source: KIP-227, R-NET3.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from random import Random
+from functools import partial
+from secrets import randbelow
 
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.fair_queue import Share
 from storage_engine.core.ports import Clock
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,
@@ -72,12 +76,15 @@ class FetchSession:
         "created_ms",
         "epoch",
         "is_follower",
+        "owner",
         "partitions",
         "session_id",
         "weight",
     )
 
     def __init__(self, session_id: int, *, is_follower: bool, now_ms: int) -> None:
+        self.owner: Share = ()
+        """The principal that opened it, and its address."""
         self.session_id = session_id
         self.epoch = FULL_EPOCH + 1
         """The epoch of the next request."""
@@ -172,20 +179,21 @@ class SessionFetch:
     """A fetch request with all partitions of its session that are to be looked at, and the form of
     its response."""
 
-    __slots__ = ("_opener", "epoch", "request", "session")
+    __slots__ = ("_open", "epoch", "request", "session")
 
     def __init__(
         self,
         request: FetchRequest,
         session: FetchSession | None = None,
-        opener: "FetchSessions | None" = None,
+        open_: "Callable[[FetchRequest], FetchSession | None] | None" = None,
     ) -> None:
+        """`open_`: opens a session with the answer, where there is room."""
         self.request = request
         """The request as if the client had named everything."""
         self.session = session
         """The one that it goes on with; None for a request that names all it wants."""
         self.epoch = 0 if session is None else session.epoch
-        self._opener = opener
+        self._open = open_
 
     def response(self, answers: Sequence[FetchPartitionResponse]) -> FetchResponse:
         """Makes the response from the answers to `request`. To be called once, when it is sent."""
@@ -197,8 +205,8 @@ class SessionFetch:
                     (), int(ErrorCode.INVALID_FETCH_SESSION_EPOCH), session.session_id
                 )
             return FetchResponse(session.news(answers), 0, session.session_id)
-        if self._opener is not None:
-            session = self._opener.open(self.request)
+        if self._open is not None:
+            session = self._open(self.request)
             if session is not None:
                 session.news(answers)
                 return FetchResponse(answers, 0, session.session_id)
@@ -213,19 +221,18 @@ class FetchSessions:
         slots: int,
         clock: Clock,
         *,
-        ids: Random,
         partitions_max: int = REMEMBERED_PARTITIONS_MAX,
         make: MakeSession = plain_session,
     ) -> None:
-        """`ids`: a source of session ids that an earlier run of this broker did not give out."""
         self._make = make
         self._slots = slots
         self._clock = clock
-        self._ids = ids
         self._partitions_max = partitions_max
         self._used: dict[FetchSession, int] = {}
         """The time when each session was last used, in that order."""
         self._by_id: dict[int, FetchSession] = {}
+        self._held_by: Counter[Share] = Counter()
+        """How many sessions each owner has."""
         self.remembered = 0
         """The weight of all sessions."""
 
@@ -235,17 +242,19 @@ class FetchSessions:
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._by_id.values())
 
-    def begin(self, request: FetchRequest) -> SessionFetch | FetchResponse:
-        """The partitions to read for a request, or an error that is the whole answer."""
+    def begin(self, request: FetchRequest, owner: Share) -> SessionFetch | FetchResponse:
+        """The partitions to read for a request, or an error that is the whole answer. `owner`: the
+        principal that sends it, and its address."""
         epoch = request.session_epoch
-        if epoch in (NO_SESSION_EPOCH, FULL_EPOCH):
-            old = self._by_id.get(request.session_id)
-            if old is not None:
-                self._end(old)
-            if epoch == FULL_EPOCH and request.partitions:
-                return SessionFetch(request, opener=self)
-            return SessionFetch(request)
         session = self._by_id.get(request.session_id)
+        if session is not None and session.owner != owner:
+            session = None
+        if epoch in (NO_SESSION_EPOCH, FULL_EPOCH):
+            if session is not None:
+                self._end(session)
+            if epoch == FULL_EPOCH and request.partitions:
+                return SessionFetch(request, open_=partial(self.open, owner))
+            return SessionFetch(request)
         if session is None or not session.takes(request):
             return FetchResponse((), int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NO_SESSION)
         if session.epoch != epoch:
@@ -268,12 +277,13 @@ class FetchSessions:
             return SessionFetch(full)
         return SessionFetch(full, session)
 
-    def open(self, request: FetchRequest) -> FetchSession | None:
+    def open(self, owner: Share, request: FetchRequest) -> FetchSession | None:
         """A session of a request that names all its partitions; None where there is no room."""
         if len(request.partitions) > SESSION_PARTITIONS_MAX:
             return None
         now_ms = self._clock.monotonic_ms()
         session = self._make(self._new_id(), request, now_ms)
+        session.owner = owner
         session.update(request.partitions, ())
         size = session.weight
         if size > self._partitions_max or not self._slots:
@@ -284,13 +294,14 @@ class FetchSessions:
             if not self._evict_for(session, now_ms):
                 return None
         self._by_id[session.session_id] = session
+        self._held_by[owner] += 1
         self.remembered += size
         self._touch(session)
         return session
 
     def _new_id(self) -> int:
         while True:
-            session_id = self._ids.randrange(1, 1 << 31)
+            session_id = 1 + randbelow((1 << 31) - 1)
             if session_id not in self._by_id:
                 return session_id
 
@@ -303,18 +314,31 @@ class FetchSessions:
     def _end(self, session: FetchSession) -> None:
         del self._by_id[session.session_id]
         del self._used[session]
+        self._held_by[session.owner] -= 1
+        if not self._held_by[session.owner]:
+            del self._held_by[session.owner]
         self.remembered -= session.weight
         session.close()
 
     def _evict_for(self, new: FetchSession, now_ms: int) -> bool:
         """Make room: the one that is unused for too long, else the least important of those that
         may go. A follower's counts more than any client's, then a larger one more than a smaller.
+        An owner with more sessions than the new one's has one to spare for it.
         """
         longest_unused = next(iter(self._used), None)
         if longest_unused is None:
             return False
         if now_ms - self._used[longest_unused] > EVICTION_MS:
             self._end(longest_unused)
+            return True
+        held = self._held_by[new.owner] + 1
+        spare = [
+            session
+            for session in self._used
+            if self._held_by[session.owner] > held and not session.is_follower
+        ]
+        if spare:
+            self._end(min(spare, key=_importance))
             return True
         may_go = [
             session

@@ -2,7 +2,6 @@
 turns."""
 
 from dataclasses import dataclass
-from random import Random
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.requests.cold_reads import ColdReads
@@ -58,8 +57,6 @@ def build_requests(
         fetch_sessions=FetchSessions(
             ports.config.integer("max.incremental.fetch.session.cache.slots"),
             ports.clock,
-            # Each start draws other ids, so that a client never meets another's session.
-            ids=Random(f"{ports.broker_id} {ports.clock.wall_ms()}"),
             make=session_maker(manager.get),
         ),
         fetch_waits=FetchWaits(reader, replicas=manager, scheduler=ports.scheduler),

@@ -80,7 +80,7 @@ class FetchHandler:
             yield from steps
 
     def _begin(self, call: ApiCall[FetchResponse], request: FetchRequest) -> Steps | None:
-        fetch = self.sessions.begin(request)
+        fetch = self.sessions.begin(request, call.owner)
         if isinstance(fetch, FetchResponse):
             call.respond(fetch)
             return None

@@ -19,9 +19,11 @@ from storage_engine.protocol.apis.registry import INTERNAL_RANGES, spec_for
 from storage_engine.protocol.framing import SIZE_BYTES, encode_request_frame, parse_response
 from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.guards.guarded_cluster import (
+    ADMIN,
     BOB,
     BROKER,
     allow_only,
+    come_as,
     guarded_cluster,
 )
 from storage_engine.tests.broker.test_produce_runs import Client
@@ -206,3 +208,19 @@ def test_a_right_that_nobody_has_granted_gives_no_precedence(tmp_path, monkeypat
         assert answer.error_code != DENIED
     assert taken[0][0] not in (FIRST, BOB) and taken[1][0] is FIRST
     made.close()
+
+
+def test_a_session_that_a_long_fetch_opened_goes_on_with_a_short_one(cluster, monkeypatch) -> None:
+    """It belongs to the principal, with whomever the long one took its turn."""
+    taken = shares_of(cluster, monkeypatch)
+    come_as(cluster, BROKER)
+    partitions = [fetch.FetchPartition("t", n, 0, 1) for n in range(LONG)]
+    opened = fetch.FetchRequest(
+        0, 0, 1, partitions, REPLICA, session_epoch=0, replica_epoch=cluster[1].broker_epoch
+    )
+    session_id = cluster.answer(cluster.ask(1, fetch.API, 7, opened)).session_id
+    later = opened._replace(partitions=[], session_id=session_id, session_epoch=1)
+    answer = cluster.answer(cluster.ask(1, fetch.API, 7, later))
+    come_as(cluster, ADMIN)
+    assert session_id and not answer.error_code
+    assert taken[0][0] is FIRST and len(taken) == 1

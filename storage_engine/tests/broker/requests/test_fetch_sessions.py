@@ -1,8 +1,6 @@
 """Fetch sessions (KIP-227): what a client may leave out, what the broker may, and which sessions
 make room."""
 
-from random import Random
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +13,7 @@ from storage_engine.broker.requests.fetch_sessions import (
 )
 from storage_engine.broker.requests.follower_sessions import FollowerSession, session_maker
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.fair_queue import Share
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,
@@ -26,6 +25,8 @@ from storage_engine.protocol.fetch_session import ClientFetchSession, SessionPar
 from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant
 from storage_engine.simulation.world.clock import SimulatedLoop
 from storage_engine.tests.sampling import examples
+
+OWNER, STRANGER = ("User:owner", "10.0.0.1"), ("User:stranger", "10.0.0.1")
 
 
 def wanted(*partitions: int, offset: int = 0) -> list[FetchPartition]:
@@ -50,13 +51,11 @@ class Broker:
 
     def __init__(self, slots: int = 10, partitions_max: int = 1000) -> None:
         self.clock = SimulatedLoop()
-        self.sessions = FetchSessions(
-            slots, self.clock, ids=Random(1), partitions_max=partitions_max
-        )
+        self.sessions = FetchSessions(slots, self.clock, partitions_max=partitions_max)
         self.state: dict[int, FetchPartitionResponse] = {}
 
-    def fetch(self, asked: FetchRequest) -> FetchResponse:
-        begun = self.sessions.begin(asked)
+    def fetch(self, asked: FetchRequest, owner: Share = OWNER) -> FetchResponse:
+        begun = self.sessions.begin(asked, owner)
         return begun if isinstance(begun, FetchResponse) else self.finish(begun)
 
     def finish(self, begun: SessionFetch) -> FetchResponse:
@@ -67,8 +66,8 @@ class Broker:
             ]
         )
 
-    def open(self, *partitions: int, replica_id: int = -1) -> int:
-        return self.fetch(request(wanted(*partitions), replica_id=replica_id)).session_id
+    def open(self, *partitions: int, replica_id: int = -1, owner: Share = OWNER) -> int:
+        return self.fetch(request(wanted(*partitions), replica_id=replica_id), owner).session_id
 
 
 def indexes(response: FetchResponse) -> list[int]:
@@ -134,7 +133,7 @@ def test_partitions_are_added_changed_and_forgotten():
     broker = Broker()
     session_id = broker.open(0, 1)
     begun = broker.sessions.begin(
-        request(wanted(1, offset=5) + wanted(2), session_id, 1, forgotten=[("t", [0, 9])])
+        request(wanted(1, offset=5) + wanted(2), session_id, 1, forgotten=[("t", [0, 9])]), OWNER
     )
     assert isinstance(begun, SessionFetch)
     assert begun.request.partitions == wanted(1, offset=5) + wanted(2)
@@ -146,7 +145,7 @@ def test_a_partition_with_records_is_served_last_next_time():
     session_id = broker.open(0, 1, 2)
     broker.state[0] = answer(0, records=b"batch")
     broker.fetch(request([], session_id, 1))
-    begun = broker.sessions.begin(request([], session_id, 2))
+    begun = broker.sessions.begin(request([], session_id, 2), OWNER)
     assert isinstance(begun, SessionFetch)
     assert [each.partition for each in begun.request.partitions] == [1, 2, 0]
 
@@ -173,7 +172,7 @@ def test_an_unknown_session_and_a_wrong_epoch_are_refused_and_change_nothing():
 def test_a_request_that_waits_while_a_later_one_is_taken_is_refused():
     broker = Broker()
     session_id = broker.open(0)
-    waiting = broker.sessions.begin(request([], session_id, 1))
+    waiting = broker.sessions.begin(request([], session_id, 1), OWNER)
     assert isinstance(waiting, SessionFetch)
     broker.fetch(request([], session_id, 2))
     assert broker.finish(waiting).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -182,7 +181,7 @@ def test_a_request_that_waits_while_a_later_one_is_taken_is_refused():
 def test_a_request_that_waits_while_a_later_one_ends_the_session_is_refused():
     broker = Broker()
     session_id = broker.open(0, 1)
-    waiting = broker.sessions.begin(request([], session_id, 1))
+    waiting = broker.sessions.begin(request([], session_id, 1), OWNER)
     assert isinstance(waiting, SessionFetch)
     broker.fetch(request([], session_id, 2, forgotten=[("t", [0, 1])]))
     assert broker.finish(waiting).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -349,7 +348,7 @@ class Pair:
         if fate == "lose request":
             self.client.lost()
             return False
-        begun = self.broker.sessions.begin(asked)
+        begun = self.broker.sessions.begin(asked, OWNER)
         response = begun if isinstance(begun, FetchResponse) else self._read(begun)
         if fate == "lose answer":
             self.client.lost()
@@ -384,6 +383,46 @@ class Pair:
         return begun.response(answers)
 
 
+@pytest.mark.parametrize("stranger", [STRANGER, ("User:owner", "10.0.0.2")])
+def test_the_session_of_another_is_not_there(stranger):
+    broker = Broker()
+    session_id = broker.open(0, 1)
+    for epoch in (1, 2, 7):
+        refused = broker.fetch(request([], session_id, epoch), stranger)
+        unknown = broker.fetch(request([], session_id ^ 1, epoch), stranger)
+        assert refused == unknown
+        assert refused.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    for epoch in (-1, 0):
+        broker.fetch(request(wanted(5), session_id, epoch), stranger)
+    assert broker.fetch(request([], session_id, 1)).error_code == 0, "it goes on"
+
+
+def test_the_ids_of_sessions_do_not_follow_from_anything():
+    """Two brokers that have done the same draw other ids."""
+    drawn = []
+    for _ in range(2):
+        broker = Broker(slots=20)
+        drawn.append([broker.open(0) for _ in range(20)])
+    assert not set(drawn[0]) & set(drawn[1])
+    assert all(0 < each < 1 << 31 for each in drawn[0] + drawn[1])
+
+
+def test_one_owner_leaves_slots_for_others():
+    broker = Broker(slots=10)
+    crowd = [broker.open(*range(5)) for _ in range(20)]
+    assert sum(map(bool, crowd)) == 10
+    own = [broker.open(0, owner=STRANGER) for _ in range(10)]
+    assert sum(map(bool, own)) == 5
+    # Nor do the others take more than that from the first.
+    assert [owner.owner for owner in broker.sessions].count(OWNER) == 5
+
+
+def test_a_followers_session_makes_room_for_nobody():
+    broker = Broker(slots=2)
+    assert broker.open(0, replica_id=2) and broker.open(0, replica_id=3)
+    assert not broker.open(*range(9), owner=STRANGER)
+
+
 def test_a_followers_session_is_its_own_and_another_incarnation_is_told_of_all_partitions():
     broker = Broker()
     broker.sessions._make = session_maker(lambda _tp: None)
@@ -393,11 +432,11 @@ def test_a_followers_session_is_its_own_and_another_incarnation_is_told_of_all_p
     assert isinstance(session, FollowerSession)
     session.due.clear()
     later = request([], session_id, 1, replica_id=2)
-    stranger = broker.sessions.begin(later._replace(replica_id=3, replica_epoch=7))
+    stranger = broker.sessions.begin(later._replace(replica_id=3, replica_epoch=7), OWNER)
     assert stranger.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    same = broker.sessions.begin(later._replace(replica_epoch=7))
+    same = broker.sessions.begin(later._replace(replica_epoch=7), OWNER)
     assert same.request.partitions == []
-    other = broker.sessions.begin(later._replace(session_epoch=2, replica_epoch=8))
+    other = broker.sessions.begin(later._replace(session_epoch=2, replica_epoch=8), OWNER)
     assert [each.partition for each in other.request.partitions] == [0, 1]
 
 
