@@ -12,6 +12,10 @@ DESCRIPTION = "spark.job.description"
 """Spark writes the run of the query into it, which is another with every start. The job group is
 the run at first, too, but users set it, often to a UUID, and what is set in `foreachBatch` stays
 there for the next micro-batches."""
+APPLICATION = ("spark.app.id", "spark.app.startTime")
+ROOT_EXECUTION = "spark.sql.execution.root.id"
+"""The micro-batch's execution, of which those within `foreachBatch` are parts. Spark counts them
+anew in each driver."""
 
 _DESCRIPTION_END = re.compile(r"id = (\S+)\s+runId = (\S+)\s+batch = (\S+)\s*$")
 """Spark ends the description of a micro-batch's jobs with this, after the name of the query."""
@@ -23,6 +27,14 @@ def task_property(name: str) -> str | None:
 
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)
+
+
+def root_execution() -> uuid.UUID | None:
+    """The execution of the micro-batch that this task belongs to, which is another one when the
+    micro-batch is repeated. Unlike the run it is not in what users set. None where Spark does not
+    say it."""
+    parts = [task_property(name) for name in (*APPLICATION, ROOT_EXECUTION)]
+    return None if None in parts else uuid.uuid5(uuid.NAMESPACE_OID, "/".join(map(str, parts)))
 
 
 def query_run() -> uuid.UUID | None:

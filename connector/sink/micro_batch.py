@@ -8,15 +8,24 @@
 The query's id is in the checkpoint: a restarted query has the same one, a new checkpoint another.
 Each number of a part of a sink is a query of its own, so that jobs of different numbers don't
 depend on each other; within `foreachBatch` such a job belongs to the streaming query, which is its
-owner. The brokers forget a batch write without a number after some days. Source: R-SPARK2.
+owner, and says which call of the function makes it: a second write under one name in one call is
+an error, and the first one in the next call a repetition. The brokers forget a batch write without
+a number after some days. Source: R-SPARK2.
 """
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from connector.errors import ConnectorError
 from connector.options.sink_options import SinkOptions
-from connector.task_properties import BATCH_ID, QUERY_ID, query_run, task_property
+from connector.task_properties import (
+    BATCH_ID,
+    QUERY_ID,
+    query_run,
+    root_execution,
+    task_property,
+)
+from storage_engine.protocol.apis.micro_batch_fields import ClaimedBy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +41,10 @@ class MicroBatchId:
     """The id of the streaming query whose `foreachBatch` makes this named batch write."""
     run: uuid.UUID | None = None
     """The run of the streaming query. None where Spark does not say it."""
+    write: uuid.UUID | None = field(default=None, compare=False)
+    """Of a named batch write: this write, of several under the same name."""
+    claim: ClaimedBy | None = None
+    """Which write of the streaming query this is, where there is an owner."""
 
     def __str__(self) -> str:
         if self.part is not None:
@@ -43,11 +56,7 @@ def streaming_micro_batch(options: SinkOptions) -> MicroBatchId:
     """The micro-batch of the task that calls this. A driver does not know it."""
     query, batch = task_property(QUERY_ID), task_property(BATCH_ID)
     if not query or not batch:
-        raise ConnectorError(
-            "NO_BATCH_ID",
-            "this version of Spark does not pass the query and batch id to tasks; "
-            "use deliveryGuarantee=at-least-once, which needs neither",
-        )
+        raise _no_batch_id()
     return MicroBatchId(
         sink=options.sink_id or query, query=query, batch=int(batch), run=query_run()
     )
@@ -61,7 +70,9 @@ def batch_write_id(options: SinkOptions) -> MicroBatchId:
     if options.sink_id is not None and options.batch_id is not None:
         part, number = options.sink_part, options.batch_id
         query = named_write_query(part, number)
-        return MicroBatchId(sink=options.sink_id, query=query, batch=number, part=part)
+        return MicroBatchId(
+            sink=options.sink_id, query=query, batch=number, part=part, write=uuid.uuid4()
+        )
     sink = options.sink_id or str(uuid.uuid4())
     return MicroBatchId(sink=sink, query=unnamed_write_query(), batch=0)
 
@@ -69,7 +80,19 @@ def batch_write_id(options: SinkOptions) -> MicroBatchId:
 def with_streaming_query(batch: MicroBatchId) -> MicroBatchId:
     """The id of a batch write with the streaming query that it is a part of, which only a task
     knows."""
-    owner = task_property(QUERY_ID)
-    if batch.part is None or not owner:
+    owner, micro_batch = task_property(QUERY_ID), task_property(BATCH_ID)
+    if batch.write is None or not owner:
         return batch
-    return replace(batch, owner=owner, run=query_run())
+    attempt = root_execution()
+    if not micro_batch or attempt is None:
+        raise _no_batch_id()
+    claim = ClaimedBy(int(micro_batch), attempt, batch.write)
+    return replace(batch, owner=owner, run=query_run(), claim=claim)
+
+
+def _no_batch_id() -> ConnectorError:
+    return ConnectorError(
+        "NO_BATCH_ID",
+        "this version of Spark does not pass to tasks which query, micro-batch and execution they "
+        "belong to; use deliveryGuarantee=at-least-once, which needs none of it",
+    )

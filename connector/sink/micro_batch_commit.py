@@ -18,7 +18,7 @@ from connector.sink.micro_batch import MicroBatchId
 from connector.sink.task_attempt import (
     ABORT_TIMEOUT_MS,
     TaskAttemptResult,
-    abort_attempts,
+    give_up,
     micro_batches,
 )
 from storage_engine.client.micro_batches import CommitOutcome, CommitResult, MicroBatches
@@ -87,11 +87,20 @@ def commit_micro_batch(
 
 
 def abort_members(options: SinkOptions, messages: Messages) -> None:
-    """Aborts the transactions of the tasks that did not fail. Failed tasks abort their own."""
+    """Aborts the transactions of the tasks that did not fail. Failed tasks abort their own.
+
+    Where all tasks have written, the commit may have been asked for, and its answer may be lost:
+    until the brokers know that this write has failed, another one under its name is refused.
+    """
     written = [each for each in messages if isinstance(each, TaskAttemptResult)]
     members = [each.member for each in written if each.member is not None]
-    if members:
-        abort_attempts(cluster_for(options.connection), written[0].batch, members)
+    if not written:
+        return
+    batch = written[0].batch
+    may_be_committed = batch.claim is not None and len(written) == len(messages)
+    if members or may_be_committed:
+        deadline_ms = options.delivery_timeout_ms if may_be_committed else ABORT_TIMEOUT_MS
+        give_up(cluster_for(options.connection), batch, members, deadline_ms=deadline_ms)
 
 
 def close_micro_batch(options: SinkOptions, batch: MicroBatchId) -> None:

@@ -151,11 +151,19 @@ def join(
 
 
 def abort_attempts(cluster: Cluster, batch: MicroBatchId, members: Iterable[MemberId]) -> None:
-    """Aborts their transactions, as a best effort."""
+    """Aborts their transactions, as a best effort. The write goes on, with other attempts."""
+    of_tasks = replace(batch, claim=None)
+    give_up(cluster, of_tasks, members, deadline_ms=ABORT_TIMEOUT_MS)
+
+
+def give_up(
+    cluster: Cluster, batch: MicroBatchId, members: Iterable[MemberId], *, deadline_ms: int
+) -> None:
+    """Aborts their transactions and gives the whole write up, as a best effort."""
     try:
-        micro_batches(cluster, batch, deadline_ms=ABORT_TIMEOUT_MS).abort(list(members))
+        micro_batches(cluster, batch, deadline_ms=deadline_ms).abort(list(members))
     except HeadraceError as error:
-        logger.warning("the transaction of a failed task is not aborted yet: %s", error)
+        logger.warning("the transactions of %s are not aborted yet: %s", batch, error)
 
 
 @contextmanager
@@ -180,6 +188,7 @@ def micro_batches(cluster: Cluster, batch: MicroBatchId, *, deadline_ms: int) ->
         batch.query,
         owner=batch.owner,
         run=batch.run,
+        claim=batch.claim,
         deadline_ms=deadline_ms,
     )
 

@@ -17,7 +17,13 @@ from connector.errors import ConnectorError
 from connector.options.sink_options import parse_sink_options
 from connector.sink.batch_writer import HeadraceBatchWriter
 from connector.sink.stream_writer import HeadraceStreamWriter
-from connector.task_properties import BATCH_ID, DESCRIPTION, QUERY_ID
+from connector.task_properties import (
+    APPLICATION,
+    BATCH_ID,
+    DESCRIPTION,
+    QUERY_ID,
+    ROOT_EXECUTION,
+)
 from integration_tests.forks.forked import run
 from integration_tests.support.cluster_support import (
     COORDINATOR_PARTITIONS,
@@ -48,8 +54,10 @@ def spark_cluster(cluster) -> Iterator[LocalCluster]:
 class Job:
     """One `df.write` of one task."""
 
-    def __init__(self, servers: str, topic: str, number: int, *, sink: str | None = None) -> None:
-        named = {"sinkId": sink or topic, "batchId": str(number)}
+    def __init__(
+        self, servers: str, topic: str, number: int, *, sink: str | None = None, **more: str
+    ) -> None:
+        named = {"sinkId": sink or topic, "batchId": str(number)} | more
         self._writer = HeadraceBatchWriter(
             parse_sink_options({"bootstrap.servers": servers, "topic": topic} | named)
         )
@@ -57,13 +65,16 @@ class Job:
         self._messages: list = []
 
     def work(self, value: str | None = None, rows: int = ROWS) -> "Job":
-        values = pa.array([value or str(self._number)] * rows)
+        values = pa.array([value or str(self._number)] * rows, pa.string())
         batch = pa.record_batch({"value": values})
         self._messages.append(self._writer.write(iter([batch])))
         return self
 
     def commit(self) -> None:
         self._writer.commit(self._messages)
+
+    def abort(self) -> None:
+        self._writer.abort(self._messages)
 
 
 def read(servers: str, topic: str) -> dict[str, int]:
@@ -175,8 +186,13 @@ class Query:
 
     def getLocalProperty(self, name: str) -> str | None:
         described = description_of(self.id, self.run, self.batch)
-        told = {QUERY_ID: self.id, BATCH_ID: str(self.batch), DESCRIPTION: described}
-        return told.get(name)
+        told = {
+            QUERY_ID: self.id,
+            BATCH_ID: str(self.batch),
+            DESCRIPTION: described,
+            ROOT_EXECUTION: f"{self.run} {self.batch}",
+        }
+        return "an application" if name in APPLICATION else told.get(name)
 
 
 def test_a_new_checkpoint_that_counts_the_same_numbers_is_an_error(
@@ -186,6 +202,7 @@ def test_a_new_checkpoint_that_counts_the_same_numbers_is_an_error(
     first, second = Query(monkeypatch), Query(monkeypatch)
     first.is_at_work()
     Job(servers, topic, 0).work("first").commit()
+    first.batch = 1
     opened = Job(servers, topic, 1).work("first")
     second.is_at_work()
     with pytest.raises(ConnectorError, match=r"^\[BATCH_ID_TAKEN\] ") as told:
@@ -196,8 +213,10 @@ def test_a_new_checkpoint_that_counts_the_same_numbers_is_an_error(
     opened.commit()
     with pytest.raises(ConnectorError, match=r"^\[BATCH_ID_TAKEN\] "):
         later.commit()
-    first.restart().is_at_work()
+    restarted = first.restart()
+    restarted.is_at_work()
     Job(servers, topic, 1).work("replayed").commit()
+    restarted.batch = 2
     Job(servers, topic, 2).work("first").commit()
     assert read(servers, topic) == {"first": 3 * ROWS}
 

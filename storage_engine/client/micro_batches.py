@@ -53,6 +53,7 @@ from storage_engine.protocol.apis.micro_batch_fields import (
     FIRST_WITH_RUNS,
     UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,
+    ClaimedBy,
     CommittedBy,
 )
 from storage_engine.protocol.apis.spec import AnyApi
@@ -97,16 +98,18 @@ class MicroBatches:
         *,
         owner: str = "",
         run: uuid.UUID | None = None,
+        claim: ClaimedBy | None = None,
         deadline_ms: int | None = None,
     ) -> None:
-        """`owner`: the streaming query that a named batch write is a part of. `run`: the run of the
-        streaming query, which a newer one replaces. `deadline_ms`: for each operation with its
-        retries; None stands for the cluster's."""
+        """`owner`: the streaming query that a named batch write is a part of; `claim`: which write
+        of it. `run`: the run of the streaming query, which a newer one replaces. `deadline_ms`: for
+        each operation with its retries; None stands for the cluster's."""
         self._cluster = cluster
         self.sink = sink
         self.query = query
         self._owner = owner
         self._run = run
+        self._claim = claim
         self._join_api, self._commit_api = join_batch.API, commit_batch.API
         if part_and_number(query) is not None:
             # An older broker would count all numbers of a sink as one sequence, and drop rows.
@@ -127,6 +130,7 @@ class MicroBatches:
             nonce=uuid.uuid4(),
             owner=self._owner,
             run=self._run,
+            claim=self._claim,
         )
         already = ErrorCode.ALREADY_COMMITTED
         answer, code = self._ask(self._join_api, request, _outcome, accepted=(already,))
@@ -161,6 +165,7 @@ class MicroBatches:
             origins=origins or {},
             owner=self._owner,
             run=self._run,
+            claim=self._claim,
             rows=rows,
             dropped=dropped,
         )
@@ -180,9 +185,13 @@ class MicroBatches:
         self._ask(batch_heartbeat.API, request, _outcome)
 
     def abort(self, members: Collection[MemberId]) -> None:
-        """Aborts the members that are still open."""
+        """Aborts the members that are still open, and gives the write of `claim` up: the next one
+        under its name is its repetition."""
         request = abort_members.AbortMembersRequest(
-            sink=self.sink, query=self.query, members=frozenset(members)
+            sink=self.sink,
+            query=self.query,
+            members=frozenset(members),
+            write=None if self._claim is None else self._claim.write,
         )
         self._ask(abort_members.API, request, _outcome)
 
@@ -222,19 +231,19 @@ class MicroBatches:
                 if code is ErrorCode.NONE or code in accepted:
                     return answer, code
                 message = f"{spec.name} of sink '{self.sink}', query '{self.query}': "
-                if code is ErrorCode.BATCH_ID_TAKEN:
+                if code is ErrorCode.BATCH_ID_TAKEN and answer.committed.owner != self._owner:
                     text = self._taken(answer.committed)
                 failure = KafkaError(message + (text or code.meaning), code)
-                if code is ErrorCode.CONCURRENT_TRANSACTIONS:
-                    # It is the right coordinator, which is busy.
+                if code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.BATCH_IDS_CHANGED):
+                    # It is the right coordinator, which waits for something else.
                     retry.pause(failure)
                     continue
             forget_coordinator(self._cluster, TRANSACTION, self._name)
             retry.pause(failure)
 
     def _taken(self, by: CommittedBy) -> str | None:
-        """The text of BATCH_ID_TAKEN: who has committed the number, and the remedy. None where the
-        query is not a named batch write."""
+        """The text of BATCH_ID_TAKEN: which other query has committed the number, and the remedy.
+        None where this query is not a named batch write."""
         named = part_and_number(self.query)
         if named is None:
             return None

@@ -141,8 +141,7 @@ class ErrorCode(enum.IntEnum):
     BATCH_ID_TAKEN = (
         10_004,
         False,
-        "the batchId was committed by another query: go on with the checkpoint of that query, or "
-        "write under another sinkId or sinkPart",
+        "the batchId was committed by another write: write under another sinkId or sinkPart",
     )
     RUN_REPLACED = (
         10_005,
@@ -162,6 +161,12 @@ class ErrorCode(enum.IntEnum):
         "it is not known whether the batchId was committed to this part: it is not above the last "
         "one that an older version has counted for all parts and queries of the sink; if its rows "
         "are missing, write it under another sinkId",
+    )
+    BATCH_IDS_CHANGED = (
+        10_009,
+        True,
+        "this micro-batch is repeated, and does not write all that it has written before, so rows "
+        "might be there twice: write to the same sinkIds and sinkParts until it has ended",
     )
     UNKNOWN_SCHEMA_VERSION = (
         10_008,

@@ -31,6 +31,7 @@ class Context:
 
     group = str(RUN)
     description = f"a name\nid = query\nrunId = {RUN}\nbatch = 7"
+    application, started, execution = "local-1", "1700000000000", "30"
 
     @classmethod
     def get(cls):
@@ -42,6 +43,9 @@ class Context:
             "streaming.sql.batchId": "7",
             "spark.jobGroup.id": self.group,
             "spark.job.description": self.description,
+            "spark.app.id": self.application,
+            "spark.app.startTime": self.started,
+            "spark.sql.execution.root.id": self.execution,
         }
         return properties.get(name)
 
@@ -133,6 +137,25 @@ def test_a_named_write_within_foreach_batch_belongs_to_its_query(monkeypatch):
     assert (seen.query, seen.owner, seen.run) == (named.query, "query", RUN)
     assert with_streaming_query(unnamed) == unnamed
     assert str(seen) == "batchId 3 of sink 's', part 't'"
+
+
+def test_a_write_knows_its_call_of_foreach_batch_whatever_is_set_there(monkeypatch):
+    monkeypatch.setattr(pyspark, "TaskContext", Context)
+    named = batch_write_id(_options(sinkId="s", batchId="3"))
+    first = with_streaming_query(named).claim
+    assert (first.micro_batch, first.write) == (7, named.write)
+    other = with_streaming_query(batch_write_id(_options(sinkId="s", batchId="3"))).claim
+    assert (other.attempt, other.write != first.write) == (first.attempt, True)
+    monkeypatch.setattr(Context, "description", "one of two tables")
+    monkeypatch.setattr(Context, "group", "mine")
+    assert with_streaming_query(named).claim == first
+    for name in ("application", "started", "execution"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Context, name, "31")
+            assert with_streaming_query(named).claim.attempt != first.attempt, name
+    monkeypatch.setattr(Context, "execution", None)
+    with pytest.raises(ConnectorError, match=r"\[NO_BATCH_ID\]"):
+        with_streaming_query(named)
 
 
 def test_the_tasks_and_the_commit_of_a_job_write_the_same_batch():

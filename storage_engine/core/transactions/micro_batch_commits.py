@@ -7,9 +7,10 @@ ledger, all of it and once, or not at all.
     1 batch <= last: ALREADY_COMMITTED; listed members    a commit whose answer was lost, or that
       that are open still are aborted                     another driver did, never succeeds; an
                                                           ended one aborted is a committed one lost
-      by another query: BATCH_ID_TAKEN                    a new checkpoint's rows are dropped
+      by another write: BATCH_ID_TAKEN                    rows that nobody wrote are dropped
     2 drained > 0: NOT_COMMITTED                          a batch without some tasks' rows
     3 markers of the last batch missing: ask again        batches change places in a partition
+      or former names not repeated (`named_claims`)       rows of renamed ones are doubled
     4 a member lost, or origins moved: MEMBER_LOST        a part of a batch; rows doubled
     5 one record: `last`, and every end                   losers and zombies stay open
 
@@ -35,6 +36,7 @@ from dataclasses import replace
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.transactions.named_claims import answer_to
 from storage_engine.core.transactions.sink_ledgers import SinkLedger, SinkLedgers
 from storage_engine.core.transactions.sink_names import is_once
 from storage_engine.core.transactions.sink_origins import MOST_ORIGIN_BYTES, advanced
@@ -214,12 +216,14 @@ class MicroBatchCommits:
     def _answer_committed(
         self, event: JoinMicroBatch, committed: CommittedMicroBatch, seen_at: int
     ) -> None:
-        """Answer with the sink's origins, so that the task can check whether its rows are among
-        them."""
+        """Answer with the sink's origins, so that the task can look for its rows among them."""
         origins = self._ledgers.origins_of(event.sink)
+        error = answer_to(committed, event)
+        if error is ErrorCode.ALREADY_COMMITTED:
+            seen_at = max(seen_at, self._ledgers.claim(event, by_write=False))
         answer = TransactionAnswer(
             request=event.request,
-            error=_refusal_of(committed, event.owner),
+            error=error,
             origins=dict(origins.offsets),
             committed=committed,
         )
@@ -274,13 +278,12 @@ class MicroBatchCommits:
         ledger = self._ledgers.of(key)  # A run that was noted may have begun it.
         refusal = self._commit_refusal(event, ledger)
         if refusal in (ErrorCode.ALREADY_COMMITTED, ErrorCode.BATCH_ID_TAKEN):
-            aborted_at = self._abort_listed(key, event.members, event.batch)
-            answer = TransactionAnswer(
-                request=event.request,
-                error=refusal,
-                committed=self._ledgers.committed(key, event.batch),
-            )
-            log.answer(answer, after=max(seen_at, aborted_at))
+            committed = self._ledgers.committed(key, event.batch)
+            seen_at = max(seen_at, self._abort_listed(key, event.members, event.batch))
+            if refusal is ErrorCode.ALREADY_COMMITTED:
+                seen_at = max(seen_at, self._ledgers.claim(event, by_write=True))
+            answer = TransactionAnswer(request=event.request, error=refusal, committed=committed)
+            log.answer(answer, after=seen_at)
         elif refusal is not ErrorCode.NONE:
             log.answer(TransactionAnswer(request=event.request, error=refusal), after=seen_at)
         else:
@@ -289,8 +292,9 @@ class MicroBatchCommits:
 
     def abort(self, event: AbortMembers) -> None:
         key = event.ledger_key
-        aborted_at = self._abort_listed(key, event.members, None)
-        self._log.answer(TransactionAnswer(request=event.request), after=aborted_at)
+        seen_at = self._abort_listed(key, event.members, None)
+        seen_at = max(seen_at, self._ledgers.give_up(key, event.write))
+        self._log.answer(TransactionAnswer(request=event.request), after=seen_at)
 
     # --- other events ---
 
@@ -323,7 +327,7 @@ class MicroBatchCommits:
     def _commit_refusal(self, event: CommitMicroBatch, ledger: SinkLedger) -> ErrorCode:
         if self._is_committed(event, ledger):
             committed = self._ledgers.committed(event.ledger_key, event.batch)
-            return _refusal_of(committed or CommittedMicroBatch(), event.owner)
+            return answer_to(committed or CommittedMicroBatch(), event)
         if event.drained > 0:
             return ErrorCode.NOT_COMMITTED
         refusal = self._ledgers.number_refusal(event.ledger_key, event.owner)
@@ -331,6 +335,8 @@ class MicroBatchCommits:
             return refusal
         if event.origins and not self._ledgers.has_room(event.ledger_key, event.origins):
             return ErrorCode.MESSAGE_TOO_LARGE
+        if not self._ledgers.claims.are_repeated(event):
+            return ErrorCode.BATCH_IDS_CHANGED
         if self._markers_are_missing(ledger):
             return ErrorCode.CONCURRENT_TRANSACTIONS
         if self._a_member_is_lost(event) or self._origins_moved(event):
@@ -389,6 +395,7 @@ class MicroBatchCommits:
             run=event.run,
             rows=event.rows,
             winner=min(winners, default=NO_PRODUCER_ID),
+            claim=event.claim,
         )
         self._ledgers.write(key, ledger, record)
         self.committed += 1
@@ -491,10 +498,3 @@ class MicroBatchCommits:
         ledger.members.discard(producer_id)
         if not any(self._members[each].batch == member.batch for each in ledger.members):
             self.touched.pop(member.batch, None)
-
-
-def _refusal_of(committed: CommittedMicroBatch, owner: str) -> ErrorCode:
-    """Return ALREADY_COMMITTED to the query that has committed the number, or when no query is
-    involved; BATCH_ID_TAKEN to others."""
-    is_same = committed.owner == owner
-    return ErrorCode.ALREADY_COMMITTED if is_same else ErrorCode.BATCH_ID_TAKEN

@@ -14,14 +14,16 @@ many batches were committed before.
 Source: R-SPARK2, R-SPARK3.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import islice
+from uuid import UUID
 
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.committed_numbers import CommittedNumbers
+from storage_engine.core.transactions.named_claims import NamedClaims, claimed, given_up
 from storage_engine.core.transactions.query_runs import is_replaced, with_run
 from storage_engine.core.transactions.sink_names import (
     FORMER_SEQUENCE,
@@ -81,6 +83,7 @@ class SinkLedgers:
         self._origins: dict[str, SinkOrigins] = {}
         """The origins of each sink that has any."""
         self.numbers = CommittedNumbers(log)
+        self.claims = NamedClaims()
         self._unreadable: Set[StateKey] = frozenset()
         """The keys of records that can't be decoded; such records are never replaced."""
 
@@ -141,7 +144,7 @@ class SinkLedgers:
             self._keep_origins(sink, ledgers)
         for key in keys:
             if self.can_forget(key):
-                del self._ledgers[key]
+                self.claims.forget(key, self._ledgers.pop(key).record)
                 self._log.append((key, None))
 
     def over(self, at: Moment, expiration_ms: int) -> list[LedgerKey]:
@@ -193,7 +196,7 @@ class SinkLedgers:
         record = self.of(key).record
         if batch == record.last:
             return CommittedMicroBatch(
-                owner=record.owner, run=record.run, rows=record.rows, winner=record.winner
+                record.owner, record.run, record.rows, record.winner, record.claim
             )
         if batch < record.last:
             return CommittedMicroBatch()
@@ -233,6 +236,28 @@ class SinkLedgers:
         if record is not ledger.record:
             self.write(key, ledger, record)
         return False, ledger.seen_at
+
+    # --- claims ---
+
+    def claim(self, event: RunRequest, *, by_write: bool) -> int:
+        """Record the repetition of a committed number. Return the number of the record that says
+        so."""
+        return self._rewrite(
+            event.ledger_key, lambda record: claimed(record, event, by_write=by_write)
+        )
+
+    def give_up(self, key: LedgerKey, write: UUID | None) -> int:
+        """Record that the write is given up, if the number is its own; the same."""
+        return self._rewrite(key, lambda record: given_up(record, write))
+
+    def _rewrite(self, key: LedgerKey, change: Callable[[LedgerRecord], LedgerRecord]) -> int:
+        ledger = self._ledgers.get(key)
+        if ledger is None:
+            return self._log.replicated
+        record = change(ledger.record)
+        if record is not ledger.record:
+            self.write(key, ledger, record)
+        return ledger.seen_at
 
     # --- ledgers of batch writes after their commit ---
 
@@ -287,6 +312,7 @@ class SinkLedgers:
     def _note(self, key: LedgerKey, ledger: SinkLedger) -> None:
         """Update the indexes by sink and by part."""
         record = ledger.record
+        self.claims.note(key, record)
         if record.origins:
             origins = self._origins.setdefault(key.sink, SinkOrigins())
             origins.note(key.query, record.origins, ledger.seen_at)

@@ -21,6 +21,7 @@ from storage_engine.core.transactions.transaction_state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_ROWS,
+    Claim,
     LedgerKey,
     StateEntry,
     StateKey,
@@ -114,6 +115,9 @@ class RunRequest(MicroBatchRequest):
     """The streaming query that a named batch write is a part of; empty: none."""
     run: UUID | None = None
     """The run of the streaming query; None where the client does not say."""
+    claim: Claim | None = None
+    """Which write of the streaming query a named batch write is; None where it is no part of
+    one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +177,8 @@ class AbortMembers:
     sink: str
     query: str
     members: frozenset[tuple[int, int]]
+    write: UUID | None = None
+    """The named batch write that is given up with them, whether it was committed or not."""
 
     @property
     def ledger_key(self) -> LedgerKey:
@@ -232,7 +238,7 @@ class SendMarkers:
     """True when no record of the transaction was written under the epoch (KIP-890)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CommittedMicroBatch:
     """Who has committed a batch, as far as the coordinator still knows."""
 
@@ -242,6 +248,7 @@ class CommittedMicroBatch:
     rows: int = NO_ROWS
     winner: int = NO_PRODUCER_ID
     """One of the batch's members."""
+    claim: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

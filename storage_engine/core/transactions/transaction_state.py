@@ -158,6 +158,19 @@ class Origin:
     """The sink's clock at the move."""
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The write that may say of a number that it has written it, in the `foreachBatch` of a
+    streaming query."""
+
+    micro_batch: int
+    """Spark's number of the micro-batch."""
+    attempt: UUID
+    """The call of `foreachBatch`, which is another one when the micro-batch is repeated."""
+    write: UUID | None
+    """None: one that was given up, so the next write of the call is its repetition."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRecord:
     """The commits of one query to one sink."""
@@ -179,6 +192,8 @@ class LedgerRecord:
     winner: int = NO_PRODUCER_ID
     """One of the members that have written `last`: a client that names it asks about a commit of
     its own."""
+    claim: Claim | None = None
+    """Of a named batch write that is a part of a streaming query."""
     runs: tuple[UUID, ...] = ()
     """The runs of the query that have been seen, the newest last; it has replaced all others."""
 

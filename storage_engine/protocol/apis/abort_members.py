@@ -1,12 +1,13 @@
 """AbortMembers: the driver of the exactly-once sink aborts task attempts, by producer id.
 
-    request    sink, query string; members
+    request    sink, query string; members; write uuid, or zeros
     response   error_code int16; error_message string or null
 
 One of Headrace's own APIs; version 0. Source: R-SPARK2.
 """
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from storage_engine.protocol.apis.micro_batch_fields import (
     FIRST_FLEXIBLE,
@@ -15,7 +16,9 @@ from storage_engine.protocol.apis.micro_batch_fields import (
     decode_outcome,
     encode_outcome,
     read_members,
+    read_run,
     write_members,
+    write_run,
 )
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.wire import Reader, Writer, decode_with
@@ -31,6 +34,8 @@ class AbortMembersRequest:
     sink: str
     query: str
     members: Members
+    write: UUID | None = None
+    """The named batch write that is given up with them, whether it was committed or not."""
 
 
 def decode_request(_version: int, body: memoryview) -> AbortMembersRequest:
@@ -39,7 +44,10 @@ def decode_request(_version: int, body: memoryview) -> AbortMembersRequest:
 
 def _read_request(reader: Reader) -> AbortMembersRequest:
     request = AbortMembersRequest(
-        sink=reader.name(), query=reader.name(), members=read_members(reader)
+        sink=reader.name(),
+        query=reader.name(),
+        members=read_members(reader),
+        write=read_run(reader),
     )
     reader.tags()
     return request
@@ -50,6 +58,7 @@ def encode_request(_version: int, request: AbortMembersRequest) -> list[Buffer]:
     writer.string(request.sink)
     writer.string(request.query)
     write_members(writer, request.members)
+    write_run(writer, request.write)
     writer.tags()
     return [writer.data]
 

@@ -18,13 +18,16 @@ from storage_engine.protocol.apis.micro_batch_fields import (
     FIRST_WITH_RUNS,
     UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,
+    ClaimedBy,
     CommittedBy,
     Members,
     Origins,
+    read_claim,
     read_committed,
     read_members,
     read_origins,
     read_run,
+    write_claim,
     write_committed,
     write_members,
     write_origins,
@@ -49,6 +52,7 @@ class CommitBatchRequest:
     origins: Origins = field(default_factory=dict)
     owner: str = ""
     run: UUID | None = None
+    claim: ClaimedBy | None = None
     rows: int = UNKNOWN_ROWS
     """The number of rows that the members have written."""
     dropped: int = UNKNOWN_ROWS
@@ -77,6 +81,7 @@ def decode_request(version: int, body: memoryview) -> CommitBatchRequest:
             origins=read_origins(reader),
             owner=reader.name() if has_runs else "",
             run=read_run(reader) if has_runs else None,
+            claim=read_claim(reader) if has_runs else None,
             rows=reader.int64() if has_runs else UNKNOWN_ROWS,
             dropped=reader.int64() if has_runs else UNKNOWN_ROWS,
         )
@@ -97,6 +102,7 @@ def encode_request(version: int, request: CommitBatchRequest) -> list[Buffer]:
     if version >= FIRST_WITH_RUNS:
         writer.string(request.owner)
         write_run(writer, request.run)
+        write_claim(writer, request.claim)
         writer.int64(request.rows)
         writer.int64(request.dropped)
     writer.tags()

@@ -1,7 +1,7 @@
 """JoinBatch: a task attempt of the exactly-once sink gets a transaction in a micro-batch.
 
     request    sink, query string; batch int64; timeout_ms int32; nonce uuid; from version 1 on:
-               owner string; run uuid, or zeros
+               owner string; run uuid, or zeros; claim
     response   error_code int16; error_message string or null; producer_id int64; epoch int16;
                origins; from version 1 on: committed
 
@@ -18,11 +18,14 @@ from storage_engine.protocol.apis.micro_batch_fields import (
     FIRST_FLEXIBLE,
     FIRST_WITH_RUNS,
     UNKNOWN_COMMITTER,
+    ClaimedBy,
     CommittedBy,
     Origins,
+    read_claim,
     read_committed,
     read_origins,
     read_run,
+    write_claim,
     write_committed,
     write_origins,
     write_run,
@@ -46,6 +49,8 @@ class JoinBatchRequest:
     """The streaming query that a named batch write is a part of; empty: none."""
     run: UUID | None = None
     """The run of the streaming query."""
+    claim: ClaimedBy | None = None
+    """Of a named batch write that is a part of a streaming query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +75,7 @@ def decode_request(version: int, body: memoryview) -> JoinBatchRequest:
             nonce=reader.uuid(),
             owner=reader.name() if version >= FIRST_WITH_RUNS else "",
             run=read_run(reader) if version >= FIRST_WITH_RUNS else None,
+            claim=read_claim(reader) if version >= FIRST_WITH_RUNS else None,
         )
         reader.tags()
         return request
@@ -87,6 +93,7 @@ def encode_request(version: int, request: JoinBatchRequest) -> list[Buffer]:
     if version >= FIRST_WITH_RUNS:
         writer.string(request.owner)
         write_run(writer, request.run)
+        write_claim(writer, request.claim)
     writer.tags()
     return [writer.data]
 

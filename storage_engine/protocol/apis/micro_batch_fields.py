@@ -3,6 +3,7 @@ and an answer that is an error code alone.
 
     members    array of (producer_id int64, epoch int16)
     origins    array of (topic string, array of (partition int32, offset int64)); inclusive
+    claim      micro_batch int64; attempt, write uuid; all zeros: none
     committed  owner string; run uuid, or zeros; rows, winner int64: -1 where unknown
 
 All of these APIs are Headrace's own, and flexible (KIP-482) from version 0 on. Source: R-SPARK2.
@@ -57,6 +58,18 @@ class CommittedBy:
 UNKNOWN_COMMITTER = CommittedBy()
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedBy:
+    """Which write of a streaming query's `foreachBatch` a named batch write is."""
+
+    micro_batch: int
+    """Spark's number of the micro-batch."""
+    attempt: UUID
+    """The call of `foreachBatch`."""
+    write: UUID
+    """The write within it, which no other one shares."""
+
+
 def write_committed(writer: Writer, committed: CommittedBy) -> None:
     writer.string(committed.owner)
     write_run(writer, committed.run)
@@ -78,6 +91,17 @@ def write_run(writer: Writer, run: UUID | None) -> None:
 def read_run(reader: Reader) -> UUID | None:
     run = reader.uuid()
     return None if run == _NO_RUN else run
+
+
+def write_claim(writer: Writer, claim: ClaimedBy | None) -> None:
+    writer.int64(0 if claim is None else claim.micro_batch)
+    writer.uuid(_NO_RUN if claim is None else claim.attempt)
+    writer.uuid(_NO_RUN if claim is None else claim.write)
+
+
+def read_claim(reader: Reader) -> ClaimedBy | None:
+    claim = ClaimedBy(reader.int64(), reader.uuid(), reader.uuid())
+    return None if _NO_RUN in (claim.attempt, claim.write) else claim
 
 
 def write_members(writer: Writer, members: Members) -> None:

@@ -17,7 +17,7 @@ and version 0 of Kafka's value, are plain, all other values flexible (KIP-482):
                  int16, commits int8, index into sets int32); origins array of (topic string, array
                  of (partition int32, offset int64, clock int64)); tagged: 0 once_ms int64,
                  1 owner string, 2 run uuid, 3 rows int64, 4 runs uuids, one behind the other,
-                 5 winner int64
+                 5 winner int64, 6 claim: micro_batch int64, attempt uuid, write uuid or zeros
     numbers      owners array of string; intervals array of (first int64, last int64, index into
                  owners int32); ascending and disjoint
     partitions   array of (topic string, array of int32)
@@ -36,6 +36,7 @@ from storage_engine.core.transactions.transaction_state import (
     NO_PRODUCER_ID,
     NO_ROWS,
     NO_TIME,
+    Claim,
     LedgerKey,
     LedgerRecord,
     MemberEnd,
@@ -72,10 +73,12 @@ _TAG_RUN = 2
 _TAG_ROWS = 3
 _TAG_RUNS = 4
 _TAG_WINNER = 5
-"""The last of six tags of a ledger. A reader of an older version skips a tag that it does not
+_TAG_CLAIM = 6
+"""The last of seven tags of a ledger. A reader of an older version skips a tag that it does not
 know."""
 
 _UUID_BYTES = 16
+_NO_WRITE = UUID(int=0)
 
 ORIGIN_CLOCK_MAX = 1 << 62
 """The largest clock, far above that of any sink, and with room above it for further commits."""
@@ -312,6 +315,8 @@ def _ledger_tags(record: LedgerRecord) -> list[tuple[int, bytes]]:
         tags.append((_TAG_RUNS, b"".join(run.bytes for run in record.runs)))
     if record.winner != NO_PRODUCER_ID:
         tags.append((_TAG_WINNER, INT64.pack(record.winner)))
+    if record.claim is not None:
+        tags.append((_TAG_CLAIM, _claim_bytes(record.claim)))
     return tags
 
 
@@ -350,8 +355,27 @@ def _read_ledger(reader: Reader) -> LedgerRecord:
         run=runs[0] if runs else None,
         rows=_tagged_int64(tags, _TAG_ROWS, default=NO_ROWS),
         winner=_tagged_int64(tags, _TAG_WINNER),
+        claim=_tagged_claim(tags),
         runs=_tagged_uuids(tags, _TAG_RUNS),
     )
+
+
+def _claim_bytes(claim: Claim) -> bytes:
+    write = claim.write or _NO_WRITE
+    return INT64.pack(claim.micro_batch) + claim.attempt.bytes + write.bytes
+
+
+def _tagged_claim(tags: Mapping[int, memoryview]) -> Claim | None:
+    value = bytes(tags.get(_TAG_CLAIM, b""))
+    if not value:
+        return None
+    if len(value) != INT64.size + 2 * _UUID_BYTES:
+        raise InvalidRequestError(f"{len(value)} bytes are no claim")
+    (micro_batch,) = INT64.unpack_from(value)
+    attempt, write = (
+        UUID(bytes=value[at : at + _UUID_BYTES]) for at in (INT64.size, INT64.size + _UUID_BYTES)
+    )
+    return Claim(micro_batch, attempt, None if write == _NO_WRITE else write)
 
 
 def _write_numbers(writer: Writer, record: NumbersRecord) -> None:

@@ -11,6 +11,7 @@ from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import (
     NO_TIME,
+    Claim,
     LedgerKey,
     LedgerRecord,
     MemberEnd,
@@ -84,6 +85,8 @@ ledgers = st.builds(
     run=st.none() | st.uuids(),
     rows=st.integers(-1, 2**63 - 1),
     winner=st.integers(-1, 2**63 - 1),
+    claim=st.none()
+    | st.builds(Claim, st.integers(0, 2**63 - 1), st.uuids(), st.none() | st.uuids()),
     runs=st.lists(st.uuids(), max_size=3).map(tuple),
 )
 

@@ -32,6 +32,7 @@ from storage_engine.core.transactions.transaction_events import (
     MicroBatchHeartbeat,
     TransactionAnswer,
 )
+from storage_engine.core.transactions.transaction_state import Claim
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
 from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
@@ -41,6 +42,7 @@ from storage_engine.protocol.apis.micro_batch_fields import (
     UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,
     BatchResponse,
+    ClaimedBy,
     CommittedBy,
 )
 
@@ -86,6 +88,7 @@ class SinkBatchHandlers:
                     fresh_producer_id=single_use(producer_id),
                     owner=request.owner,
                     run=request.run,
+                    claim=_claim(request),
                 ),
                 respond,
             )
@@ -132,6 +135,7 @@ class SinkBatchHandlers:
                 origins=request.origins,
                 owner=request.owner,
                 run=request.run,
+                claim=_claim(request),
                 rows=_rows_of(request),
             )
 
@@ -170,7 +174,11 @@ class SinkBatchHandlers:
             call,
             request,
             lambda number: AbortMembers(
-                request=number, sink=request.sink, query=request.query, members=request.members
+                request=number,
+                sink=request.sink,
+                query=request.query,
+                members=request.members,
+                write=request.write,
             ),
         )
 
@@ -256,9 +264,32 @@ def _text(request: _Named, answer: TransactionAnswer) -> str | None:
     named = part_and_number(request.query)
     if named is None:
         return code.meaning
-    by = answer.committed
+    by, claim = answer.committed, request.claim
+    if code is ErrorCode.BATCH_ID_TAKEN and by and by.claim and claim and by.owner == request.owner:
+        return _taken(f"batchId {request.batch} of part '{named[0]}'", by.claim, claim)
     owner = "" if by is None or not by.owner else f", committed by the query {by.owner}"
     return f"batchId {request.batch} of part '{named[0]}'{owner}: {code.meaning}"
+
+
+def _taken(name: str, by: Claim, claim: ClaimedBy) -> str:
+    """Says which write of the same query has committed the number."""
+    if by.micro_batch != claim.micro_batch:
+        return (
+            f"{name}, committed by micro-batch {by.micro_batch} of this query, and this is "
+            f"{claim.micro_batch}: give each micro-batch a batchId of its own"
+        )
+    return (
+        f"{name}: this is a second write under one name in micro-batch {claim.micro_batch}, and "
+        "none of its rows is written: give each write a sinkPart of its own"
+    )
+
+
+def _claim(request: _Named) -> Claim | None:
+    """The claim of a named batch write. Others have none: their numbers are Spark's."""
+    claim = request.claim
+    if claim is None or part_and_number(request.query) is None or not request.owner:
+        return None
+    return Claim(claim.micro_batch, claim.attempt, claim.write)
 
 
 def _committed(committed: CommittedMicroBatch | None) -> CommittedBy:

@@ -104,7 +104,7 @@ def test_rows_that_are_dropped_are_told_with_sink_number_and_reason(cluster, cap
     caplog.clear()
     other = Job(cluster, 5, owner="r", run=RUN)
     assert refusal(lambda: other.commit(rows=0, dropped=9)).code is ErrorCode.BATCH_ID_TAKEN
-    assert "rows=9" in dropped(caplog)[0] and "by another query" in dropped(caplog)[0]
+    assert "rows=9" in dropped(caplog)[0] and "by another write" in dropped(caplog)[0]
     caplog.clear()
     Job(cluster, 6).begin().commit(rows=3, dropped=4, origins={SOURCE: 9})
     (line,) = dropped(caplog)

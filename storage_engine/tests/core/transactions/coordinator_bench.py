@@ -6,6 +6,7 @@ from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_events import (
+    AbortMembers,
     CheckTimeouts,
     CommitMicroBatch,
     Effect,
@@ -147,7 +148,7 @@ class CoordinatorBench:
         return self.answers.get(request)
 
     def join(
-        self, batch: int, *, sink="s", query="q", owner="", run=None, replicate=True
+        self, batch: int, *, sink="s", query="q", owner="", run=None, claim=None, replicate=True
     ) -> TransactionAnswer | None:
         return self.ask(
             lambda request: JoinMicroBatch(
@@ -160,6 +161,7 @@ class CoordinatorBench:
                 fresh_producer_id=self.fresh_producer_id(),
                 owner=owner,
                 run=run,
+                claim=claim,
             ),
             replicate=replicate,
         )
@@ -193,6 +195,7 @@ class CoordinatorBench:
         query="q",
         owner="",
         run=None,
+        claim=None,
         rows=NO_ROWS,
         replicate=True,
     ) -> TransactionAnswer | None:
@@ -208,9 +211,21 @@ class CoordinatorBench:
                 origins=origins or {},
                 owner=owner,
                 run=run,
+                claim=claim,
                 rows=rows,
             ),
             replicate=replicate,
+        )
+
+    def give_up(self, write, *members: int, sink="s", query="q") -> TransactionAnswer | None:
+        return self.ask(
+            lambda request: AbortMembers(
+                request=request,
+                sink=sink,
+                query=query,
+                members=frozenset((each, 0) for each in members),
+                write=write,
+            )
         )
 
     # --- what came of it ---

@@ -24,7 +24,11 @@ from storage_engine.protocol.apis.describe_sinks import (
     SinkQuery,
 )
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
-from storage_engine.protocol.apis.micro_batch_fields import BatchResponse, CommittedBy
+from storage_engine.protocol.apis.micro_batch_fields import (
+    BatchResponse,
+    ClaimedBy,
+    CommittedBy,
+)
 from storage_engine.protocol.apis.registry import OWN_RANGES, spec_for
 from storage_engine.tests.protocol.apis.buffers import joined
 
@@ -40,8 +44,10 @@ origins = st.dictionaries(
     max_size=4,
 )
 codes = {"error_code": epochs, "error_message": st.none() | names}
-runs = st.none() | st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number))
-whose = {"owner": names, "run": runs}
+some = st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number))
+runs = st.none() | some
+claims = st.none() | st.builds(ClaimedBy, ids, some, some)
+whose = {"owner": names, "run": runs, "claim": claims}
 committed = {"committed": st.builds(CommittedBy, names, runs, ids, ids)}
 batch = {"sink": names, "query": names, "batch": ids}
 outcomes = st.builds(BatchResponse, **codes)
@@ -88,7 +94,9 @@ MESSAGES = {
     (COMMIT, 1, "response"): st.builds(CommitBatchResponse, **codes, **committed),
     (HEARTBEAT, 0, "request"): st.builds(BatchHeartbeatRequest, **batch),
     (HEARTBEAT, 0, "response"): outcomes,
-    (ABORT, 0, "request"): st.builds(AbortMembersRequest, sink=names, query=names, members=members),
+    (ABORT, 0, "request"): st.builds(
+        AbortMembersRequest, sink=names, query=names, members=members, write=runs
+    ),
     (ABORT, 0, "response"): outcomes,
     (SCHEMAS, 0, "request"): st.builds(DescribeSchemasRequest, topics=st.lists(names, max_size=3)),
     (SCHEMAS, 0, "response"): st.builds(
@@ -162,11 +170,22 @@ def test_the_bytes_of_a_join_and_of_a_commit():
     )  # fmt: skip
 
     owned = JoinBatchRequest(
-        sink="s", query="q1", batch=7, timeout_ms=1000, nonce=nonce, owner="o", run=UUID(int=6)
+        sink="s",
+        query="q1",
+        batch=7,
+        timeout_ms=1000,
+        nonce=nonce,
+        owner="o",
+        run=UUID(int=6),
+        claim=ClaimedBy(3, UUID(int=7), UUID(int=8)),
     )
     assert joined(codecs(JOIN, "request")[0](1, owned)) == (
-        head + struct.pack(">i", 1000) + nonce.bytes + b"\x02o" + UUID(int=6).bytes + b"\0"
-    )
+        head
+        + struct.pack(">i", 1000) + nonce.bytes
+        + b"\x02o" + UUID(int=6).bytes
+        + struct.pack(">q", 3) + UUID(int=7).bytes + UUID(int=8).bytes
+        + b"\0"
+    )  # fmt: skip
 
 
 def test_a_count_that_claims_too_much_is_refused():
