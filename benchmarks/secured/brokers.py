@@ -20,7 +20,7 @@ from benchmarks.secured.load import MECHANISM, USER, Endpoint
 from storage_engine.client import Admin
 from storage_engine.core.errors import HeadraceError
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.local.certificates import make_authority, make_broker_certificate
+from storage_engine.tools.local.certificates import make_authority, make_certificate
 from storage_engine.tools.local.cluster_security import CA_FILE
 from storage_engine.tools.local.free_ports import find_free_port
 from storage_engine.tools.local.secret_files import write_secret
@@ -68,7 +68,7 @@ class Place(NamedTuple):
     @classmethod
     def made(cls, folder: Path) -> "Place":
         make_authority(folder)
-        make_broker_certificate(folder, _CERTIFICATE, HOST)
+        make_certificate(folder, _CERTIFICATE, HOST)
         return cls(folder, secrets.token_urlsafe(_PASSWORD_BYTES))
 
     def __repr__(self) -> str:

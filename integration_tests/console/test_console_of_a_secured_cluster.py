@@ -16,8 +16,7 @@ from storage_engine.core.security.secret import Secret
 from storage_engine.tests.console.console_support import Browser, running_console, within
 from storage_engine.tests.sampling import in_full
 from storage_engine.tools.client_settings import security_in
-from storage_engine.tools.local import certificates
-from storage_engine.tools.local.certificates import make_broker_certificate
+from storage_engine.tools.local.certificates import BROKER_DAYS, make_certificate
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -103,14 +102,12 @@ def test_users_rules_and_certificates_are_shown_to_who_may_see_them(admin) -> No
     assert broker["certificate_expires_ms"] > admin.get("/overview")["as_of_ms"]
 
 
-def test_a_certificate_near_its_end_is_told_until_it_is_renewed(url, cluster, monkeypatch) -> None:
-    monkeypatch.setattr(certificates, "BROKER_DAYS", 5)
-    renew(cluster)
+def test_a_certificate_near_its_end_is_told_until_it_is_renewed(url, cluster) -> None:
+    renew(cluster, days=5)
     browser = Browser(url, **credentials(cluster, "admin"))
     found = within(PROMISED_S, lambda: certificate_problem(browser), "the certificate")
     assert found["what"].startswith("The certificate of broker 1 expires in 5 days.")
     assert found["severity"] == "critical" and "ssl.keystore.location" in found["do"]
-    monkeypatch.undo()
     renew(cluster)
     within(2 * PROMISED_S, lambda: not certificate_problem(browser), "it was renewed")
     browser.close()
@@ -121,11 +118,11 @@ def certificate_problem(browser: Browser) -> Any:
     return next((each for each in problems if each["kind"] == "certificate"), None)
 
 
-def renew(cluster: LocalCluster) -> None:
+def renew(cluster: LocalCluster, *, days: int = BROKER_DAYS) -> None:
     """As docs/security.md says: another certificate in the file, whose path is set again."""
     tls = cluster.directory / "tls"
     (path,) = tls.glob("broker-1.pem")
-    make_broker_certificate(tls, "next.pem", "127.0.0.1")
+    make_certificate(tls, "next.pem", "127.0.0.1", days=days)
     (tls / "next.pem").replace(path)
     security = security_in(cluster.admin_config(cluster.state))
     with Cluster(cluster.bootstrap_servers, security=security) as client:

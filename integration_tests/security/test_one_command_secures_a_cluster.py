@@ -1,5 +1,8 @@
 """`headrace up --secure`: clients that we did not write take its files as they are."""
 
+import contextlib
+import shutil
+import ssl
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +12,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
+from kazoo.handlers.threading import KazooTimeoutError
 
 from integration_tests.metrics.scraping import scrape
 from integration_tests.support.cluster_support import FEW_GROUPS, QUICK_FAILOVER, wait_until
@@ -17,8 +21,13 @@ from storage_engine.client.settings import read_settings_file
 from storage_engine.core.errors import KafkaError as OurError
 from storage_engine.tools.cli import main
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.local.certificates import make_certificate
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
+from storage_engine.tools.zookeeper_tls import load_zookeeper_tls
+from storage_engine.zookeeper.access import ZooKeeperAccess
+from storage_engine.zookeeper.embedded import is_serving, start_embedded
+from storage_engine.zookeeper.kazoo_driver import make_client
 
 REQUEST = UpRequest(brokers=2, port=0, settings=(*FEW_GROUPS, *QUICK_FAILOVER), is_secure=True)
 
@@ -33,6 +42,82 @@ def settings(cluster: LocalCluster, user: str) -> dict[str, str]:
     """Of the file, as librdkafka's users read one."""
     lines = (cluster.directory / f"{user}.properties").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+
+def zookeeper_address(cluster: LocalCluster) -> tuple[str, int]:
+    host, _, port = cluster.state.zookeeper.partition(":")
+    return host, int(port)
+
+
+def cluster_tls(cluster: LocalCluster) -> ssl.SSLContext | None:
+    """That of the brokers."""
+    return load_zookeeper_tls(cluster.directory / cluster.state.brokers[0].config)
+
+
+@contextlib.contextmanager
+def zookeeper_client(cluster: LocalCluster) -> Iterator[KazooClient]:
+    """With the brokers' certificate, and without their password."""
+    access = ZooKeeperAccess(tls=cluster_tls(cluster))
+    client = make_client(cluster.state.zookeeper, session_timeout_ms=10_000, access=access)
+    try:
+        client.start(60)
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def owner(client: KazooClient, broker_id: int) -> int:
+    """The session of a broker."""
+    return int(client.exists(f"/brokers/ids/{broker_id}").ephemeralOwner)
+
+
+def password_of(session_id: int) -> bytes:
+    """ZooKeeper's: java.util.Random(session_id ^ 0xB3415C00).nextBytes(16)."""
+    mask = 2**48 - 1
+    seed, result = (session_id ^ 0xB3415C00 ^ 0x5DEECE66D) & mask, b""
+    while len(result) < 16:
+        seed = (seed * 0x5DEECE66D + 0xB) & mask
+        result += (seed >> 16 & 0xFFFFFFFF).to_bytes(4, "little")
+    return result
+
+
+def takes_over(cluster: LocalCluster, session: int, tls: ssl.SSLContext | None) -> bool:
+    """Whether somebody who knows the session's id gets it, and so could close it."""
+    client = make_client(
+        cluster.state.zookeeper,
+        session_timeout_ms=10_000,
+        client_id=(session, password_of(session)),
+        access=ZooKeeperAccess(tls=tls),
+    )
+    try:
+        # An attempt takes some milliseconds; several are made.
+        client.start(1)
+    except KazooTimeoutError:
+        return False
+    finally:
+        client.stop()
+        client.close()
+    return True
+
+
+def answers(cluster: LocalCluster, tls: ssl.SSLContext | None) -> bool:
+    return is_serving(*zookeeper_address(cluster), tls)
+
+
+def listening_ports(pid: int) -> set[int]:
+    """The TCP ports on which a process takes connections."""
+    own = {link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir()}
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+    ]
+    return {
+        int(row[1].rpartition(":")[2], 16)
+        for row in rows
+        if row[3] == "0A" and f"socket:[{row[9]}]" in own
+    }
 
 
 def write(
@@ -67,16 +152,11 @@ def make_topic(cluster: LocalCluster, name: str) -> None:
     client.create_topics([NewTopic(name, 1, 2)], operation_timeout=30)[name].result(60)
 
 
-def test_secrets_are_for_their_owner_alone(cluster: LocalCluster) -> None:
+def test_passwords_are_in_no_log(cluster: LocalCluster) -> None:
     folder = cluster.directory
     security = cluster.state.security
     assert security is not None
     assert (security.protocol, security.mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
-    secret = [folder / security.admin, folder / security.app, folder / "tls" / "ca.key"]
-    secret += [folder / "tls" / "zookeeper.credentials", *folder.glob("tls/broker-*.pem")]
-    secret += folder.glob("broker-*/server.properties")
-    assert {stat.S_IMODE(path.stat().st_mode) for path in secret} == {0o600}
-    assert stat.S_IMODE((folder / security.ca).stat().st_mode) & stat.S_IROTH
     passwords = {settings(cluster, user)["sasl.password"] for user in ("admin", "app")}
     for path in (folder / "cluster.json", *folder.glob("broker-*/broker.*")):
         assert not any(password in path.read_text() for password in passwords)
@@ -135,17 +215,13 @@ def test_a_user_is_made_and_removed(
 
 
 def test_credentials_in_zookeeper_are_read_by_brokers_alone(cluster: LocalCluster) -> None:
-    stranger = KazooClient(cluster.state.zookeeper)
-    stranger.start(10)
-    try:
+    """Not by one who has the certificate, but not the brokers' password."""
+    with zookeeper_client(cluster) as stranger:
         for path in ("/config/users", "/config/users/admin", "/config/users/broker"):
             with pytest.raises(NoAuthError):
                 stranger.get(path)
         with pytest.raises(NoAuthError):
             stranger.create("/kafka-acl/Topic/*", b"{}")
-    finally:
-        stranger.stop()
-        stranger.close()
 
 
 def test_a_killed_broker_is_let_in_again_and_another_joins(cluster: LocalCluster) -> None:
@@ -163,6 +239,70 @@ def test_a_killed_broker_is_let_in_again_and_another_joins(cluster: LocalCluster
             lambda: [each.broker_id for each in admin.describe_cluster().brokers] == [1, 2, 3],
             "whom it asks knows the third",
         )
+
+
+def test_zookeeper_listens_on_its_encrypted_port_alone(cluster: LocalCluster) -> None:
+    state = cluster.state
+    assert state.zookeeper_pid is not None
+    assert listening_ports(state.zookeeper_pid) == {zookeeper_address(cluster)[1]}
+
+
+def test_strangers_end_no_sessions(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Nor do clients with a certificate that the brokers' listeners trust."""
+    for name in ("ca.pem", "ca.key"):
+        shutil.copy(cluster.directory / "tls" / name, tmp_path)
+    make_certificate(tmp_path, "client.pem", "127.0.0.1")
+    trusting = {"cafile": cluster.directory / "tls" / "zookeeper" / "ca.pem"}
+    without, of_the_listeners = (ssl.create_default_context(**trusting) for _ in range(2))
+    of_the_listeners.load_cert_chain(tmp_path / "client.pem")
+    with zookeeper_client(cluster) as own:
+        before = {id: owner(own, id) for id in (1, 2)}
+        assert answers(cluster, cluster_tls(cluster))
+        for tls in (None, without, of_the_listeners):
+            for session in before.values():
+                assert not takes_over(cluster, session, tls)
+            assert not answers(cluster, tls)
+        assert {id: owner(own, id) for id in (1, 2)} == before
+
+
+def test_all_goes_on_after_it_was_down_also_where_zookeeper_had_no_tls(
+    cluster: LocalCluster,
+) -> None:
+    make_topic(cluster, "lasting")
+    cluster.down()
+    shutil.rmtree(cluster.directory / "tls" / "zookeeper")
+    for entry in cluster.state.brokers:
+        path = cluster.directory / entry.config
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(each for each in lines if not each.startswith("zookeeper.ssl.")))
+    (_, port), folder = zookeeper_address(cluster), cluster.directory / "zookeeper"
+    server = start_embedded(folder, port=port)
+    try:
+        with pytest.raises(CommandError, match="speaks no TLS, as an earlier version started it"):
+            cluster.up()
+    finally:
+        server.stop()
+    cluster.up()
+    assert write(cluster, "admin", "lasting") is None
+    assert not answers(cluster, None)
+    warned = "shows ZooKeeper no certificate"
+    for entry in cluster.state.brokers:
+        assert warned not in (cluster.directory / entry.log_file).read_text()
+
+
+def test_all_files_are_for_their_owner_alone(cluster: LocalCluster) -> None:
+    """After all of the above."""
+    make_topic(cluster, "used")
+    assert write(cluster, "admin", "used") is None
+    rule = ["--allow", "User:app", "--producer", "--topic", "used"]
+    assert commanded(cluster, "acls", "add", *rule) == 0
+    shared = {
+        str(path): oct(mode)
+        for path in (cluster.directory, *cluster.directory.rglob("*"))
+        if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077
+    }
+    assert list(cluster.directory.rglob("used-*/*.log"))
+    assert shared == {}
 
 
 def test_an_open_cluster_is_not_secured_by_one_command(tmp_path: Path) -> None:

@@ -5,14 +5,8 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
 
-from integration_tests.security.encrypted_zookeeper import (
-    HOST,
-    EncryptedZooKeeper,
-    encrypted_zookeeper,
-)
+from integration_tests.security.encrypted_zookeeper import EncryptedZooKeeper, encrypted_zookeeper
 from integration_tests.security.secured_cluster import properties_file
 from integration_tests.security.tls_files import TlsFiles
 from integration_tests.support.brokers_by_hand import BrokersByHand
@@ -23,10 +17,8 @@ from storage_engine.core.errors import DeadlineExceededError
 from storage_engine.core.settings.zookeeper_settings import ZooKeeperTls
 from storage_engine.tools.cli import main
 from storage_engine.zookeeper.connect_string import ConnectString
-from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths
-from storage_engine.zookeeper.kazoo_driver import make_client
+from storage_engine.zookeeper.embedded import HOST
 from storage_engine.zookeeper.live_brokers import live_addresses
-from storage_engine.zookeeper.session_credentials import SessionZNode
 
 RECORDS = 50
 
@@ -82,37 +74,6 @@ def test_brokers_and_clients_meet_there_also_after_it_was_down(brokers, zookeepe
         # Only through ZooKeeper a topic gets its leaders.
         admin.create_topics([NewTopic(name="after", partitions=4, replication_factor=2)])
         wait_until(lambda: set(_leaders(admin, "after")) == {1, 2}, "both brokers lead again")
-
-
-def test_what_closes_a_members_session_is_read_with_its_certificate_alone(
-    brokers, zookeeper, settings, files
-):
-    paths = ConsumerGroupPaths("secret")
-    place = {"zookeeper.connect": zookeeper.connect, **settings, "group.id": "secret"}
-    other = zookeeper.settings(files.issue("other.pem", "other"))
-    with ConsumerConnector(place) as connector:
-        connector.create_message_streams({"t": 1})
-        with _client(zookeeper, other) as stranger, _client(zookeeper, settings) as own:
-            wait_until(lambda: own.exists(paths.sessions) is not None, "the place is there")
-            wait_until(lambda: own.get_children(paths.sessions), "the member is there")
-            (name,) = stranger.get_children(paths.sessions)
-            with pytest.raises(NoAuthError):
-                stranger.get(f"{paths.sessions}/{name}")
-            data, stat = own.get(f"{paths.sessions}/{name}")
-            assert SessionZNode.decode_at("p", data).password
-            assert ConsumerGroupPaths.session_name(stat.ephemeralOwner) == name
-
-
-@contextlib.contextmanager
-def _client(zookeeper: EncryptedZooKeeper, settings: dict[str, str]) -> Iterator[KazooClient]:
-    access = encrypted_access(ZooKeeperTls.of_texts(settings))
-    client = make_client(zookeeper.connect, session_timeout_ms=10_000, access=access)
-    try:
-        client.start(60)
-        yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def _leaders(admin: Admin, topic: str) -> list[int]:

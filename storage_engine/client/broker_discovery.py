@@ -91,6 +91,4 @@ def encrypted_access(tls: ZooKeeperTls) -> "ZooKeeperAccess":
     from storage_engine.net.tls.zookeeper_context import zookeeper_context
     from storage_engine.zookeeper.access import ZooKeeperAccess
 
-    return ZooKeeperAccess(
-        tls=zookeeper_context(tls), has_certificate=tls.keystore_location is not None
-    )
+    return ZooKeeperAccess(tls=zookeeper_context(tls))

@@ -4,15 +4,15 @@ The password is in a file of its own, never in a setting, which DescribeConfigs 
 
 With credentials the broker authenticates by ZooKeeper's digest scheme. With `zookeeper.set.acl` the
 nodes it creates can be written by its user alone and read by anyone, as Kafka's can: a stranger's
-write could damage the cluster. What users log in with, and what closes a broker's session, can be
-read by the brokers alone. The cluster stores nothing below /consumers, where everybody may write;
-what closes a consumer's session there can be read by the same identity alone, where ZooKeeper knows
-consumers by their certificates.
+write could damage the cluster. What users log in with can be read by the brokers alone. The cluster
+stores nothing below /consumers, where everybody may write.
 Existing nodes keep their ACLs, the root of ZooKeeper among them: a user who may write there may
 remove /controller, so only a chroot in zookeeper.connect is safe.
+
+ACLs keep nobody from closing others' sessions (see `session_credentials`): for that ZooKeeper must
+not be reached, or only with a certificate.
 """
 
-import re
 import ssl
 import stat
 from collections.abc import Sequence
@@ -24,7 +24,6 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.security import (
     ACL,
-    CREATOR_ALL_ACL,
     OPEN_ACL_UNSAFE,
     READ_ACL_UNSAFE,
     Permissions,
@@ -37,10 +36,8 @@ from storage_engine.core.errors import ConfigError, HeadraceError
 CREDENTIALS_KEY = "zookeeper.digest.credentials.file"
 _OF_EVERYBODY = "/consumers"
 """The path that consumer groups in ZooKeeper write to: their members have no credentials."""
-_OF_A_CONSUMERS_SESSION = re.compile(r"/consumers/[^/]+/sessions/[^/]+")
-_SECRET = ("/config/users", "/headrace/sessions")
-"""Credentials of users: with what stands there a password can be guessed as fast as hashes go. And
-passwords of the brokers' sessions: whoever has one can end that session."""
+_SECRET = "/config/users"
+"""Credentials of users: with what stands there a password can be guessed as fast as hashes go."""
 
 
 class ZooKeeperRefusedError(HeadraceError):
@@ -70,8 +67,6 @@ class ZooKeeperAccess:
     set_acl: bool = False
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     """How connections are encrypted; None: not at all."""
-    has_certificate: bool = False
-    """Whether ZooKeeper is shown one of a consumer's by TLS, which is an identity of its own."""
 
     def client_options(self) -> dict[str, Any]:
         """Return the options of a KazooClient."""
@@ -88,9 +83,7 @@ class ZooKeeperAccess:
         client."""
         if path == _OF_EVERYBODY:
             return list(OPEN_ACL_UNSAFE)
-        if self.has_certificate and _OF_A_CONSUMERS_SESSION.fullmatch(path):
-            return list(CREATOR_ALL_ACL)
-        if self.set_acl and any(path == at or path.startswith(f"{at}/") for at in _SECRET):
+        if self.set_acl and (path == _SECRET or path.startswith(f"{_SECRET}/")):
             return [make_digest_acl(self.user, self.password, all=True)]
         return None
 

@@ -3,8 +3,12 @@
 The child outlives its parent and holds none of its descriptors; `stop` or SIGTERM stops it. It
 starts in 0.3 s with 60 MiB, because log4j is left off the class path.
 
-Files in the data directory: `zoo.cfg`, `zookeeper.pid`, `zookeeper.log` (what the JVM itself has to
-say; the last run's is `zookeeper.log.1`), `version-2/` (ZooKeeper's own).
+With `ServerTls` it has one port, for TLS, and serves those alone whose certificate it trusts: who
+else reaches a ZooKeeper can end everybody's session.
+
+Files in the data directory, all for their owner alone: `zoo.cfg`, `zookeeper.pid`, `zookeeper.log`
+(what the JVM itself has to say; the last run's is `zookeeper.log.1`), `version-2/` (ZooKeeper's
+own).
 """
 
 import contextlib
@@ -12,6 +16,7 @@ import importlib.util
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from dataclasses import dataclass
@@ -19,10 +24,12 @@ from pathlib import Path
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.zookeeper.java import find_java
+from storage_engine.zookeeper.owner_only import for_owner
 from storage_engine.zookeeper.process_end import has_ended
 
 HOST = "127.0.0.1"
-"""The embedded server has no access control, so that it must not be reachable from elsewhere."""
+"""Without TLS the embedded server lets everybody in, so that it must not be reachable from
+elsewhere."""
 
 TICK_MS = 200
 """Sessions expire on multiples of it: small, so that a dead broker is noticed soon."""
@@ -32,6 +39,18 @@ MAX_SESSION_TIMEOUT_MS = 60_000
 _MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _CLASS_PATH = ("zookeeper-[0-9]*", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
 """The least set that serves requests. Without snappy-java it starts, but drops every session."""
+_TLS_CLASS_PATH = (
+    *("netty-handler", "netty-transport", "netty-buffer", "netty-common", "netty-resolver"),
+    *("netty-codec", "netty-transport-classes-epoll", "netty-transport-native-unix-common"),
+)
+_TLS_CLASS_PATH_OF_SOME = "netty-codec-base"
+"""Split from netty-codec in Netty 4.2."""
+_HANDSHAKES_MAX = 2_000
+"""Connections above this number whose handshake is under way are closed at once: each takes memory
+for up to ten seconds, and strangers may open any number."""
+HEAP_MIB = 64
+_HEAP_WITH_TLS_MIB = 256
+"""It holds so many handshakes; without them the process takes 90 MiB."""
 _PORT_ATTEMPTS = 3
 """A free port may be taken by somebody else before the child binds it."""
 _START_S = 15
@@ -48,6 +67,37 @@ class EmbeddedZooKeeperError(HeadraceError):
     """The embedded ZooKeeper did not start or stop."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTls:
+    """PEM files, of a server that speaks TLS alone."""
+
+    keystore: Path
+    """The server's key in PKCS#8 and its certificate; the server trusts it, too."""
+    truststore: Path
+    """The authority of the certificates that clients need."""
+
+    def config_lines(self, port: int) -> list[str]:
+        return [
+            f"secureClientPort={port}",
+            f"secureClientPortAddress={HOST}",
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+            f"ssl.keyStore.location={_escaped(self.keystore)}",
+            "ssl.keyStore.type=PEM",
+            f"ssl.trustStore.location={_escaped(self.truststore)}",
+            "ssl.trustStore.type=PEM",
+            "ssl.clientAuth=need",
+            # A client is whom the authority says, wherever it connects from.
+            "ssl.hostnameVerification=false",
+        ]
+
+    def context(self) -> ssl.SSLContext:
+        """That of a client with the server's own certificate, whatever name is in it."""
+        context = ssl.create_default_context(cafile=self.truststore)
+        context.check_hostname = False
+        context.load_cert_chain(self.keystore)
+        return context
+
+
 @dataclass(slots=True, kw_only=True)
 class EmbeddedZooKeeper:
     """A running child process, started by this process or found by `attach`."""
@@ -62,6 +112,11 @@ class EmbeddedZooKeeper:
     def connect(self) -> str:
         """The value for `zookeeper.connect`."""
         return f"{HOST}:{self.port}"
+
+    @property
+    def speaks_tls(self) -> bool:
+        """Whether it was started with `ServerTls`."""
+        return "\nsecureClientPort=" in _config_file(self.data_dir).read_text()
 
     def is_alive(self) -> bool:
         if self.process is not None:
@@ -98,9 +153,11 @@ def start_embedded(
     data_dir: Path,
     *,
     port: int = 0,
+    tls: ServerTls | None = None,
     unsafe_no_fsync: bool = False,
 ) -> EmbeddedZooKeeper:
-    """Start ZooKeeper on `data_dir` and wait until it serves; `port` 0 takes a free one.
+    """Start ZooKeeper on `data_dir` and wait until it serves; `port` 0 takes a free one. With `tls`
+    it speaks nothing else.
 
     `unsafe_no_fsync` is for tests: a power loss may then lose what ZooKeeper acknowledged.
     """
@@ -112,21 +169,25 @@ def start_embedded(
             "stop it first, or use another folder"
         )
     java = find_java()
-    path = class_path()
+    path = class_path(with_tls=tls is not None)
     for attempt in range(1, _PORT_ATTEMPTS + 1):
         chosen_port = port or _free_port()
         _check_port_is_free(chosen_port)
         command = [
             str(java),
-            *jvm_options(data_dir, unsafe_no_fsync=unsafe_no_fsync),
+            *jvm_options(
+                data_dir,
+                unsafe_no_fsync=unsafe_no_fsync,
+                heap_mib=HEAP_MIB if tls is None else _HEAP_WITH_TLS_MIB,
+            ),
             "-cp",
             path,
             _MAIN_CLASS,
-            str(_write_config(data_dir, chosen_port)),
+            str(_write_config(data_dir, chosen_port, tls)),
         ]
         server = _spawn(command, data_dir, chosen_port)
         try:
-            _wait_until_serving(server)
+            _wait_until_serving(server, tls)
         except EmbeddedZooKeeperError:
             server.stop()
             if port or attempt == _PORT_ATTEMPTS:
@@ -158,7 +219,7 @@ def _spawn(command: list[str], data_dir: Path, port: int) -> EmbeddedZooKeeper:
     log_file = data_dir / "zookeeper.log"
     if log_file.exists():
         log_file.replace(data_dir / "zookeeper.log.1")
-    with log_file.open("wb") as log:
+    with open(log_file, "wb", opener=for_owner) as log:
         try:
             process = subprocess.Popen(
                 command,
@@ -168,15 +229,17 @@ def _spawn(command: list[str], data_dir: Path, port: int) -> EmbeddedZooKeeper:
                 cwd=data_dir,
                 close_fds=True,
                 start_new_session=True,  # a Ctrl-C for the parent must not stop it first
+                umask=0o077,
             )
         except OSError as error:
             raise EmbeddedZooKeeperError(f"Java does not run: {error}") from None
-    pid_file = _pid_file(data_dir)
-    pid_file.write_text(f"{process.pid} {port}\n")
+    with open(_pid_file(data_dir), "w", opener=for_owner) as file:
+        file.write(f"{process.pid} {port}\n")
     return EmbeddedZooKeeper(pid=process.pid, port=port, data_dir=data_dir, process=process)
 
 
-def _wait_until_serving(server: EmbeddedZooKeeper) -> None:
+def _wait_until_serving(server: EmbeddedZooKeeper, tls: ServerTls | None) -> None:
+    context = None if tls is None else tls.context()
     deadline = time.monotonic() + _START_S
     assert server.process is not None
     while time.monotonic() < deadline:
@@ -187,7 +250,7 @@ def _wait_until_serving(server: EmbeddedZooKeeper) -> None:
                 f"the embedded ZooKeeper on port {server.port} is not up, {reason}: "
                 f"see {server.data_dir / 'zookeeper.log'}{_first_line(server.data_dir)}"
             )
-        if is_serving(HOST, server.port):
+        if is_serving(HOST, server.port, context):
             return
         time.sleep(_POLL_S)
     raise EmbeddedZooKeeperError(
@@ -196,23 +259,26 @@ def _wait_until_serving(server: EmbeddedZooKeeper) -> None:
     )
 
 
-def is_serving(host: str, port: int) -> bool:
+def is_serving(host: str, port: int, tls: ssl.SSLContext | None = None) -> bool:
     """Return True when a ZooKeeper server answers requests there (its command `srvr`)."""
     answer = b""
-    try:
-        with socket.create_connection((host, port), timeout=1) as connection:
+    with contextlib.ExitStack() as stack:
+        try:
+            connection = stack.enter_context(socket.create_connection((host, port), timeout=1))
+            if tls is not None:
+                connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=host))
             connection.sendall(b"srvr")
             while chunk := connection.recv(4096):
                 answer += chunk
-    except OSError:
-        return False
+        except OSError:
+            return False
     return b"Mode:" in answer
 
 
-def jvm_options(data_dir: Path, *, unsafe_no_fsync: bool) -> list[str]:
+def jvm_options(data_dir: Path, *, unsafe_no_fsync: bool, heap_mib: int = HEAP_MIB) -> list[str]:
     """Return the options of a small ZooKeeper server."""
     options = [
-        "-Xmx64m",
+        f"-Xmx{heap_mib}m",
         "-Xss256k",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
@@ -224,35 +290,36 @@ def jvm_options(data_dir: Path, *, unsafe_no_fsync: bool) -> list[str]:
         # The transaction log grows by this many KiB; the default of 64 MiB is for busy quorums.
         "-Dzookeeper.preAllocSize=4096",
         "-Djava.awt.headless=true",
+        # For TLS. The code of another library would be unpacked into the system's folder of
+        # temporary files.
+        "-Dio.netty.transport.noNative=true",
+        f"-Dzookeeper.netty.server.outstandingHandshake.limit={_HANDSHAKES_MAX}",
     ]
     if unsafe_no_fsync:
         options.append("-Dzookeeper.forceSync=no")
     return options
 
 
-def _write_config(data_dir: Path, port: int) -> Path:
+def _write_config(data_dir: Path, port: int, tls: ServerTls | None) -> Path:
+    plain = [f"clientPort={port}", f"clientPortAddress={HOST}"]
+    lines = [
+        f"tickTime={TICK_MS}",
+        f"minSessionTimeout={MIN_SESSION_TIMEOUT_MS}",
+        f"maxSessionTimeout={MAX_SESSION_TIMEOUT_MS}",
+        f"dataDir={_escaped(data_dir)}",
+        *(plain if tls is None else tls.config_lines(port)),
+        "maxClientCnxns=0",
+        "admin.enableServer=false",
+        "autopurge.snapRetainCount=3",
+        "autopurge.purgeInterval=1",
+        "4lw.commands.whitelist=srvr,ruok,stat,mntr",
+        "",
+    ]
+    config = _config_file(data_dir)
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        config = data_dir / "zoo.cfg"
-        config.write_text(
-            "\n".join(
-                (
-                    f"tickTime={TICK_MS}",
-                    f"minSessionTimeout={MIN_SESSION_TIMEOUT_MS}",
-                    f"maxSessionTimeout={MAX_SESSION_TIMEOUT_MS}",
-                    # A backslash escapes in a .properties file.
-                    "dataDir=" + str(data_dir).replace("\\", "\\\\"),
-                    f"clientPort={port}",
-                    f"clientPortAddress={HOST}",
-                    "maxClientCnxns=0",
-                    "admin.enableServer=false",
-                    "autopurge.snapRetainCount=3",
-                    "autopurge.purgeInterval=1",
-                    "4lw.commands.whitelist=srvr,ruok,stat,mntr",
-                    "",
-                )
-            )
-        )
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(config, "w", opener=for_owner) as file:
+            file.write("\n".join(lines))
     except OSError as error:
         raise EmbeddedZooKeeperError(
             f"ZooKeeper's data directory {data_dir} can't be written ({error.strerror})"
@@ -260,7 +327,12 @@ def _write_config(data_dir: Path, port: int) -> Path:
     return config
 
 
-def class_path() -> str:
+def _escaped(path: Path) -> str:
+    """A backslash escapes in a .properties file."""
+    return str(path).replace("\\", "\\\\")
+
+
+def class_path(*, with_tls: bool = False) -> str:
     """Return the jars that a ZooKeeper server needs, alone or in an ensemble."""
     spec = importlib.util.find_spec("pyspark")  # finds it without importing it
     if spec is None or not spec.submodule_search_locations:
@@ -270,9 +342,12 @@ def class_path() -> str:
         )
     jars = Path(spec.submodule_search_locations[0]) / "jars"
     found: list[str] = []
-    for name in _CLASS_PATH:
+    needed = (*_CLASS_PATH, *_TLS_CLASS_PATH, _TLS_CLASS_PATH_OF_SOME) if with_tls else _CLASS_PATH
+    for name in needed:
         pattern = f"{name}.jar" if name.endswith("*") else f"{name}-[0-9]*.jar"
         matches = sorted(jars.glob(pattern))
+        if not matches and name == _TLS_CLASS_PATH_OF_SOME:
+            continue
         if not matches:
             raise EmbeddedZooKeeperError(
                 f"{jars} has no {pattern}: reinstall pyspark, "
@@ -306,6 +381,10 @@ def _pid_file(data_dir: Path) -> Path:
     return data_dir / "zookeeper.pid"
 
 
+def _config_file(data_dir: Path) -> Path:
+    return data_dir / "zoo.cfg"
+
+
 def _is_ours(pid: int, data_dir: Path) -> bool:
     """Return True when `pid` is the ZooKeeper of `data_dir`, and not a later process with the same
     number."""
@@ -314,7 +393,7 @@ def _is_ours(pid: int, data_dir: Path) -> bool:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return _MAIN_CLASS.encode() in command and os.fsencode(data_dir / "zoo.cfg") in command
+    return _MAIN_CLASS.encode() in command and os.fsencode(_config_file(data_dir)) in command
 
 
 def _first_line(data_dir: Path) -> str:

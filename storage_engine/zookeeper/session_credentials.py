@@ -1,7 +1,14 @@
 """What closes a broker's session with ZooKeeper, and where it is kept for others.
 
-- In a file of the broker's log directory, for its successor. Who reads it holds the lock of the
-  directory, so that the session's owner is dead (R-CTL4).
+A session's password is no secret: ZooKeeper computes it from the session's id, which stands in the
+stat of every node that the session owns. Whoever reaches a ZooKeeper can close all sessions there,
+so that TLS and its `ssl.clientAuth=need`, or a firewall, decide on who may. It is kept here because
+how ZooKeeper computes it is ZooKeeper's own affair.
+
+- In a file of the broker's log directory, for its successor (R-CTL4). Who reads it holds the lock
+  of the directory, so that the session's owner is dead: on the same boot of the same machine, and
+  in the very directory. That is checked, since a copy of the directory has a lock of its own while
+  the owner may live. Other files' sessions expire.
 - In an ephemeral znode, for the other brokers, with the process that they may know to be dead
   (R-CTL12):
 
@@ -9,7 +16,7 @@
 
     field      meaning
     version    1
-    password   of the session, hexadecimal: with it and the id any client can close the session
+    password   of the session, hexadecimal: with it and the id a client can close the session
     process    absent where the broker's system does not say: boot_id, pid_namespace,
                time_namespace, pid, start_ticks (field 22 of /proc/<pid>/stat)
 
@@ -18,14 +25,12 @@
     /consumers/<group>/sessions/<session id, hexadecimal>
 
 A session belongs to one incarnation, so its znode does, and never changes. The id of the session to
-close is that of the znode's owner: whoever writes such a node can name no session but its own. With
-`zookeeper.set.acl` only brokers read a broker's.
+close is that of the znode's owner: whoever writes such a node can name no session but its own.
 """
 
 import contextlib
 import json
 import logging
-import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +38,7 @@ from typing import Any, ClassVar
 
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import ProcessIdentity
+from storage_engine.zookeeper.owner_only import for_owner
 from storage_engine.zookeeper.znode_json import (
     BROKER_IDS,
     ZnodeFormatError,
@@ -47,6 +53,7 @@ from storage_engine.zookeeper.znode_json import (
 log = logging.getLogger(__name__)
 
 FILE_NAME = "zookeeper.session"
+_KERNELS_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _NAME = re.compile(r"([0-9]{1,10})-([0-9a-f]{1,16})")
 _PASSWORD = re.compile(r"([0-9a-f]{2}){1,64}")
@@ -67,11 +74,14 @@ class SessionCredentials:
 
 
 def load_credentials(data_dir: Path) -> SessionCredentials | None:
-    """Return the last session's credentials; None when there are none or the file is damaged (the
-    session then expires)."""
+    """Return the last session's credentials; None when there are none, or the file is damaged or
+    was written elsewhere (the session then expires)."""
     path = data_dir / FILE_NAME
     try:
         fields = json.loads(path.read_bytes())
+        if fields["place"] != _place(data_dir):
+            log.info("session file ignored path=%s reason=it is a copy, or of another boot", path)
+            return None
         return SessionCredentials(
             session_id=int(fields["session_id"]), password=bytes.fromhex(fields["password"])
         )
@@ -87,12 +97,25 @@ def save_credentials(data_dir: Path, credentials: SessionCredentials) -> None:
     expired."""
     temporary = data_dir / f"{FILE_NAME}.tmp"
     content = json.dumps(
-        {"session_id": credentials.session_id, "password": credentials.password.hex()}
+        {
+            "session_id": credentials.session_id,
+            "password": credentials.password.hex(),
+            "place": _place(data_dir),
+        }
     )
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
+    with open(temporary, "w", opener=for_owner) as file:
         file.write(content)
     temporary.replace(data_dir / FILE_NAME)
+
+
+def _place(data_dir: Path) -> dict[str, str | int]:
+    """The kernel's boot, where the system tells of it, and the directory; only one process at a
+    time can hold its lock."""
+    found = data_dir.stat()
+    boot_id = ""
+    with contextlib.suppress(OSError):
+        boot_id = _KERNELS_BOOT_ID.read_text().strip()
+    return {"boot_id": boot_id, "device": found.st_dev, "inode": found.st_ino}
 
 
 def remove_credentials(data_dir: Path) -> None:

@@ -1,6 +1,7 @@
 """Builds the part of a broker that keeps clients to what they may do, where there is an
 authorizer."""
 
+import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,8 @@ from storage_engine.core.transactions.sink_names import coordinated_name
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.fetch import ANY_REPLICA_ID
 from storage_engine.protocol.apis.metadata import MetadataResponse
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,14 @@ def build_access(ports: BrokerPorts) -> AccessParts | None:
     config = ports.config
     if config.get(AUTHORIZER) is None:
         return None
+    tls = config.zookeeper_tls
+    if tls is None or tls.keystore_location is None:
+        log.warning(
+            "this broker has access rules, but shows ZooKeeper no certificate: whoever reaches "
+            "zookeeper.connect=%s can end the sessions of brokers, unless a firewall keeps them "
+            "away; set zookeeper.ssl.* and ssl.clientAuth=need in ZooKeeper (docs/security.md)",
+            config.zookeeper_connect,
+        )
     super_users = config.get(SUPER_USERS)
     authorizer = Authorizer(
         super_users_of(super_users) if isinstance(super_users, str) else frozenset(),

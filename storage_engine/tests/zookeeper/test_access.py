@@ -18,7 +18,6 @@ from storage_engine.zookeeper.access import (
 )
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper
 from storage_engine.zookeeper.session import ZooKeeperSession
-from storage_engine.zookeeper.session_credentials import SessionZNode
 
 OWN = ZooKeeperAccess(user="headrace", password="secret", set_acl=True)
 WRONG = ZooKeeperAccess(user="headrace", password="guessed", set_acl=True)
@@ -64,15 +63,14 @@ def test_nodes_with_acl_are_read_by_all_and_written_by_their_user_alone(
     assert stranger.get("/brokers/ids/1")[0] == b"three"
 
 
-def test_what_closes_a_session_is_read_by_brokers_alone(
+def test_credentials_of_users_are_read_by_brokers_alone(
     open_session: OpenSession, loop: HandLoop, new_stranger: NewStranger
 ) -> None:
     session = open_session(access=OWN)
-    path = SessionZNode.path(1, session.session_id)
-    made = loop.reply_of(session.create, path, b"secret", ephemeral=True, make_parents=True)
-    assert made.ok
+    path = "/config/users/anna"
+    assert loop.reply_of(session.create, path, b"secret", make_parents=True).ok
     stranger = new_stranger()
-    for secret in (path, SessionZNode.PARENT):
+    for secret in (path, "/config/users"):
         with pytest.raises(NoAuthError):
             stranger.get(secret)
     assert loop.reply_of(open_session(access=OWN).get, path).data == b"secret"

@@ -1,6 +1,7 @@
 """The session as a MetadataStore port: R-REP11, R-CTL4."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -272,6 +273,10 @@ loop.run_for(60)
     predecessor.wait()
     predecessor.stdout.close()
     assert (tmp_path / "zookeeper.session").stat().st_mode & 0o777 == 0o600
+    # A copy has a lock of its own, so that it proves nothing.
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    foreigner = open_session(tmp_path / "copy")
+    assert loop.reply_of(foreigner.exists, "/id").ok
 
     successor = open_session(tmp_path)
     assert loop.reply_of(successor.create, "/id", b"", ephemeral=True).ok

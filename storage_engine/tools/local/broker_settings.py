@@ -114,18 +114,13 @@ def read_settings(path: Path) -> dict[str, str]:
     return parse_properties(text, source=str(path))
 
 
-def write_settings(path: Path, settings: Mapping[str, str], *, is_secret: bool = False) -> None:
-    """Write the file unless it says the same already (then comments in it stay). `is_secret`: for
-    its owner alone."""
+def write_settings(path: Path, settings: Mapping[str, str]) -> None:
+    """Write the file unless it says the same already (then comments in it stay). It may have
+    passwords: it and its folder are for their owner alone."""
     if path.exists() and read_settings(path) == settings:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if is_secret:
-        write_secret(path, format_properties(settings).encode())
-        return
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(format_properties(settings), encoding="utf-8")
-    temporary.replace(path)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_secret(path, format_properties(settings).encode())
 
 
 def format_properties(settings: Mapping[str, str]) -> str:

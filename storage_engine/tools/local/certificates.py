@@ -1,6 +1,7 @@
-"""The certificate authority of a local cluster, and the certificates of its brokers, in PEM.
+"""The certificate authorities of a local cluster, and the certificates that they give, in PEM.
 
-The authority is for this cluster alone: whoever trusts it trusts no other program's certificates.
+An authority is for one purpose alone: whoever trusts it trusts no other program's certificates. All
+files are for their owner alone.
 """
 
 import ipaddress
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 AUTHORITY_DAYS = 3650
 BROKER_DAYS = 825
-"""Longer ones are refused by some systems' libraries."""
+"""Longer ones are refused by some clients' libraries."""
 
 CA_KEY_FILE = "ca.key"
 
@@ -29,7 +30,7 @@ class _Authority(NamedTuple):
 
 
 def make_authority(folder: Path) -> None:
-    """Writes CA_FILE, which may be read by everybody, and its key, unless they are there."""
+    """Writes CA_FILE and its key, unless they are there."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -53,10 +54,10 @@ def make_authority(folder: Path) -> None:
     )
     certificate = _signed(builder.add_extension(usage, critical=True), key)
     write_secret(folder / CA_KEY_FILE, _key_text(key))
-    (folder / CA_FILE).write_bytes(_certificate_text(certificate))
+    write_secret(folder / CA_FILE, _certificate_text(certificate))
 
 
-def make_broker_certificate(folder: Path, file_name: str, host: str) -> None:
+def make_certificate(folder: Path, file_name: str, host: str, *, days: int = BROKER_DAYS) -> None:
     """Writes a key and its certificate into one file, for `host` and for this machine, unless the
     file is there."""
     from cryptography import x509
@@ -68,7 +69,7 @@ def make_broker_certificate(folder: Path, file_name: str, host: str) -> None:
     authority = _authority(folder)
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(Path(file_name).stem)
-    builder = _builder(name, authority.certificate.subject, key, BROKER_DAYS)
+    builder = _builder(name, authority.certificate.subject, key, days)
     names = dict.fromkeys([host, "localhost", socket.gethostname(), "127.0.0.1", "::1"])
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     builder = (

@@ -161,7 +161,7 @@ def write(directory: Path, cluster: ClusterFile) -> None:
     temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), 0o644)
+            os.fchmod(file.fileno(), 0o644 if cluster.security is None else 0o600)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -11,6 +11,7 @@ from storage_engine.broker.settings.listener import ANY_ADDRESS
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
 from storage_engine.tools.local.cluster_plan import HOST, ZOOKEEPER_DIR
+from storage_engine.tools.local.cluster_security import SECURITY
 from storage_engine.tools.local.metrics_ports import metrics_of
 
 
@@ -43,5 +44,6 @@ def recover_cluster(directory: Path) -> ClusterFile | None:
         zookeeper=zookeepers.pop(),
         zookeeper_pid=None,
         zookeeper_dir=ZOOKEEPER_DIR if embedded else None,
+        security=SECURITY if (directory / SECURITY.admin).exists() else None,
         brokers=tuple(sorted(entries, key=lambda entry: entry.id)),
     )

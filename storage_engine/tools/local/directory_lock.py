@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from storage_engine.tools.errors import CommandError
+from storage_engine.zookeeper.owner_only import for_owner
 
 LOCK_TIMEOUT_S = 60.0
 """A command waits for the lock as long as starting all brokers may take."""
@@ -22,7 +23,8 @@ _POLL_S = 0.05
 def directory_lock(directory: Path, *, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
     """Holds the lock of the directory. Raises CommandError when another command holds it for
     `timeout_s`."""
-    with (directory / _FILE_NAME).open("a") as file:
+    # Whoever could open the file could hold its lock.
+    with open(directory / _FILE_NAME, "a", opener=for_owner) as file:
         deadline = time.monotonic() + timeout_s
         while True:
             try:

@@ -138,7 +138,7 @@ class LocalCluster:
         """
         request = request or UpRequest()
         check_cluster_settings(request.settings)
-        self._make_directory()
+        self._make_directory(is_secret=request.is_secure)
         with directory_lock(self.directory):
             for attempt in range(1, _PORT_ATTEMPTS + 1):
                 try:
@@ -163,6 +163,7 @@ class LocalCluster:
                 raise port_in_use(entry)
             others = {each.id for each in state.brokers} - {broker_id}
             state = self._with_metrics(state, (), running=others, any_port=True)
+            self._prepare_security(state)
             state = self._start_zookeeper(state)
             self._write_settings(state, (), brokers_before=len(state.brokers), only=broker_id)
             self._start_and_wait(state, [broker_id], timeout_s)
@@ -245,8 +246,7 @@ class LocalCluster:
         if state.zookeeper_dir is None:
             _check_zookeeper(state.zookeeper)
         brokers_before = len(existing.brokers) if existing else 0
-        if state.security is not None:
-            self._secured.prepare(state.brokers)
+        self._prepare_security(state)
         self._write_settings(state, request.settings, brokers_before=brokers_before)
         cluster_file.write(self.directory, state)
         started_zookeeper = state.zookeeper_pid is None
@@ -325,13 +325,25 @@ class LocalCluster:
             ),
         )
 
+    def _prepare_security(self, state: ClusterFile) -> None:
+        if state.security is None:
+            return
+        server = self._zookeeper(state)
+        if server is not None and not server.speaks_tls:
+            raise CommandError(
+                f"the ZooKeeper of '{self.directory}' speaks no TLS, as an earlier version started "
+                f"it: stop all with 'headrace down --dir {self.directory}', then start it again"
+            )
+        self._secured.prepare(state.brokers)
+
     def _start_zookeeper(self, state: ClusterFile) -> ClusterFile:
         """Start the embedded ZooKeeper unless it runs or is somebody else's."""
         if state.zookeeper_dir is None or state.zookeeper_pid is not None:
             return state
         (_, port), *_ = parse_zookeeper_hosts(state.zookeeper)
+        tls = None if state.security is None else self._secured.zookeeper_tls
         try:
-            server = start_embedded(self.directory / state.zookeeper_dir, port=port)
+            server = start_embedded(self.directory / state.zookeeper_dir, port=port, tls=tls)
         except EmbeddedZooKeeperError as error:
             if is_port_free(HOST, port):
                 raise
@@ -412,9 +424,12 @@ class LocalCluster:
         brokers_before: int,
         only: int | None = None,
     ) -> None:
-        is_secure = state.security is not None
-        protocol = "PLAINTEXT" if state.security is None else state.security.protocol
-        secured = self._secured.broker_settings(state.brokers) if is_secure else {}
+        protocol, secured = "PLAINTEXT", {}
+        if state.security is not None:
+            protocol = state.security.protocol
+            secured = self._secured.broker_settings(
+                state.brokers, has_own_zookeeper=state.zookeeper_dir is not None
+            )
         for entry in state.brokers:
             if only is not None and entry.id != only:
                 continue
@@ -433,8 +448,8 @@ class LocalCluster:
                 brokers_now=len(state.brokers),
             )
             check_settings(path, settings)
-            write_settings(path, settings, is_secret=is_secure)
-        if is_secure:
+            write_settings(path, settings)
+        if state.security is not None:
             self._secured.write_client_files(state.bootstrap_servers)
 
     @property
@@ -444,14 +459,15 @@ class LocalCluster:
 
         return SecuredCluster(self.directory)
 
-    def _make_directory(self) -> None:
+    def _make_directory(self, *, is_secret: bool) -> None:
         if "," in str(self.directory):
             raise CommandError(
                 f"the path '{self.directory}' has a comma, which separates folders in log.dirs; "
                 "give another --dir"
             )
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            mode = 0o700 if is_secret else 0o777
+            self.directory.mkdir(parents=True, exist_ok=True, mode=mode)
         except (FileExistsError, NotADirectoryError):
             raise CommandError(f"'{self.directory}' is not a folder; give another --dir") from None
 

@@ -15,6 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
+from storage_engine.zookeeper.owner_only import for_owner
 from storage_engine.zookeeper.process_end import has_ended
 
 POLL_S = 0.02
@@ -55,9 +56,9 @@ def spawn_detached(
     pid. Tests have another way to `start` one.
 
     It gets none of our descriptors: stdin is /dev/null, stdout and stderr are `output`, emptied
-    first.
+    first, which only its owner may read.
     """
-    with output.open("wb") as sink:
+    with open(output, "wb", opener=for_owner) as sink:
         child = start(
             list(command),
             cwd=cwd,

@@ -4,7 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
-_OWNER_ONLY = 0o600
+from storage_engine.zookeeper.owner_only import OWNER_ONLY
 
 
 def write_secret(path: Path, content: bytes) -> None:
@@ -13,7 +13,7 @@ def write_secret(path: Path, content: bytes) -> None:
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), _OWNER_ONLY)
+            os.fchmod(file.fileno(), OWNER_ONLY)
             file.write(content)
         temporary.replace(path)
     except BaseException:

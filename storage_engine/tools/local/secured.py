@@ -1,13 +1,15 @@
 """`headrace up --secure`: TLS by the cluster's own authority, log-ins by SCRAM, access rules.
 
     D/tls/ca.pem                    whom clients trust
-    D/tls/ca.key, broker-<id>.pem   keys, for their owner alone
+    D/tls/ca.key, broker-<id>.pem   keys
+    D/tls/zookeeper/                an authority and certificates of ZooKeeper and who may reach it
     D/tls/zookeeper.credentials     by which brokers write to ZooKeeper, and nobody else
     D/admin.properties              the super user `admin`, as clients and commands take it
     D/app.properties                the user `app`, which may do nothing until it is allowed to
 
-Users are written into ZooKeeper before the first broker starts, since brokers log in to each other,
-too.
+All files are for their owner alone. Whoever reaches a ZooKeeper can end the sessions of brokers, so
+its authority is another one than that of clients and brokers. Users are written into ZooKeeper
+before the first broker starts, since brokers log in to each other, too.
 """
 
 import secrets
@@ -19,10 +21,12 @@ from storage_engine.core.security.scram_credential import ScramMechanism
 from storage_engine.core.settings.properties import parse_properties
 from storage_engine.tools.local.broker_settings import properties_lines, read_settings
 from storage_engine.tools.local.certificates import (
+    AUTHORITY_DAYS,
     make_authority,
-    make_broker_certificate,
+    make_certificate,
 )
 from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
+from storage_engine.tools.local.cluster_plan import ZOOKEEPER_DIR
 from storage_engine.tools.local.cluster_security import (
     ADMIN,
     APP,
@@ -36,11 +40,15 @@ from storage_engine.tools.local.secret_files import write_secret
 from storage_engine.tools.user_nodes import UserNodes, credentials_of
 from storage_engine.tools.zookeeper_tls import load_zookeeper_tls
 from storage_engine.zookeeper.access import CREDENTIALS_KEY, load_access
+from storage_engine.zookeeper.embedded import HOST as ZOOKEEPER_HOST
+from storage_engine.zookeeper.embedded import ServerTls
 
 BROKER_USER = "broker"
 PASSWORD_BYTES = 24
 
 _ZOOKEEPER_CREDENTIALS = f"{TLS_FOLDER}/zookeeper.credentials"
+_ZOOKEEPER_TLS = f"{TLS_FOLDER}/zookeeper"
+_ZOOKEEPER_SERVER, _ZOOKEEPER_CLIENT = "server.pem", "client.pem"
 _JAAS_KEY = f"listener.name.{PROTOCOL.lower()}.{MECHANISM.value.lower()}.sasl.jaas.config"
 _HEADING = (
     "# Written by 'headrace up --secure'. It has a password: keep it to yourself.\n"
@@ -56,16 +64,32 @@ class SecuredCluster:
 
     def prepare(self, brokers: Sequence[BrokerEntry]) -> None:
         """Makes keys, certificates and passwords that are not there yet."""
-        tls = self.directory / TLS_FOLDER
-        tls.mkdir(exist_ok=True)
-        make_authority(tls)
+        tls, zookeeper = self.directory / TLS_FOLDER, self.directory / _ZOOKEEPER_TLS
+        for folder in (tls, zookeeper):
+            folder.mkdir(exist_ok=True)
+            make_authority(folder)
+        # Also what earlier versions have made.
+        kept = (*self.directory.glob("broker-*"), self.directory / ZOOKEEPER_DIR)
+        for folder in (tls, zookeeper, *kept):
+            if folder.is_dir():
+                folder.chmod(0o700)
         for entry in brokers:
-            make_broker_certificate(tls, _certificate_file(entry), entry.host)
+            make_certificate(tls, _certificate_file(entry), entry.host)
+        for name in (_ZOOKEEPER_SERVER, _ZOOKEEPER_CLIENT):
+            make_certificate(zookeeper, name, ZOOKEEPER_HOST, days=AUTHORITY_DAYS)
         credentials = self.directory / _ZOOKEEPER_CREDENTIALS
         if not credentials.exists():
             write_secret(credentials, f"{BROKER_USER}:{_new_password()}\n".encode())
 
-    def broker_settings(self, brokers: Sequence[BrokerEntry]) -> dict[int, dict[str, str]]:
+    @property
+    def zookeeper_tls(self) -> ServerTls:
+        """That of the cluster's own ZooKeeper."""
+        folder = self.directory / _ZOOKEEPER_TLS
+        return ServerTls(keystore=folder / _ZOOKEEPER_SERVER, truststore=folder / CA_FILE)
+
+    def broker_settings(
+        self, brokers: Sequence[BrokerEntry], *, has_own_zookeeper: bool
+    ) -> dict[int, dict[str, str]]:
         """What makes the `server.properties` of each broker secure, where it says nothing else."""
         tls = self.directory / TLS_FOLDER
         password = self._broker_password(brokers) or _new_password()
@@ -81,10 +105,21 @@ class SecuredCluster:
             "super.users": f"User:{BROKER_USER};User:{ADMIN}",
             CREDENTIALS_KEY: str(self.directory / _ZOOKEEPER_CREDENTIALS),
             "zookeeper.set.acl": "true",
+            **(self._zookeeper_settings() if has_own_zookeeper else {}),
         }
         return {
             entry.id: {**of_all, "ssl.keystore.location": str(tls / _certificate_file(entry))}
             for entry in brokers
+        }
+
+    def _zookeeper_settings(self) -> dict[str, str]:
+        folder = self.directory / _ZOOKEEPER_TLS
+        return {
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.keystore.type": "PEM",
+            "zookeeper.ssl.keystore.location": str(folder / _ZOOKEEPER_CLIENT),
+            "zookeeper.ssl.truststore.type": "PEM",
+            "zookeeper.ssl.truststore.location": str(folder / CA_FILE),
         }
 
     def write_client_files(self, bootstrap_servers: str) -> None:

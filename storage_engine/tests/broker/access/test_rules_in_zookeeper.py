@@ -21,6 +21,7 @@ from storage_engine.tests.broker.guards.guarded_cluster import (
 )
 
 VERSION = 2
+OPEN = "shows ZooKeeper no certificate: whoever reaches zookeeper.connect="
 READ, TOPIC = AclOperation.READ, ResourceType.TOPIC
 RULE = {
     "resource_type": 2,
@@ -252,4 +253,28 @@ def test_without_an_authorizer_they_say_so(tmp_path) -> None:
     answer = cluster.answer(cluster.ask(1, DESCRIBE, VERSION, DescribeAclsRequest(**ANYTHING)))
     assert answer.error_code == ErrorCode.SECURITY_DISABLED
     assert not any(path.startswith("/kafka-acl") for path in cluster.zookeeper.nodes)
+    cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says_so"),
+    [
+        ({}, True),
+        ({"zookeeper_ssl_client_enable": "true"}, True),
+        (
+            {
+                "zookeeper_ssl_client_enable": "true",
+                "zookeeper_ssl_keystore_location": "/brokers.pem",
+            },
+            False,
+        ),
+    ],
+)
+def test_each_start_with_rules_in_an_open_zookeeper_says_so(tmp_path, caplog, settings, says_so):
+    cluster = guarded_cluster(tmp_path, **settings)
+    for _ in range(2):
+        caplog.clear()
+        cluster[1].stop()
+        cluster[1].start()
+        assert [OPEN in each.getMessage() for each in caplog.records].count(True) == says_so
     cluster.close()

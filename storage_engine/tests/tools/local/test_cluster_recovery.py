@@ -7,6 +7,7 @@ import pytest
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.broker_settings import write_settings
 from storage_engine.tools.local.cluster_recovery import recover_cluster
+from storage_engine.tools.local.cluster_security import SECURITY
 
 
 def _write(directory: Path, folder: int, **changes: str) -> None:
@@ -43,6 +44,14 @@ def test_without_a_folder_of_its_own_the_zookeeper_is_somebody_elses(tmp_path: P
     cluster = recover_cluster(tmp_path)
     assert cluster is not None
     assert (cluster.zookeeper, cluster.zookeeper_dir) == ("a:1,b:2/kafka", None)
+
+
+def test_a_secured_cluster_is_known_by_the_settings_of_its_super_user(tmp_path: Path) -> None:
+    _write(tmp_path, 1)
+    (tmp_path / "admin.properties").touch()
+    cluster = recover_cluster(tmp_path)
+    assert cluster is not None
+    assert cluster.security == SECURITY
 
 
 def test_brokers_of_two_clusters_are_refused(tmp_path: Path) -> None:
