@@ -40,18 +40,10 @@ class OlderSparkStreamReader(HeadraceStreamReader):
                     f"'{name}' needs Spark 4.2 or newer: this one lets no source in Python limit "
                     "a micro-batch; leave it out, and cut large ones with maxRecordsPerPartition",
                 )
-        self._initial: dict[str, Any] | None = None
+        self._first: StreamOffset | None = None
         self._reached: dict[str, Any] | None = None
         """The last end that Spark has named. None until it names one."""
         self._answered: dict[str, Any] | None = None
-
-    @without_traceback
-    def initialOffset(self) -> dict[str, Any]:
-        """Found once for each process. What `latestOffset` was planned from must stay the start of
-        the query, and Spark asks for it only afterwards."""
-        if self._initial is None:
-            self._initial = super().initialOffset()
-        return self._initial
 
     @without_traceback
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
@@ -71,6 +63,13 @@ class OlderSparkStreamReader(HeadraceStreamReader):
         """As on a newer Spark. From equal offsets Spark wants nothing but to name the place."""
         self._reached = end
         return [] if start == end else super().partitions(start, end)
+
+    def _first_place(self) -> StreamOffset:
+        """Found once for each process: Spark may ask for the latest offset several times before it
+        writes one down, and the query begins where the first was planned from."""
+        if self._first is None:
+            self._first = super()._first_place()
+        return self._first
 
     @without_traceback
     def commit(self, end: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Offsets of a stream as they stand in Spark's checkpoint. An end offset holds the start that it
 was planned from, so that a micro-batch can be read again from the offset log alone.
 
-    initial   {"t": {"0": 0, "1": 0}, "@ids": {"t": "0b5e…"}}
+    initial   {}
     end       {"t": {"0": 70, "1": 5}, "@from": {"t": {"0": 0, "1": 0}}, "@ids": {"t": "0b5e…"}}
 
 "@ids" holds the ids of the topics: after a topic was deleted and created again under the same name,
@@ -10,8 +10,9 @@ restart finds again, because Spark does not tell a source the query's id. "@firs
 was planned as the first of a new query while the source did not know whether it is one: see
 `older_spark.py`.
 
-Spark asks for the initial offset twice in batch 0 and again after a restart, and never writes it
-down. No topic's name has an `@`. Other keys that begin with it are of later versions, and skipped.
+Spark asks for the initial offset in batch 0 and again after a restart, and never writes it down: it
+holds nothing, and the end of batch 0 says where that began. No topic's name has an `@`. Other keys
+that begin with it are of later versions, and skipped.
 """
 
 from collections.abc import Mapping
@@ -83,6 +84,10 @@ class StreamOffset:
             query=encoded.get(QUERY_KEY),
             is_first=FIRST_KEY in encoded,
         )
+
+
+INITIAL = StreamOffset(positions={})
+"""Of a query that has planned nothing."""
 
 
 def positions_to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

@@ -31,6 +31,7 @@ from connector.source.offset_resolution import resolve
 from connector.source.range_tasks import range_tasks
 from connector.source.source_metadata import FoundPartitions, SourceMetadata
 from connector.source.stream_offset import (
+    INITIAL,
     StreamOffset,
     positions_to_json,
     ranges_between,
@@ -90,22 +91,12 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins. Spark asks again after a restart and may not use the answer:
-        see `stream_offset.py`."""
+        """A place without positions. `latestOffset` finds out where a new query begins. Spark asks
+        for this after a restart, too, where the checkpoint may know the start already: the options
+        need not fit the partitions then."""
         self._stop_on_sigterm()
         warn_once(self._options.notes)
-        found = self._metadata.find_all(self._options.subscription)
-        self._check_topics(found)
-        positions = resolve(
-            self._options.starting or Everywhere(special=LATEST),
-            found.partitions,
-            self._metadata,
-            which="starting",
-            fail_on_data_loss=self._options.fail_on_data_loss,
-            fall_back_to_latest=self._options.fall_back_to_latest,
-        )
-        query = None if self._options.group_id_prefix is None else uuid4().hex
-        return StreamOffset(positions=positions, topic_ids=found.topic_ids, query=query).to_json()
+        return INITIAL.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit of the options. Spark has none that is both a minimum and a maximum."""
@@ -127,7 +118,9 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next micro-batch, or `start` itself where there is nothing to read."""
         self._stop_on_sigterm()
         begin = StreamOffset.from_json(start)
-        if not begin.is_initial:
+        if begin.is_initial:
+            begin = self._first_place()
+        else:
             # Spark plans the next micro-batch when all before it are done.
             self._commit_to_group(begin)
         latest = self._latest_offsets_from(begin)
@@ -196,6 +189,21 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._group_commits is not None:
             self._group_commits.close()
         close_all()
+
+    def _first_place(self) -> StreamOffset:
+        """Where a new query begins, by the options."""
+        found = self._metadata.find_all(self._options.subscription)
+        self._check_topics(found)
+        positions = resolve(
+            self._options.starting or Everywhere(special=LATEST),
+            found.partitions,
+            self._metadata,
+            which="starting",
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            fall_back_to_latest=self._options.fall_back_to_latest,
+        )
+        query = None if self._options.group_id_prefix is None else uuid4().hex
+        return StreamOffset(positions=positions, topic_ids=found.topic_ids, query=query)
 
     def _commit_to_group(self, processed: StreamOffset) -> None:
         group = self._options.group_id

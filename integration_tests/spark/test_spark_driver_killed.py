@@ -6,6 +6,7 @@ a copy of its folders at that moment. In full it has a driver of its own, which 
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -27,6 +28,7 @@ from integration_tests.support.spark_support import (
     spark_cluster,
     topic,
 )
+from storage_engine.client import Admin
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = pytest.mark.slow
@@ -88,17 +90,29 @@ def _numbers(first, last):
     return [{"value": str(number).encode()} for number in range(first, last)]
 
 
-@pytest.mark.parametrize(("starting", "first_read"), [("earliest", 0), ("latest", 100)])
+def _starting(word, topic):
+    """The option, which names those partitions that the query has at first."""
+    return json.dumps({topic: {"0": 0, "1": 0, "2": 0}}) if word == "named" else word
+
+
+@pytest.mark.parametrize(
+    ("starting", "first_read"), [("earliest", 0), ("latest", 100), ("named", 0)]
+)
 def test_a_driver_killed_in_its_first_micro_batch_loses_nothing(
     spark, spark_cluster, topic, tmp_path, starting, first_read
 ):
-    servers = spark_cluster.bootstrap_servers
+    """A partition is added meanwhile."""
+    servers, starting = spark_cluster.bootstrap_servers, _starting(starting, topic)
     create_topic(spark_cluster, topic, partitions=3)
     produce(servers, topic, _numbers(0, 100))
+
+    def meanwhile():
+        with Admin({"bootstrap.servers": servers}) as admin:
+            admin.create_partitions({topic: 4})
+        produce(servers, topic, _numbers(100, 300))
+
     strike = _killed_driver if ALL_FAULTS else partial(_copied_query, spark)
-    left = strike(
-        servers, topic, starting, tmp_path, lambda: produce(servers, topic, _numbers(100, 300))
-    )
+    left = strike(servers, topic, starting, tmp_path, meanwhile)
     assert not (left / "checkpoint" / "commits" / "0").exists()
 
     query = start(spark, servers, topic, starting, left, stalls=False)

@@ -17,6 +17,8 @@ class Logs:
     def __init__(self, **ends):
         self.ends = {T0: (0, 0)}
         self.ids = {"t": UUID(int=1)}
+        self.at: dict[int, int] = {}
+        """The first offsets at timestamps."""
         self.refused = {}
         self.questions = 0
         self.surveys = 0
@@ -45,4 +47,7 @@ class Logs:
     def offsets_at(self, timestamps_ms):
         self.questions += bool(timestamps_ms)
         place = {EARLIEST: 0, LATEST: 1}
-        return {each: self.ends[each][place[at]] for each, at in timestamps_ms.items()}
+        return {
+            each: self.at[at] if at in self.at else self.ends[each][place[at]]
+            for each, at in timestamps_ms.items()
+        }

@@ -113,6 +113,16 @@ def test_a_driver_killed_in_batch_0_with_latest_reads_what_came_meanwhile():
     assert query.read == ["t-0 [5, 50)"]
 
 
+def test_a_driver_killed_in_batch_0_needs_no_options_that_fit_an_added_partition():
+    logs = _logs(t0=5)
+    query = Query(logs, startingOffsets=json.dumps({"t": {"0": 1}}))
+    assert query.plan()
+    logs.ends = {T0: (0, 50), T1: (0, 3)}
+    query.start()
+    assert query.trigger()
+    assert query.read == ["t-0 [1, 5)", "t-0 [5, 50)", "t-1 [0, 3)"]
+
+
 @pytest.mark.parametrize("starting", ["earliest", "latest"])
 @pytest.mark.parametrize("names_the_place", [True, False])
 @pytest.mark.parametrize("done", [True, False])

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from connector.errors import ConnectorError, DataLossError
+from connector.errors import ConnectorError, DataLossError, OptionError
 from connector.options.source_options import parse_source_options
 from connector.source import log_survey, stream_reader
 from connector.source.lag import OffsetsBehindLatest, lag_of
@@ -69,6 +69,27 @@ def test_a_driver_killed_in_batch_0_with_earliest_reads_the_same_batch_again():
     assert _planned(reader, reader.initialOffset(), logged) == [_range(T0, 0, 5)]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingOffsets": json.dumps({"t": {"0": 1}})},
+        {"startingOffsetsByTimestamp": json.dumps({"t": {"0": 7}})},
+    ],
+)
+def test_a_driver_killed_in_batch_0_needs_no_options_that_fit_an_added_partition(options):
+    logs = Logs()
+    logs.ends = {T0: (0, 5)}
+    logs.at = {7: 1}
+    logged = _reader(logs, **options).latestOffset({}, ReadAllAvailable())
+    logs.ends = {T0: (0, 50), T1: (0, 3)}
+    reader = _reader(logs, **options)
+    assert _planned(reader, reader.initialOffset(), logged) == [_range(T0, 1, 5)]
+    following = reader.latestOffset(logged, ReadAllAvailable())
+    assert _planned(reader, logged, following) == [_range(T0, 5, 50), _range(T1, 0, 3)]
+    with pytest.raises(OptionError, match="must name every partition that is read, and lacks t-1"):
+        reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+
+
 def test_nothing_new_returns_the_very_same_offset():
     logs = Logs()
     reader = _reader(logs)
@@ -97,7 +118,7 @@ def test_available_now_reads_up_to_what_was_there_and_ends():
     while not ends or offset is not ends[-1]:
         ends.append(offset)
         offset = reader.latestOffset(offset, reader.getDefaultReadLimit())
-    assert [end["t"]["0"] for end in ends] == [0, 10, 20, 25]
+    assert [end["t"]["0"] for end in ends[1:]] == [10, 20, 25]
 
 
 def test_a_small_backlog_waits_for_the_minimum():
