@@ -1,7 +1,8 @@
 """Columns from an Avro schema: a record whose fields are the columns.
 
 A union with null is nullable; another union has no one type, and is refused. Names of records may
-be used again behind their definition. Defaults, aliases and documentation are not kept.
+be used again behind their definition; a name without a dot, defined or used, is in the namespace of
+the definition around it. Defaults, aliases and documentation are not kept.
 
 Source: the specification of Apache Avro 1.12, primitive, complex and logical types.
 """
@@ -76,12 +77,14 @@ class _AvroReader:
     def __init__(self) -> None:
         self._count = 0
         self._named: dict[str, ColumnType | None] = {}
-        """By full and by short name; None: its definition is not over."""
+        """By full name; None: its definition is not over."""
+        self._namespace = ""
+        """Of the definition around what is read."""
 
     def record(self, content: JsonObject, path: str, depth: int) -> list[StructColumnField]:
         what = f"'{path}'" if path else "the Avro schema"
-        names = _names_of(content, what)
-        self._define(names, None)
+        full = self._define(content, what, None)
+        around, self._namespace = self._namespace, full.rpartition(".")[0]
         found: list[StructColumnField] = []
         for item in json_list(content.get("fields"), f"'fields' of {what}"):
             field = json_object(item, f"a field of {what}")
@@ -90,7 +93,8 @@ class _AvroReader:
             column_type, nullable = self._type(field.get("type"), inner, depth + 1)
             found.append(StructColumnField(name, column_type, nullable))
         check_field_names(field.name for field in found)
-        self._define(names, StructColumn(tuple(found)))
+        self._namespace = around
+        self._named[full] = StructColumn(tuple(found))
         return found
 
     def _type(self, value: object, path: str, depth: int) -> tuple[ColumnType, bool]:
@@ -125,29 +129,35 @@ class _AvroReader:
                 value_type, nullable = self._type(content.get("values"), path, depth + 1)
                 return MapColumn(StringColumn(), value_type, nullable)
             case "enum":
-                return self._defined(content, StringColumn(), path)
+                self._define(content, f"'{path}'", StringColumn())
+                return StringColumn()
             case "fixed":
-                return self._defined(content, _logical(content, "fixed", path), path)
+                column_type = _logical(content, "fixed", path)
+                self._define(content, f"'{path}'", column_type)
+                return column_type
             case name:
                 if name in _PRIMITIVES:
                     return _logical(content, name, path)
                 return self._by_name(name, path, depth)
 
-    def _defined(self, content: JsonObject, column_type: ColumnType, path: str) -> ColumnType:
-        self._define(_names_of(content, f"'{path}'"), column_type)
-        return column_type
-
-    def _define(self, names: tuple[str, str], column_type: ColumnType | None) -> None:
-        for name in names:
-            self._named[name] = column_type
+    def _define(self, content: JsonObject, what: str, column_type: ColumnType | None) -> str:
+        """Return the full name of the definition."""
+        name = json_text(content.get("name"), f"the name of the Avro type of {what}")
+        space = content.get("namespace")
+        full = _full_name(name, space if isinstance(space, str) else self._namespace)
+        if full in self._named:
+            raise ConfigError(f"{what} defines '{printable(full[:80])}' a second time")
+        self._named[full] = column_type
+        return full
 
     def _by_name(self, name: str, path: str, depth: int) -> ColumnType:
         if name in _PRIMITIVES:
             return _PRIMITIVES[name]
-        shown = printable(name[:80])
-        if name not in self._named:
+        full = _full_name(name, self._namespace)
+        shown = printable(full[:80])
+        if full not in self._named:
             raise ConfigError(f"'{path}' has the type '{shown}', which is not defined before it")
-        column_type = self._named[name]
+        column_type = self._named[full]
         if column_type is None:
             raise ConfigError(
                 f"'{path}' contains its own record '{shown}': a column can't be of that depth"
@@ -168,12 +178,9 @@ class _AvroReader:
             raise too_deep()
 
 
-def _names_of(content: JsonObject, what: str) -> tuple[str, str]:
-    """Return the full and the short name of a definition."""
-    name = json_text(content.get("name"), f"the name of the Avro type of {what}")
-    space = content.get("namespace")
-    full = f"{space}.{name}" if isinstance(space, str) and space and "." not in name else name
-    return full, full.rpartition(".")[2]
+def _full_name(name: str, namespace: str) -> str:
+    """A name with a dot says its namespace itself, none at all with the dot in front."""
+    return name.removeprefix(".") if "." in name or not namespace else f"{namespace}.{name}"
 
 
 def _logical(content: JsonObject, kind: str, path: str) -> ColumnType:

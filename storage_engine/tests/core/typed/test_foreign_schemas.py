@@ -50,6 +50,73 @@ def test_an_avro_record_becomes_columns():
     )
 
 
+def avro(name, *fields, **more):
+    return {**record(*fields, name=name), **more}
+
+
+NUMBER, TEXT = field("n", "long"), field("s", "string")
+
+
+@pytest.mark.parametrize(
+    ("schema", "last"),
+    [
+        # A short name is of the namespace around it, whatever was defined last.
+        (
+            avro(
+                "Event", field("a", avro("Ref", NUMBER)),
+                field("b", avro("Ref", TEXT, namespace="other")), field("c", "Ref"),
+                namespace="mine",
+            ),
+            "STRUCT<n: BIGINT NOT NULL>",
+        ),
+        # Within a definition of another namespace it is of that one.
+        (
+            avro(
+                "Event", field("a", avro("Ref", NUMBER)),
+                field("b", avro("Inner", field("x", avro("Ref", TEXT)), field("y", "Ref"),
+                                namespace="other")),
+                namespace="mine",
+            ),
+            "STRUCT<x: STRUCT<s: STRING NOT NULL> NOT NULL, y: STRUCT<s: STRING NOT NULL> "
+            "NOT NULL>",
+        ),
+        # A definition inherits the namespace, also of a dotted name, and through lists and maps.
+        (
+            avro(
+                "shop.Order",
+                field("a", ["null", {"type": "array", "items": avro("Item", NUMBER)}]),
+                field("b", avro("Meta", field("m", {"type": "map", "values": "shop.Item"}),
+                                namespace="common")),
+            ),
+            "STRUCT<m: MAP<STRING, STRUCT<n: BIGINT NOT NULL> NOT NULL> NOT NULL>",
+        ),
+        # A dotted name leaves the attribute 'namespace' out of account.
+        (
+            avro("a.R", field("a", avro("I", NUMBER)), field("c", "a.I"), namespace="b"),
+            "STRUCT<n: BIGINT NOT NULL>",
+        ),
+        # No namespace, told by an empty one or a dot in front, is not that around it.
+        (
+            avro(
+                "R", field("a", avro("I", NUMBER, namespace="")), field("b", avro("I", TEXT)),
+                field("c", ".I"), namespace="mine",
+            ),
+            "STRUCT<n: BIGINT NOT NULL>",
+        ),
+        (
+            avro(
+                "R", field("a", {"type": "enum", "name": "I", "symbols": ["x"]}),
+                field("b", {"type": "fixed", "name": "I", "size": 2, "namespace": "other"}),
+                field("c", "mine.I"), namespace="mine",
+            ),
+            "STRING",
+        ),
+    ],
+)  # fmt: skip
+def test_an_avro_name_means_what_is_defined_in_its_namespace(schema, last):
+    assert ddl(schema).endswith(f" {last} NOT NULL")
+
+
 JSON_SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
@@ -145,6 +212,14 @@ CIRCLE = {
         (record(field("a", ["int", "string"])), "'a' is a union of 2 types beside null"),
         (record(field("a", "Foo")), "'a' has the type 'Foo', which is not defined before it"),
         (record(field("a", record(field("b", "R"), name="S"))), "contains its own record 'R'"),
+        (
+            avro("R", field("a", avro("I", NUMBER, namespace="other")), field("b", "I")),
+            "'b' has the type 'I', which is not defined before it",
+        ),
+        (
+            avro("R", field("a", avro("I", NUMBER)), field("b", avro("I", TEXT))),
+            "'b' defines 'I' a second time",
+        ),
         (record(field("a", {"type": "long", "logicalType": "timestamp-nanos"})), "timestamp-nanos"),
         (record(field("a", {"type": "bytes", "logicalType": "decimal"})), "the precision of 'a'"),
         (record(field("a", "int"), field("A", "int")), "the field 'A' stands twice"),
