@@ -44,8 +44,8 @@ class StateTopicPlan:
     segment_bytes: str
     config: Mapping[str, str]
     """Settings of the topic that name others of the broker."""
-    hashed: Callable[[str], str] = str
-    """The part of a name that is hashed to find its partition."""
+    number_of: Callable[[str, int], int] = state_partition
+    """(name, number of partitions) -> the partition that keeps the state of the name."""
 
 
 class StateTopic:
@@ -75,8 +75,15 @@ class StateTopic:
         if self._partitions is None:
             self.learn()
             return None
-        number = state_partition(self._plan.hashed(name), self._partitions)
+        number = self._plan.number_of(name, self._partitions)
         return TopicPartition(self._plan.topic, number)
+
+    @property
+    def partitions(self) -> int | None:
+        """The number of partitions; None while it is being looked up, or there is no such topic."""
+        if self._partitions is None:
+            self.learn()
+        return self._partitions
 
     def coordinator_of(self, name: str) -> BrokerInfo | None:
         """The live broker that leads that partition, as far as this one knows."""

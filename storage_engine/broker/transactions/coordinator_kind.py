@@ -27,11 +27,24 @@ from storage_engine.core.transactions.transaction_events import (
     TransactionAnswer,
     TransactionEffect,
 )
-from storage_engine.core.transactions.transaction_state import StateContent, StateEntry
+from storage_engine.core.transactions.transaction_search import searched_partition
+from storage_engine.core.transactions.transaction_state import (
+    StateContent,
+    StateEntry,
+    state_partition,
+)
 from storage_engine.core.transactions.transactions import TransactionCoordinator, refusal
 from storage_engine.protocol.transport import Transport
 
 log = logging.getLogger(__name__)
+
+
+def _state_partition(name: str, partitions: int) -> int:
+    number = searched_partition(name)
+    if number is not None and number < partitions:
+        return number
+    return state_partition(coordinated_name(name), partitions)
+
 
 PLAN = StateTopicPlan(
     topic=TRANSACTION_STATE_TOPIC,
@@ -40,7 +53,7 @@ PLAN = StateTopicPlan(
     replication_factor="transaction.state.log.replication.factor",
     segment_bytes="transaction.state.log.segment.bytes",
     config={"min.insync.replicas": "transaction.state.log.min.isr"},
-    hashed=coordinated_name,
+    number_of=_state_partition,
 )
 
 

@@ -2,8 +2,9 @@
 leaders ask whether a partition is enlisted, or enlist it for a producer. Every named partition gets
 an answer, and all or none are enlisted.
 
-Members of a sink are recognised by their transactional id (`core.transactions.sink_names`). Source:
-KIP-98, KIP-890, R-SPARK2.
+Members of a sink are recognised by their transactional id (`core.transactions.sink_names`), and so
+are questions about a producer whose transactional id is not known. Source: KIP-98, KIP-890,
+R-SPARK2.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -19,9 +20,11 @@ from storage_engine.core.transactions.sink_names import is_member
 from storage_engine.core.transactions.transaction_events import (
     AddPartitions,
     EnlistPartitions,
+    FindTransaction,
     VerifyMember,
     VerifyPartitions,
 )
+from storage_engine.core.transactions.transaction_search import is_search
 
 Outcomes = dict[TopicPartition, ErrorCode]
 
@@ -164,7 +167,13 @@ def _verify(
     tp: TopicPartition,
     on_answer: Callable[[Answer], None],
 ) -> None:
-    def event_of(request: int) -> VerifyPartitions | VerifyMember:
+    def event_of(request: int) -> VerifyPartitions | VerifyMember | FindTransaction:
+        if is_search(transaction.transactional_id):
+            return FindTransaction(
+                request=request,
+                producer_id=transaction.producer_id,
+                partitions=frozenset([tp]),
+            )
         if is_member(transaction.transactional_id):
             return VerifyMember(
                 request=request,

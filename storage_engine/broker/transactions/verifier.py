@@ -12,34 +12,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.purgatory import RequestDeadline
-from storage_engine.broker.transactions.partition_requests import Outcomes, answer_leaders
+from storage_engine.broker.transactions.coordinator_questions import (
+    CoordinatorQuestions,
+    Transaction,
+)
+from storage_engine.broker.transactions.partition_requests import Outcomes
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.fair_queue import Share
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import Clock, Endpoint, Scheduler, TransportError
+from storage_engine.core.ports import Scheduler
 from storage_engine.core.shared_room import SharedRoom
 from storage_engine.core.transactions.verification_guard import (
     TransactionVerification,
     VerificationGuards,
 )
-from storage_engine.protocol.apis.add_partitions_to_txn import (
-    API,
-    AddPartitionsToTxnRequest,
-)
-from storage_engine.protocol.transport import Transport
+from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest
 
 log = logging.getLogger(__name__)
 
-CHANNEL = "verification"
-TIMEOUT_MS = 5_000
-VERSION = 4
-"""The first one between brokers."""
 AGAIN_MS = 10
 TIMES_AGAIN = 40
 """Longer than markers take; clients ask again after that, about every 100 ms."""
@@ -57,9 +51,6 @@ class _Waiter(NamedTuple):
     on_verified: OnVerified
     share: Share
     size: int
-
-
-_Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 
 
 @dataclass(slots=True)
@@ -91,19 +82,13 @@ class Verifier:
     def __init__(
         self,
         topic: StateTopic,
-        coordinators: TransactionCoordinators,
+        questions: CoordinatorQuestions,
         *,
-        broker_id: int,
-        transport: Transport,
         scheduler: Scheduler,
-        clock: Clock,
     ) -> None:
         self._topic = topic
-        self._coordinators = coordinators
-        self._broker_id = broker_id
-        self._transport = transport
+        self._questions = questions
         self._scheduler = scheduler
-        self._clock = clock
         self._asked: dict[tuple[int, TransactionVerification], _Asked] = {}
         """Verifications in progress, by the identity of the guards and the request."""
         self._new: list[_Asked] = []
@@ -167,7 +152,14 @@ class Verifier:
             transactions=[_transaction(group) for group in groups.values()]
         )
 
-        def answered(outcomes: list[Outcomes]) -> None:
+        def on_outcomes(outcomes: list[Outcomes] | str) -> None:
+            if isinstance(outcomes, str):
+                log.info(
+                    "transactions not verified coordinator=%d: %s", coordinator.broker_id, outcomes
+                )
+                for asked in questions:
+                    self._settle(asked, ErrorCode.NETWORK_EXCEPTION)
+                return
             # By place: the members of a sink have one transactional id.
             for place, group in enumerate(groups.values()):
                 codes = outcomes[place] if place < len(outcomes) else {}
@@ -175,56 +167,7 @@ class Verifier:
                     code = codes.get(asked.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
                     self._settle(asked, code)
 
-        def on_reply(reply: Any) -> None:
-            if isinstance(reply, TransportError):
-                log.info(
-                    "transactions not verified coordinator=%d: %s",
-                    coordinator.broker_id,
-                    reply.reason,
-                )
-                for asked in questions:
-                    self._settle(asked, ErrorCode.NETWORK_EXCEPTION)
-            else:
-                read = guarded("an answer about transactions", _outcomes, reply)
-                answered([] if read is FAILED else read)
-
-        if coordinator.broker_id == self._broker_id:
-            self._ask_here(request, questions, answered)
-            return
-        self._transport.request(
-            Endpoint(broker_id=coordinator.broker_id, host=coordinator.host, port=coordinator.port),
-            CHANNEL,
-            API,
-            VERSION,
-            request,
-            timeout_ms=TIMEOUT_MS,
-            on_reply=on_reply,
-        )
-
-    def _ask_here(
-        self,
-        request: AddPartitionsToTxnRequest,
-        questions: list[_Asked],
-        on_outcomes: Callable[[list[Outcomes]], None],
-    ) -> None:
-        """The coordinator on this broker, which may wait for its replicas for as long as these are
-        away: it has the time that any other would have."""
-
-        def expire() -> None:
-            log.info("transactions not verified by the coordinator here in %d ms", TIMEOUT_MS)
-            for asked in questions:
-                self._settle(asked, ErrorCode.NETWORK_EXCEPTION)
-
-        deadline = RequestDeadline(self._scheduler, TIMEOUT_MS, expire)
-
-        def on_time(outcomes: list[Outcomes]) -> None:
-            if deadline.finish():
-                on_outcomes(outcomes)
-
-        steps = answer_leaders(self._coordinators, request.transactions, self._clock, on_time)
-        # Its own questions are few.
-        for _ in steps:
-            pass
+        self._questions.ask(coordinator, request, on_outcomes)
 
     def _settle(self, asked: _Asked, code: ErrorCode) -> None:
         if self._asked.get(asked.key) is not asked:
@@ -261,25 +204,13 @@ def _transaction(group: Sequence[_Asked]) -> Any:
     for asked in group:
         topics.setdefault(asked.partition.topic, []).append(asked.partition.partition)
     transactional_id, producer_id, epoch, enlists = group[0].transaction
-    return _Transaction(
+    return Transaction(
         transactional_id=transactional_id,
         producer_id=producer_id,
         producer_epoch=epoch,
         verify_only=not enlists,
         topics=[
-            _Transaction.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+            Transaction.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
             for topic, numbers in topics.items()
         ],
     )
-
-
-def _outcomes(reply: Any) -> list[Outcomes]:
-    return [_codes(result) for result in reply.results_by_transaction]
-
-
-def _codes(result: Any) -> Outcomes:
-    return {
-        TopicPartition(topic.name, row.partition_index): ErrorCode.of(row.partition_error_code)
-        for topic in result.topic_results
-        for row in topic.results_by_partition
-    }

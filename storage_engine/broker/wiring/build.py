@@ -83,6 +83,7 @@ class BrokerParts:
         self.upkeep.maintenance.start()
         self.replicas.moves.start()
         self.coordinators.transactions.start()
+        self.coordinators.hanging_transactions.start()
         self.coordinators.groups.start()
         # The settings of this broker count before it gets its first order, the access rules and
         # the users before its first client.
@@ -109,6 +110,7 @@ class BrokerParts:
         self.upkeep.maintenance.close()
         self.replicas.moves.close()
         self.replicas.fetchers.close()
+        self.coordinators.hanging_transactions.close()
         self.coordinators.transactions.close()
         self.coordinators.groups.close()
         self.replicas.manager.close()

@@ -13,6 +13,8 @@ from storage_engine.broker.groups.deleted_topics import TopicPorts
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.transactions import coordinator_kind as transactions
+from storage_engine.broker.transactions.coordinator_questions import CoordinatorQuestions
+from storage_engine.broker.transactions.hanging_transactions import HangingTransactions
 from storage_engine.broker.transactions.marker_writes import MarkerWrites
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
 from storage_engine.broker.transactions.verifier import Verifier
@@ -20,6 +22,8 @@ from storage_engine.broker.upkeep.scrubs import Scrubs
 from storage_engine.broker.wiring.cluster import ClusterParts
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.broker.wiring.replicas import ReplicaParts
+
+_TIMEOUT_CHECKS = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,7 @@ class CoordinatorParts:
     transaction_topic: StateTopic
     marker_writes: MarkerWrites
     verifier: Verifier
+    hanging_transactions: HangingTransactions
     transactional_appends: TransactionalAppends
 
 
@@ -62,14 +67,14 @@ def build_coordinators(
 
     # Set late, since coordinators append to the replicas whose roles they follow.
     manager.on_leading = on_leading
-    verifier = Verifier(
-        transaction_topic,
+    questions = CoordinatorQuestions(
         transaction_coordinators,
         broker_id=ports.broker_id,
         transport=ports.transport,
         scheduler=ports.scheduler,
         clock=ports.clock,
     )
+    verifier = Verifier(transaction_topic, questions, scheduler=ports.scheduler)
     return CoordinatorParts(
         groups=group_coordinators,
         group_topic=group_topic,
@@ -77,6 +82,15 @@ def build_coordinators(
         transaction_topic=transaction_topic,
         marker_writes=marker_writes,
         verifier=verifier,
+        hanging_transactions=HangingTransactions(
+            transaction_topic,
+            questions,
+            replicas=manager,
+            writes=marker_writes,
+            scheduler=ports.scheduler,
+            clock=ports.clock,
+            interval_ms=ports.config.integer(_TIMEOUT_CHECKS),
+        ),
         transactional_appends=TransactionalAppends(manager, replicas.producer_appends, verifier),
     )
 
@@ -158,5 +172,5 @@ def _transaction_coordinators(
         _runner_ports(ports),
         topic,
         troubles=troubles,
-        tick_ms=ports.config.integer("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        tick_ms=ports.config.integer(_TIMEOUT_CHECKS),
     )

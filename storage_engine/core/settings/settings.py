@@ -166,7 +166,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=10_000,
         minimum=1,
         unit="ms",
-        doc="How often the broker looks for transactions that have timed out, and for unused ids.",
+        doc="How often the broker looks for transactions that timed out or hang, and unused ids.",
     ),
     # ---- replication ----
     Setting(

@@ -38,6 +38,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.named_claims import answer_to
 from storage_engine.core.transactions.sink_ledgers import SinkLedger, SinkLedgers
+from storage_engine.core.transactions.sink_members import Batch, SinkMember
 from storage_engine.core.transactions.sink_names import is_once
 from storage_engine.core.transactions.sink_origins import MOST_ORIGIN_BYTES, advanced
 from storage_engine.core.transactions.transaction_events import (
@@ -69,26 +70,6 @@ from storage_engine.core.transactions.transaction_state import (
 MEMBER_EPOCH = 0
 """The epoch of every member: no producer id is used again, so there is nothing to fence."""
 
-Batch = tuple[LedgerKey, int]
-
-
-class _Member:
-    """One task attempt, with all records that were appended for it."""
-
-    __slots__ = ("record", "seen_at", "unmarked")
-
-    def __init__(self, record: MemberRecord, seen_at: int) -> None:
-        self.record = record
-        self.seen_at = seen_at
-        """The number of its newest record."""
-        self.unmarked: set[TopicPartition] | None = None
-        """The partitions that have not acknowledged the marker; None while the transaction is
-        open."""
-
-    @property
-    def batch(self) -> Batch:
-        return self.record.ledger, self.record.batch
-
 
 class MicroBatchCommits:
     """All sinks of one partition of the state log."""
@@ -105,7 +86,7 @@ class MicroBatchCommits:
         self._timeout_max_ms = timeout_max_ms
         self._expiration_ms = max(expiration_ms, timeout_max_ms)
         """No attempt and no driver of a batch works for longer."""
-        self._members: dict[int, _Member] = {}
+        self._members: dict[int, SinkMember] = {}
         """By producer id the members that are open, and those whose abort is not complete."""
         self._ledgers = SinkLedgers(log, most_origin_bytes)
         self._ending: dict[int, LedgerKey] = {}
@@ -130,6 +111,14 @@ class MicroBatchCommits:
         """Return the records of all members that have not ended, by producer id."""
         return ((producer_id, member.record) for producer_id, member in self._members.items())
 
+    def partitions_of(self, producer_id: int) -> frozenset[TopicPartition]:
+        """Return the partitions of a member that has not ended everywhere."""
+        if producer_id in self._members:
+            return self._members[producer_id].record.partitions
+        key = self._ending.get(producer_id)
+        ends = () if key is None else self._ledgers[key].record.ends
+        return next((e.partitions for e in ends if e.producer_id == producer_id), frozenset())
+
     def restore(
         self,
         ledgers: Iterable[tuple[LedgerKey, LedgerRecord]],
@@ -149,7 +138,7 @@ class MicroBatchCommits:
             if ledger.record.ends:
                 self._send_ends(key, ledger)
         for producer_id, member_record in members:
-            member = _Member(member_record, 0)
+            member = SinkMember(member_record, 0)
             if producer_id in self._ending:
                 continue
             self._members[producer_id] = member
@@ -200,7 +189,7 @@ class MicroBatchCommits:
         )
         producer_id = event.fresh_producer_id
         assert producer_id not in self._members, "a producer id is given out once"
-        member = self._members[producer_id] = _Member(
+        member = self._members[producer_id] = SinkMember(
             record, log.append((MemberKey(producer_id), record))
         )
         ledger.members.add(producer_id)
@@ -344,8 +333,7 @@ class MicroBatchCommits:
         return ErrorCode.NONE
 
     def _is_committed(self, event: CommitMicroBatch, ledger: SinkLedger) -> bool:
-        key = event.ledger_key
-        return self._ledgers.committed(key, event.batch) is not None
+        return self._ledgers.committed(event.ledger_key, event.batch) is not None
 
     def _markers_are_missing(self, ledger: SinkLedger) -> bool:
         return bool(ledger.record.ends)
@@ -449,7 +437,7 @@ class MicroBatchCommits:
                 number = self._abort(producer_id, member)
         return number
 
-    def _abort(self, producer_id: int, member: _Member) -> int:
+    def _abort(self, producer_id: int, member: SinkMember) -> int:
         self._close(producer_id)
         self._members[producer_id] = member
         member.record = replace(member.record, aborting=True)
@@ -457,7 +445,7 @@ class MicroBatchCommits:
         self._send_abort(producer_id, member)
         return member.seen_at
 
-    def _send_abort(self, producer_id: int, member: _Member) -> None:
+    def _send_abort(self, producer_id: int, member: SinkMember) -> None:
         partitions = member.record.partitions
         member.unmarked = set(partitions)
 
@@ -469,7 +457,7 @@ class MicroBatchCommits:
 
         self._log.after(member.seen_at, send)
 
-    def _drop_aborted(self, producer_id: int, member: _Member) -> None:
+    def _drop_aborted(self, producer_id: int, member: SinkMember) -> None:
         if not member.unmarked:
             del self._members[producer_id]
             self._log.append((MemberKey(producer_id), None))
@@ -485,7 +473,7 @@ class MicroBatchCommits:
 
     # --- look-ups ---
 
-    def _open_member(self, producer_id: int, epoch: int) -> _Member | None:
+    def _open_member(self, producer_id: int, epoch: int) -> SinkMember | None:
         member = self._members.get(producer_id)
         if member is None or member.unmarked is not None or member.record.epoch != epoch:
             return None

@@ -75,6 +75,17 @@ class VerifyPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FindTransaction:
+    """A partition leader asks whether an open or ending transaction of the producer has these
+    partitions, whoever the producer is. The answer is INVALID_TXN_STATE when none has, and none
+    will: only this coordinator's log can tell, and all of it is replicated by then."""
+
+    request: int
+    producer_id: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
     """EndTxn. `bumps_epoch`: the client's transactions each have an epoch of their own."""
 
@@ -210,6 +221,7 @@ Event = (
     InitProducer
     | AddPartitions
     | VerifyPartitions
+    | FindTransaction
     | EndTransaction
     | JoinMicroBatch
     | EnlistPartitions

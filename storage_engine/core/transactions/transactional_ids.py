@@ -85,6 +85,8 @@ class TransactionalIds:
         self._entries: dict[str, _Entry] = {}
         self._ending: dict[int, str] = {}
         """The transactional id by producer id, for markers under way."""
+        self._open: dict[int, str] = {}
+        """The transactional id by producer id, for open transactions."""
         self._checked_ms = 0
         """The monotonic time of the last check for transactions that have timed out."""
 
@@ -95,6 +97,11 @@ class TransactionalIds:
 
     def __iter__(self) -> Iterator[tuple[str, TransactionRecord]]:
         return ((name, entry.record) for name, entry in self._entries.items())
+
+    def partitions_of(self, producer_id: int) -> frozenset[TopicPartition]:
+        """Return the partitions of the producer's transaction while it has not ended everywhere."""
+        name = self._open.get(producer_id) or self._ending.get(producer_id)
+        return frozenset() if name is None else self._entries[name].record.partitions
 
     def begin(self, at: Moment) -> None:
         """Begin; called once, before anything else."""
@@ -108,6 +115,7 @@ class TransactionalIds:
         """
         entry = self._entries[transactional_id] = _Entry(record, 0)
         entry.open_ms = at.now_ms - max(0, at.wall_ms - record.start_ms)
+        self._note_open(transactional_id, record)
         if record.state.is_ending:
             self._end(transactional_id, entry)
 
@@ -402,8 +410,15 @@ class TransactionalIds:
         )
         self._log.answer(answer, after=entry.seen_at)
 
+    def _note_open(self, transactional_id: str, record: TransactionRecord) -> None:
+        if record.state is TransactionState.ONGOING:
+            self._open[record.producer_id] = transactional_id
+        else:
+            self._open.pop(record.producer_id, None)
+
     def _write(self, transactional_id: str, entry: _Entry, record: TransactionRecord) -> None:
         entry.record = record
+        self._note_open(transactional_id, record)
         entry.seen_at = self._log.append((TransactionalIdKey(transactional_id), record))
 
     def _end(self, transactional_id: str, entry: _Entry) -> None:

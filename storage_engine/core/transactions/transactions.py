@@ -30,6 +30,7 @@ from storage_engine.core.transactions.transaction_events import (
     EndTransaction,
     EnlistPartitions,
     Event,
+    FindTransaction,
     InitProducer,
     JoinMicroBatch,
     MarkersWritten,
@@ -170,6 +171,8 @@ class TransactionCoordinator:
                 self.producers.verify(event)
             case EndTransaction():
                 self.producers.end(event)
+            case FindTransaction():
+                self._find(event)
             case MarkersWritten():
                 if not self.producers.note_markers(event):
                     self.batches.note_markers(event)
@@ -182,8 +185,22 @@ class TransactionCoordinator:
                 self._step_batches(event)
         return self._log.take_effects()
 
+    def _find(self, event: FindTransaction) -> None:
+        known = self.producers.partitions_of(event.producer_id) | self.batches.partitions_of(
+            event.producer_id
+        )
+        if event.partitions <= known:
+            self._log.emit(TransactionAnswer(request=event.request))
+        else:
+            # A failover must not bring back a transaction whose end is in flight.
+            nobody = refusal(event.request, ErrorCode.INVALID_TXN_STATE)
+            self._log.answer(nobody, after=self._log.appended)
+
     def _needs_unreadable(self, event: Event) -> bool:
         """Return True when the answer would depend on a record that this version can't decode."""
+        if isinstance(event, FindTransaction):
+            # Any of them may be about the producer.
+            return True
         if not self._unreadable.isdisjoint((*_keys(event), *_member_keys(event))):
             return True
         # The answer to each join has the sink's origins, which any of its ledgers may hold.

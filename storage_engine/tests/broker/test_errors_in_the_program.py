@@ -14,7 +14,11 @@ from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.broker.handlers.transactions import init_producer_id as handler
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.purgatory import WaitList
-from storage_engine.broker.transactions import marker_messages, marker_sender, verifier
+from storage_engine.broker.transactions import (
+    coordinator_questions,
+    marker_messages,
+    marker_sender,
+)
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
@@ -193,7 +197,8 @@ def test_what_can_not_be_sent_or_read_is_sent_again(cluster, monkeypatch, caplog
         read = once(marker_messages.codes_of_response)
         monkeypatch.setattr(marker_sender, "codes_of_response", read)
     else:
-        monkeypatch.setattr(verifier, "_outcomes", once(verifier._outcomes))
+        outcomes = once(coordinator_questions._outcomes)
+        monkeypatch.setattr(coordinator_questions, "_outcomes", outcomes)
     for payload in (b"1", b"2"):
         # The second waits for the end of the first.
         first.add(A)

@@ -12,6 +12,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.sink_names import is_member
 from storage_engine.core.transactions.transaction_events import InitProducer, TransactionAnswer
+from storage_engine.core.transactions.transaction_search import is_search
 from storage_engine.core.transactions.transaction_state import is_too_long
 from storage_engine.protocol.apis.init_producer_id import (
     InitProducerIdRequest,
@@ -64,7 +65,7 @@ def handle(
                 respond,
             )
 
-    if name is not None and (not name or is_member(name) or is_too_long(name)):
+    if name is not None and (not name or is_member(name) or is_search(name) or is_too_long(name)):
         refuse(ErrorCode.INVALID_REQUEST)
     else:
         producer_ids.allocate(on_id)
