@@ -17,6 +17,7 @@ from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.connection_overrides import by_address
 from storage_engine.broker.settings.topic_config import log_config_for
+from storage_engine.broker.settings.without_effect import log_without_effect
 from storage_engine.broker.wiring.build import BrokerParts, build
 from storage_engine.broker.wiring.connection_limits import AddressLimits
 from storage_engine.broker.wiring.listeners import (
@@ -30,6 +31,7 @@ from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.core.security.sasl_client import password_client
+from storage_engine.core.settings.settings import BY_BROKER_KEY
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.open_files import descriptor_limit, pool_limit
 from storage_engine.net.event_loop_ports import (
@@ -91,6 +93,7 @@ class Broker:
         the broker can't start."""
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(signum, self._stop.set)
+        log_without_effect(self._config.given, BY_BROKER_KEY, where="server.properties")
         tls = load_tls(self._config)
         clock = SystemClock()
         background = ThreadBackground(self._loop)

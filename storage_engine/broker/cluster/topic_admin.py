@@ -17,6 +17,7 @@ from storage_engine.broker.settings.topic_config import (
     TopicConfig,
     validate_topic_config,
 )
+from storage_engine.broker.settings.without_effect import log_without_effect
 from storage_engine.core.assignment import Assignment, assign_replicas
 from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
@@ -30,6 +31,7 @@ from storage_engine.core.ports import (
     ZkStat,
     ZkStatus,
 )
+from storage_engine.core.settings.settings import BY_TOPIC_KEY
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows, pause
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
@@ -203,6 +205,7 @@ class TopicAdmin:
                     settings = _config_operations(planned, left_over.stat if left_over.ok else None)
                     written = yield from self._zookeeper.multi([*settings, creation])
                     if written.ok:
+                        log_without_effect(planned.config, BY_TOPIC_KEY, where=f"topic '{topic}'")
                         return None
                     if written.status is ZkStatus.NODE_EXISTS and not lost:
                         return exists

@@ -170,6 +170,11 @@ class BrokerConfig:
         """`is_given`, under the name that it has where settings may change."""
         return self.is_given(key)
 
+    @property
+    def given(self) -> frozenset[str]:
+        """The settings that are given, by the names of the table."""
+        return self._given
+
     def is_given(self, key: str) -> bool:
         """Whether the file or an override has it, rather than its default counting."""
         if is_listener_key(key):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from storage_engine.broker.settings.config import BrokerConfig, check_relations
 from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
+from storage_engine.broker.settings.without_effect import log_without_effect
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import Secret
 from storage_engine.core.settings.config_source import ConfigSource
@@ -31,6 +32,9 @@ class SourcedValue(NamedTuple):
 
     value: SettingValue
     source: ConfigSource
+
+
+_OWNERS = {ConfigSource.BROKER: "this broker", ConfigSource.ALL_BROKERS: "all brokers"}
 
 
 class DynamicConfig:
@@ -124,6 +128,8 @@ class DynamicConfig:
         except ConfigError as failure:
             log.error("settings of %s not applied: %s", source.name.lower(), failure)
             self._layers[source] = before
+        new = {key for key, value in values.items() if before.get(key) != value}
+        log_without_effect(new, BY_BROKER_KEY, where=_OWNERS[source])
         for act in self.on_read:
             act()
 

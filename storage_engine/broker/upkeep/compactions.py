@@ -7,6 +7,7 @@ Source: R-LOG10.
 """
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
@@ -31,14 +32,12 @@ class Compactions:
     def __init__(
         self,
         *,
-        interval_ms: int,
-        keys_max_bytes: int,
+        keys_max_bytes: Callable[[], int],
         replicas: ReplicaManager,
         scheduler: Scheduler,
         clock: Clock,
         background: Background,
     ) -> None:
-        self.interval_ms = interval_ms
         self._keys_max_bytes = keys_max_bytes
         self._replicas = replicas
         self._scheduler = scheduler
@@ -66,7 +65,7 @@ class Compactions:
         partition, plan = found
         try:
             job = partition.log.compaction.begin(
-                plan, keys_max_bytes=self._keys_max_bytes, now_ms=now_ms
+                plan, keys_max_bytes=self._keys_max_bytes(), now_ms=now_ms
             )
         except LogStorageError as failure:
             # It may serve on, and be the most urgent one again: others come first.

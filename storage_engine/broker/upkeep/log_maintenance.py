@@ -14,10 +14,11 @@ from storage_engine.broker.replicas.changed_replicas import ChangedReplicas
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.upkeep.compactions import Compactions
+from storage_engine.broker.upkeep.rhythm import Rhythm
 from storage_engine.broker.upkeep.scrubs import CHECK_INTERVAL_MS as SCRUB_CHECK_INTERVAL_MS
 from storage_engine.broker.upkeep.scrubs import Scrubs
 from storage_engine.core.errors import LogStorageError
-from storage_engine.core.ports import Background, Clock, Scheduler, Timer
+from storage_engine.core.ports import Background, Clock, Scheduler
 from storage_engine.core.retained.retention import DeletionPolicy
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.retention import DeletionPolicyError
@@ -46,7 +47,8 @@ PRODUCERS_INTERVAL_MS = 60_000
 class MaintenanceIntervals:
     """The intervals of background work, from the broker's settings."""
 
-    retention_ms: int
+    retention_ms: Callable[[], int]
+    compaction_ms: Callable[[], int]
     flush_ms: int
     checkpoint_ms: int
 
@@ -78,56 +80,41 @@ class LogMaintenance:
         self._scrubs = scrubs
         self._changed = ChangedReplicas(replicas.changes)
         self._flushing: set[HostedPartition] = set()
-        self._retention_ms = intervals.retention_ms
-        self._retention_timer: Timer | None = None
-        self._closed = False
+        self._rhythms: list[Rhythm] = []
 
     def start(self) -> None:
-        self._schedule_retention()
+        intervals = self._intervals
+        self._begin(intervals.retention_ms, self._apply_retention)
         self._every(LOOK_AROUND_INTERVAL_MS, self._look_around)
-        self._every(self._intervals.flush_ms, self._flush)
-        self._every(self._intervals.checkpoint_ms, self._checkpoint)
+        self._every(intervals.flush_ms, self._flush)
+        self._every(intervals.checkpoint_ms, self._checkpoint)
         self._every(DELETED_FILES_INTERVAL_MS, self._remove_deleted_files)
         self._every(FREE_SPACE_INTERVAL_MS, self._logs.dirs.refresh_free_space)
         self._every(MAKE_GOOD_INTERVAL_MS, self._make_good)
         self._every(PRODUCERS_INTERVAL_MS, self._expire_producers)
         if self._compactions is not None:
-            self._every(self._compactions.interval_ms, self._compactions.begin_due)
+            self._begin(intervals.compaction_ms, self._compactions.begin_due)
         self._every(SCRUB_CHECK_INTERVAL_MS, self._scrubs.begin_due)
 
     def close(self) -> None:
-        self._closed = True
+        for rhythm in self._rhythms:
+            rhythm.stop()
         self._scrubs.close()
         if self._compactions is not None:
             self._compactions.close()
 
-    def check_retention_every(self, interval_ms: int) -> None:
-        """Applies another `log.retention.check.interval.ms`."""
-        if interval_ms != self._retention_ms:
-            self._retention_ms = interval_ms
-            if self._retention_timer is not None:
-                self._retention_timer.cancel()
-                self._schedule_retention()
-
-    def _schedule_retention(self) -> None:
-        self._retention_timer = self._scheduler.call_later(
-            self._retention_ms, self._retention_is_due
-        )
-
-    def _retention_is_due(self) -> None:
-        if not self._closed:
-            # First, so that work that fails is not the last.
-            self._schedule_retention()
-            self._apply_retention()
+    def settings_may_have_changed(self) -> None:
+        """Applies other intervals at once."""
+        for rhythm in self._rhythms:
+            rhythm.interval_may_have_changed()
 
     def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
-        def run() -> None:
-            if not self._closed:
-                # First, so that work that fails is not the last.
-                self._scheduler.call_later(interval_ms, run)
-                work()
+        self._begin(lambda: interval_ms, work)
 
-        self._scheduler.call_later(interval_ms, run)
+    def _begin(self, interval_ms: Callable[[], int], work: Callable[[], None]) -> None:
+        rhythm = Rhythm(self._scheduler, interval_ms, work)
+        rhythm.start()
+        self._rhythms.append(rhythm)
 
     def _look_around(self) -> None:
         self._changed.look_around(self._replicas, LOOK_AROUND_INTERVAL_MS)

@@ -184,7 +184,9 @@ def build(ports: BrokerPorts) -> BrokerParts:
     cluster = build_cluster(ports, settings.config)
     replicas = build_replicas(ports, settings, cluster)
     manager = replicas.manager
-    upkeep = build_upkeep(ports, replicas=manager, metadata=cluster.metadata)
+    upkeep = build_upkeep(
+        ports, settings=settings.config, replicas=manager, metadata=cluster.metadata
+    )
     authentication = build_authentication(ports)
     config_changes = build_config_changes(
         ports, settings, cluster=cluster, replicas=manager, upkeep=upkeep, users=authentication

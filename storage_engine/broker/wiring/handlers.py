@@ -319,7 +319,10 @@ def add_administration_apis(
     )
     table.add(METADATA, metadata.handle)
     table.add(DESCRIBE_CLUSTER, partial(describe_cluster.handle, for_clients))
-    describe_topic_partitions = DescribeTopicPartitionsHandler(cluster=for_clients)
+    describe_topic_partitions = DescribeTopicPartitionsHandler(
+        cluster=for_clients,
+        most_partitions=settings.config.integer("max.request.partition.size.limit"),
+    )
     table.add(DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle)
     table.add(UPDATE_FEATURES, update_features.handle)
     table.add(LIST_CONFIG_RESOURCES, partial(list_config_resources.handle, cluster.metadata))

@@ -57,9 +57,7 @@ def build_config_changes(
         controller=cluster.controller,
         scram_users=users.scram_users,
         clients=settings.clients,
-        on_broker_changed=lambda: upkeep.maintenance.check_retention_every(
-            config.integer("log.retention.check.interval.ms")
-        ),
+        on_broker_changed=upkeep.maintenance.settings_may_have_changed,
     )
     return ConfigChanges(
         ports.metadata_store,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.upkeep.compactions import Compactions
 from storage_engine.broker.upkeep.log_maintenance import LogMaintenance, MaintenanceIntervals
 from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs
@@ -26,11 +27,23 @@ class UpkeepParts:
 
 
 def build_upkeep(
-    ports: BrokerPorts, *, replicas: ReplicaManager, metadata: MetadataCache
+    ports: BrokerPorts,
+    *,
+    settings: DynamicConfig,
+    replicas: ReplicaManager,
+    metadata: MetadataCache,
 ) -> UpkeepParts:
     """The periodic work, not yet begun."""
     config = ports.config
-    compactions = _compactions(ports, replicas) if config.flag("log.cleaner.enable") else None
+    compactions = None
+    if config.flag("log.cleaner.enable"):
+        compactions = Compactions(
+            keys_max_bytes=lambda: settings.integer("log.cleaner.dedupe.buffer.size"),
+            replicas=replicas,
+            scheduler=ports.scheduler,
+            clock=ports.clock,
+            background=ports.background,
+        )
     scrubs = Scrubs(
         ScrubSettings(
             broker_id=ports.broker_id,
@@ -47,7 +60,8 @@ def build_upkeep(
     )
     maintenance = LogMaintenance(
         MaintenanceIntervals(
-            retention_ms=config.integer("log.retention.check.interval.ms"),
+            retention_ms=lambda: settings.integer("log.retention.check.interval.ms"),
+            compaction_ms=lambda: settings.integer("log.cleaner.backoff.ms"),
             flush_ms=min(config.integer("log.flush.scheduler.interval.ms"), FINISHED_SEGMENTS_MS),
             checkpoint_ms=config.integer("log.flush.offset.checkpoint.interval.ms"),
         ),
@@ -68,14 +82,3 @@ def build_upkeep(
         scheduler=ports.scheduler,
     )
     return UpkeepParts(maintenance=maintenance, scrubs=scrubs, orphaned_logs=orphaned_logs)
-
-
-def _compactions(ports: BrokerPorts, replicas: ReplicaManager) -> Compactions:
-    return Compactions(
-        interval_ms=ports.config.integer("log.cleaner.backoff.ms"),
-        keys_max_bytes=ports.config.integer("log.cleaner.dedupe.buffer.size"),
-        replicas=replicas,
-        scheduler=ports.scheduler,
-        clock=ports.clock,
-        background=ports.background,
-    )

@@ -96,4 +96,12 @@ NETWORK_SETTINGS: tuple[Setting, ...] = (
         unit="sessions",
         doc="The most fetch sessions that the broker keeps; 0 keeps none.",
     ),
+    Setting(
+        name="max.request.partition.size.limit",
+        type=SettingType.INT,
+        default=2_000,
+        minimum=1,
+        unit="partitions",
+        doc="The most partitions in one answer to DescribeTopicPartitions.",
+    ),
 )

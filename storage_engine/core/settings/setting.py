@@ -93,6 +93,10 @@ class Setting:
     """Whether each SASL mechanism of a listener may have a value of its own."""
     live_per_listener: bool = False
     """True when a running broker takes a new value for one of its listeners."""
+    without_effect: str = ""
+    """Why it has no effect; empty for a setting that has one."""
+    default_only: bool = False
+    """Whether only the default is taken, or nothing where there is none."""
 
     @property
     def broker_key(self) -> str:
@@ -115,6 +119,9 @@ class Setting:
     @property
     def allowed(self) -> str:
         """Return the allowed values in words: `a whole number from 1 to 10 (ms)`."""
+        if self.default_only:
+            default = self.format(self.default)
+            return f"{'absent' if default is None else default}: {self.without_effect}"
         unit = f" ({self.unit})" if self.unit else ""
         match self.type:
             case SettingType.BOOLEAN:
@@ -159,7 +166,9 @@ class Setting:
             except ConfigError:
                 return None
         value = self._parsed(text.strip())
-        return value if value is not None and self._in_range(value) else None
+        if value is None or not self._in_range(value):
+            return None
+        return None if self.default_only and value != self.default else value
 
     def format(self, value: SettingValue) -> str | None:
         """Format a value as `parse` reads it; None stays None, and a secret becomes None."""

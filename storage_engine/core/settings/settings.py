@@ -1,12 +1,13 @@
 """The table of all settings. No other module names a setting's default or range.
 
-Names, types and defaults are Kafka's; a row whose default differs says so in its comment, and
-settings without an effect are not in the table.
+Names, types and defaults are Kafka's; a row whose default differs says so in its comment. Settings
+of Kafka that have no effect here are those of `kafka_settings`.
 """
 
 from storage_engine.core.settings.access_settings import ACCESS_SETTINGS
 from storage_engine.core.settings.failover_settings import FAILOVER_SETTINGS
 from storage_engine.core.settings.group_settings import GROUP_SETTINGS
+from storage_engine.core.settings.kafka_settings import KAFKA_SETTINGS
 from storage_engine.core.settings.listener_settings import LISTENER_SETTINGS
 from storage_engine.core.settings.metrics_settings import METRICS_SETTINGS
 from storage_engine.core.settings.network_settings import NETWORK_SETTINGS
@@ -364,6 +365,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=15_000,
         minimum=1,
         unit="ms",
+        live=True,
         doc="How often the broker looks for logs to compact.",
     ),
     Setting(
@@ -372,6 +374,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=128 << 20,
         minimum=1 << 20,
         unit="bytes",
+        live=True,
         doc="Memory for the keys of one compaction pass, 96 bytes each; more keys take more "
         "passes.",
     ),
@@ -404,6 +407,7 @@ SETTINGS: tuple[Setting, ...] = (
     + GROUP_SETTINGS
     + METRICS_SETTINGS
     + TOPIC_SETTINGS
+    + KAFKA_SETTINGS
 )
 
 BY_TOPIC_KEY: dict[str, Setting] = {row.name: row for row in SETTINGS if row.for_topics}

@@ -1,6 +1,6 @@
 """The settings that a topic may override, with their names in `server.properties`.
 
-Names, types and defaults are Kafka's; settings without an effect are not in the table.
+Names, types and defaults are Kafka's; those without an effect are in `kafka_settings`.
 
 Source: R-TOOL1, the settings of Kafka's topics.
 """

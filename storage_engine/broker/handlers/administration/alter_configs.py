@@ -32,10 +32,12 @@ from storage_engine.broker.settings.config_entity import (
 from storage_engine.broker.settings.config_store import Compute, ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.listener_key import is_listener_key
+from storage_engine.broker.settings.without_effect import log_without_effect
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.security.acl_types import CLUSTER_NAME, ResourceType
 from storage_engine.core.settings.config_source import ConfigSource
+from storage_engine.core.settings.settings import BY_TOPIC_KEY
 from storage_engine.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from storage_engine.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -133,6 +135,7 @@ class AlterConfigsHandlers:
                 entity,
                 _while_allowed(call, entity, compute(resource, rules)),
                 partial(settle, index),
+                [config.name for config in resource.configs],
                 validate_only=request.validate_only,
                 # A key store or trust store, which is read again when its path is set again.
                 is_told_anyway=any(is_listener_key(config.name) for config in resource.configs),
@@ -173,6 +176,7 @@ class AlterConfigsHandlers:
         entity: ConfigEntity,
         compute: Compute,
         done: Callable[[Outcome], None],
+        names: Sequence[str],
         *,
         validate_only: bool,
         is_told_anyway: bool,
@@ -181,6 +185,8 @@ class AlterConfigsHandlers:
             if failure is not None or validate_only:
                 done(failure)
             else:
+                if entity.kind is EntityKind.TOPIC:
+                    log_without_effect(names, BY_TOPIC_KEY, where=str(entity))
                 # So that the next request to this broker gets the new settings.
                 self.config_changes.refresh(entity, lambda: done(None))
 

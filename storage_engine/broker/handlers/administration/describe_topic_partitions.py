@@ -20,9 +20,6 @@ from storage_engine.protocol.apis.describe_topic_partitions import (
 )
 from storage_engine.protocol.apis.metadata import MetadataPartition
 
-MOST_PARTITIONS = 2_000
-"""Of one answer, whatever the client asks for."""
-
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = _Topic.DescribeTopicPartitionsResponsePartition
 _Cursor = DescribeTopicPartitionsResponse.Cursor
@@ -33,6 +30,8 @@ class DescribeTopicPartitionsHandler:
     """Answers DescribeTopicPartitions."""
 
     cluster: ClusterForClients
+    most_partitions: int
+    """Of one answer, whatever the client asks for."""
 
     def handle(
         self,
@@ -53,7 +52,7 @@ class DescribeTopicPartitionsHandler:
             return
         names = {topic.name for topic in request.topics} or set(self.cluster.metadata.topics())
         live = LivePeers.of(self.cluster, call.connection.listener_name)
-        left = min(MOST_PARTITIONS, max(1, request.response_partition_limit))
+        left = min(self.most_partitions, max(1, request.response_partition_limit))
         rows: list[Any] = []
         for name in sorted(names):
             first = 0

@@ -332,13 +332,41 @@ def test_what_a_running_broker_can_not_take_is_refused(topic, key, value, messag
         (BROKER, "9", "there is no live broker 9; alive are [1, 2, 3]"),
         (BROKER, "01", "'01' is not a broker's id"),
         (BROKER, "x", "'x' is not a broker's id"),
-        (8, "x", "resources of type 8 have no settings here"),
+        (8, "x", "broker 1 can't alter the loggers of broker 'x': send the request to that broker"),
+        (16, "x", "resources of type 16 have no settings here"),
     ],
 )
 def test_who_has_no_settings_is_told(topic, kind, name, message):
     assert alter(topic, 1, kind, name, ("log.segment.bytes", SET, "1000")) == (
         ErrorCode.INVALID_REQUEST,
         message,
+    )
+
+
+def test_compaction_looks_at_logs_by_its_interval_and_memory_as_they_are_changed(topic):
+    leader = topic.state(TP).leader
+    compactions = topic[leader].parts.upkeep.maintenance._compactions
+    looks = []
+    compactions._most_urgent = lambda now_ms: looks.append(now_ms)
+    topic.loop.run_for(14_000)
+    assert len(looks) <= 1
+    alter(topic, 1, BROKER, "", ("log.cleaner.backoff.ms", SET, "100"))
+    alter(topic, 1, BROKER, "", ("log.cleaner.dedupe.buffer.size", SET, "2000000"))
+    topic.loop.run_for(2000)
+    assert len(looks) >= 10
+    assert compactions._keys_max_bytes() == 2_000_000
+
+
+def test_settings_of_kafka_without_effect_are_taken_shown_and_logged(topic, caplog):
+    assert alter(topic, 1, TOPIC, "t", ("preallocate", SET, "true"))[0] == 0
+    assert alter(topic, 1, TOPIC, "t", ("remote.storage.enable", SET, "false"))[0] == 0
+    assert alter(topic, 1, BROKER, "", ("num.io.threads", SET, "4"))[0] == 0
+    logged = [each.getMessage() for each in caplog.records]
+    assert "preallocate of topic 't' has no effect: segments grow as they are written" in logged
+    assert any(each.startswith("num.io.threads of all brokers has no effect: ") for each in logged)
+    assert alter(topic, 1, TOPIC, "t", ("remote.storage.enable", SET, "true")) == (
+        ErrorCode.INVALID_CONFIG,
+        "remote.storage.enable=true: must be false: there is no remote storage",
     )
 
 
