@@ -2,9 +2,15 @@
 
     any thread -> call_soon, call, ask, wake -> [thread] calls, timers, work.turn() -> connections
 
-All long work happens in the thread. One lock, that of `changed`, guards what the thread shares with
-callers. It is held only briefly: never while sending, encoding, or calling back. The module
-implements `core.ports` Scheduler and Clock.
+All long work happens in the thread. One lock guards what the thread shares with callers. It is held
+only briefly: never while sending, encoding, or calling back. The module implements `core.ports`
+Scheduler and Clock.
+
+A signal handler may call a client while it has interrupted a call that holds the lock, so the lock
+can be taken again by its thread, and a wait releases it wholly. What a caller has begun under the
+lock may thus change at each call of a function in it. CPython runs handlers, and other threads,
+after a call, at the beginning of a function and at the end of a loop's turn, nowhere else: lines
+without these happen at once.
 """
 
 import heapq
@@ -15,9 +21,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
+from storage_engine.client.changed import Changed
 from storage_engine.client.waker import Waker
 from storage_engine.core.errors import HeadraceError
 from storage_engine.net.blocking import Readable, wait_readable
@@ -60,6 +66,16 @@ class LoopTimer:
         self.callback = None
 
 
+class _Asked(Generic[Result]):
+    """A question to the thread."""
+
+    __slots__ = ("results",)
+
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+        """The answer, once it is there."""
+
+
 class LoopEndedError(HeadraceError):
     """The loop has ended before it gave an answer."""
 
@@ -84,24 +100,28 @@ class ClientLoop:
         *,
         work: LoopWork | None = None,
         on_end: Callable[[bool], None] | None = None,
+        on_fork: Callable[[], None] | None = None,
     ) -> None:
         """`on_end` is called in the thread, as the last thing. Its argument says whether an error
-        has ended the loop, and not `stop`."""
-        self._lock = threading.Lock()
-        self.changed = threading.Condition(self._lock)
+        has ended the loop, and not `stop`. `on_fork` is called in the child of a fork, where there
+        is no thread."""
+        self.changed = Changed()
+        self.lock = self.changed.lock
         """Callers wait for it until something has changed that is shared with the thread."""
         self._work = work
         self._on_end = on_end
+        self._on_fork = on_fork
         self._waker: Waker
         self._timers: list[tuple[int, int, LoopTimer]] = []
         """A heap that only the thread uses."""
         self._timer_numbers = itertools.count()
         # The lock guards what follows.
         self._calls: deque[Callable[[], None]] = deque()
-        self._unanswered: set[Future[Any]] = set()
         self._sleeping = False
         self._stopping = False
         self._ended = False
+        self._is_done = False
+        """Nothing comes any more, the call of `on_end` included."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._of_parent = False
         _loops.add(self)
@@ -113,15 +133,22 @@ class ClientLoop:
     def stop(self) -> None:
         """Ends the thread after the call that is running; other due work is dropped. May be called
         from any thread."""
-        with self.changed:
+        with self.lock:
             self._stopping = True
             self.wake()
             self.changed.notify_all()
 
     def join(self, timeout_ms: int | None = None) -> None:
         """Wait for the end of the thread, if it was ever started. Not in the thread itself."""
-        if self._thread.ident is not None:
-            self._thread.join(None if timeout_ms is None else timeout_ms / 1000)
+        if self._thread.ident is None:
+            return
+        deadline = None if timeout_ms is None else Deadline.after(timeout_ms)
+        with self.lock, self.changed.waiting() as waiting:
+            while not self._is_done:
+                if not waiting.wait(deadline):
+                    return
+        # It needs no lock any more.
+        self._thread.join()
 
     @property
     def is_current(self) -> bool:
@@ -146,32 +173,24 @@ class ClientLoop:
     def forked(self) -> None:
         """This is the child of a fork: who waits for the loop would wait for ever, also for its
         lock, where the thread held it."""
-        self._lock._at_fork_reinit()  # type: ignore[attr-defined]
+        self.lock._at_fork_reinit()  # type: ignore[attr-defined]
         self._sleeping = False
-        self._stopping = self._ended = self._of_parent = True
+        self._stopping = self._ended = self._is_done = self._of_parent = True
+        if self._on_fork is not None:
+            self._on_fork()
 
     # For any thread.
 
     def wake(self) -> None:
-        """Begins the next turn now. The caller holds the lock of `changed`."""
+        """Begins the next turn now. The caller holds the lock."""
         if self._sleeping:
-            self._sleeping = False
+            # Only the thread says that it is awake: a handler that comes now may wait for it, and
+            # it may sleep again before this goes on.
             self._waker.wake()
-
-    def wait(self, deadline: Deadline | None) -> bool:
-        """Wait for a change; False when the time is over. The caller holds the lock of
-        `changed`."""
-        if deadline is None:
-            self.changed.wait()
-            return True
-        if deadline.passed:
-            return False
-        self.changed.wait(deadline.left_ms / 1000)
-        return True
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call it in the next turn; never where the loop ends before that."""
-        with self._lock:
+        with self.lock:
             self._calls.append(callback)
             self.wake()
 
@@ -192,24 +211,27 @@ class ClientLoop:
     ) -> Result:
         """Call `begin` in the thread, and return what is first given to its argument, then or
         later. Raises TimeoutError, or LoopEndedError."""
-        future: Future[Result] = Future()
+        asked: _Asked[Result] = _Asked()
 
         def answer(result: Result) -> None:
-            with self._lock:
-                self._unanswered.discard(future)
-            if not future.done():
-                future.set_result(result)
+            with self.lock:
+                if not asked.results:
+                    asked.results.append(result)
+                    self.changed.notify_all()
 
         def call() -> None:
             begin(answer)
 
-        with self._lock:
-            if self._ended:
-                raise LoopEndedError(f"the thread {self._thread.name} has ended")
-            self._unanswered.add(future)
+        deadline = None if timeout_ms is None else Deadline.after(timeout_ms)
+        with self.lock, self.changed.waiting() as waiting:
             self._calls.append(call)
             self.wake()
-        return future.result(None if timeout_ms is None else timeout_ms / 1000)
+            while not asked.results:
+                if self._ended:
+                    raise LoopEndedError(f"the thread {self._thread.name} has ended")
+                if not waiting.wait(deadline):
+                    raise TimeoutError
+        return asked.results[0]
 
     # For callers in the thread.
 
@@ -233,24 +255,22 @@ class ClientLoop:
             while self._turn():
                 pass
         finally:
-            with self.changed:
+            with self.lock:
                 is_broken = not self._stopping
                 self._stopping = self._ended = True
                 self._sleeping = False
                 self._waker.close()
-                unanswered = list(self._unanswered)
-            ended = LoopEndedError(f"the thread {self._thread.name} has ended")
-            for future in unanswered:
-                future.set_exception(ended)
+                self.changed.notify_all()
             if self._on_end is not None:
                 self._on_end(is_broken)
-            with self.changed:
+            with self.lock:
+                self._is_done = True
                 self.changed.notify_all()
 
     def _turn(self) -> bool:
         """Do what is due, then wait for more; False at the end."""
         self._waker.clear()
-        with self._lock:
+        with self.lock:
             self._sleeping = False
             calls, self._calls = self._calls, deque()
         for call in calls:
@@ -268,7 +288,7 @@ class ClientLoop:
         if self._work is not None:
             self._work.turn()
             sockets = self._work.sockets()
-        with self._lock:
+        with self.lock:
             wait_ms = self._wait_ms()
             self._sleeping = wait_ms > 0
         if wait_ms > 0:

@@ -139,7 +139,8 @@ class ConsumerCoordinator:
         self._commit_call: CoordinatorCall | None = None
         self._commit_at_ms = 0
         self._loop = ClientLoop("headrace-group", work=self, on_end=self._ended)
-        # It guards all below, and is notified of changes and of finished commits.
+        # It guards all below; who waits is notified of changes and of finished commits.
+        self._lock = self._loop.lock
         self._changed = self._loop.changed
         self._events: deque[membership.Event] = deque()
         self._subscription = Subscription()
@@ -154,18 +155,18 @@ class ConsumerCoordinator:
     # What the consumer uses, from its thread.
 
     def subscribe(self, subscription: Subscription) -> None:
-        with self._changed:
+        with self._lock:
             self._subscription = subscription
         self._send_event(membership.Subscribed(now_ms=monotonic_ms()))
 
     def unsubscribe(self) -> None:
         """Leave the group; no change of the membership comes any more."""
-        with self._changed:
+        with self._lock:
             self._has_left = False
         self._send_event(membership.Unsubscribed())
-        with self._changed:
+        with self._lock, self._changed.waiting() as waiting:
             while not self._has_left and not self._loop.has_ended:
-                self._loop.wait(None)
+                waiting.wait(None)
 
     def released(self) -> None:
         """The consumer reads nothing any more of what it had."""
@@ -173,13 +174,13 @@ class ConsumerCoordinator:
 
     def next_change(self) -> Change | None:
         """The caller applies a change before it asks for the next one."""
-        with self._changed:
+        with self._lock, self._changed.waiting() as waiting:
             self._polled_ms = monotonic_ms()
             if self._poll_timed_out:
                 # What it had may be another's: first it hears of that.
                 self._add_event(membership.Polled(now_ms=self._polled_ms))
             while self._poll_timed_out and not self._loop.has_ended:
-                self._loop.wait(None)
+                waiting.wait(None)
             if self._loop.is_of_parent:
                 raise HeadraceError("the consumer was made before a fork; make one in each process")
             if self._loop.has_ended and self._closing is None:
@@ -202,7 +203,7 @@ class ConsumerCoordinator:
         commit = PendingCommit(
             offsets=dict(offsets), caller=caller, deadline=deadline, callback=callback
         )
-        with self._changed:
+        with self._lock:
             if self._loop.has_ended:
                 raise HeadraceError("the consumer is closed")
             self._commits.append(commit)
@@ -211,9 +212,9 @@ class ConsumerCoordinator:
 
     def wait_for(self, commit: PendingCommit) -> None:
         """Waits until the commit is stored, or raises its error."""
-        with self._changed:
+        with self._lock, self._changed.waiting() as waiting:
             while not commit.done and not self._loop.has_ended:
-                self._loop.wait(None)
+                waiting.wait(None)
         if commit.error is not None:
             raise commit.error
         if not commit.done:
@@ -222,15 +223,15 @@ class ConsumerCoordinator:
     def close(self, timeout_ms: int) -> None:
         """Leave the group, after the commits that are on their way."""
         deadline = Deadline.after(timeout_ms)
-        with self._changed:
-            while self._commits and not self._loop.has_ended and self._loop.wait(deadline):
+        with self._lock, self._changed.waiting() as waiting:
+            while self._commits and not self._loop.has_ended and waiting.wait(deadline):
                 pass
             self._closing = deadline
             self._add_event(membership.Unsubscribed())
         self._loop.join()
 
     def _send_event(self, event: membership.Event) -> None:
-        with self._changed:
+        with self._lock:
             self._add_event(event)
 
     def _add_event(self, event: membership.Event) -> None:
@@ -242,7 +243,7 @@ class ConsumerCoordinator:
     def turn(self) -> None:
         """Processes the answers that have arrived, and does what is due."""
         self._calls.receive()
-        with self._changed:
+        with self._lock:
             events, self._events = self._events, deque()
             polled_ms, closing = self._polled_ms, self._closing
         for event in events:
@@ -257,7 +258,7 @@ class ConsumerCoordinator:
         self._check_topics(now_ms)
         self._send(now_ms)
         self._send_commit(now_ms)
-        with self._changed:
+        with self._lock:
             self._poll_timed_out = self._has_timed_out
             self._changed.notify_all()
             is_over = closing is not None and (not self._commits or closing.passed)
@@ -290,7 +291,7 @@ class ConsumerCoordinator:
                     self._attempts += 1
                 case membership.SendLeave():
                     self._drop_call()
-                    with self._changed:
+                    with self._lock:
                         # Before the others are told: a poll meanwhile hands nothing out.
                         self._poll_timed_out = self._has_timed_out
                     self._leave(effect.member_id)
@@ -312,7 +313,7 @@ class ConsumerCoordinator:
             self._call = None
 
     def _add_change(self, change: Change) -> None:
-        with self._changed:
+        with self._lock:
             self._changes.append(change)
 
     def _fail(self, code: ErrorCode) -> None:
@@ -328,7 +329,7 @@ class ConsumerCoordinator:
 
     def _mark_left(self) -> None:
         self._drop_call()
-        with self._changed:
+        with self._lock:
             left = [each for each in self._changes if isinstance(each, OffsetsCommitted)]
             self._changes = deque(left)
             self._has_left = True
@@ -387,7 +388,7 @@ class ConsumerCoordinator:
 
     def _request(self, wanted: Any, now_ms: int) -> GroupRequest:
         if isinstance(wanted, membership.SendJoin):
-            with self._changed:
+            with self._lock:
                 subscription = self._subscription
             topics = self._topics.subscribe(subscription, now_ms)
             return member_requests.join(self._config, wanted.member_id, encode_subscription(topics))
@@ -429,7 +430,7 @@ class ConsumerCoordinator:
     # Commits, one after the other.
 
     def _send_commit(self, now_ms: int) -> None:
-        with self._changed:
+        with self._lock:
             commit = self._commits[0] if self._commits else None
         if commit is None or self._commit_call is not None or now_ms < self._commit_at_ms:
             return
@@ -486,7 +487,7 @@ class ConsumerCoordinator:
         return KafkaError(f"offsets of group '{group}', {tp}: {code.meaning}", code)
 
     def _finish(self, commit: PendingCommit, error: HeadraceError | None) -> None:
-        with self._changed:
+        with self._lock:
             self._commits.popleft()
             commit.error, commit.done = error, True
             self._commit_at_ms = 0

@@ -183,7 +183,7 @@ class Producer(Closing):
         if self._stage is not None:
             self._expect(_Stage.OPEN)
         known = self._loop.topic(topic)
-        progress = TableProgress()
+        progress = TableProgress(self._loop.changed)
         typed = self._loop.typed_topic(topic)
         if typed is None:
             batches = self._opaque_batches(table, known.partition_count)
@@ -200,7 +200,9 @@ class Producer(Closing):
                 on_done = progress.begin(partition, batch.record_count)
                 try:
                     self._loop.add_encoded(
-                        ProducerBatch.of_encoded(tp, monotonic_ms(), batch, on_done)
+                        ProducerBatch.of_encoded(
+                            tp, monotonic_ms(), self._loop.changed, batch, on_done
+                        )
                     )
                 except HeadraceError:
                     progress.end()

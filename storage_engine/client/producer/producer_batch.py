@@ -6,6 +6,7 @@ record -> ProducerBatch of its partition -> encoded, as one record batch of the 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from storage_engine.client.changed import Changed
 from storage_engine.client.producer.record_future import BatchOutcome, RecordFuture
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
@@ -24,6 +25,9 @@ _ONE_BATCH = 1 << 30
 """The records have been kept to the batch size already."""
 
 Headers = list[tuple[str, bytes | None]]
+
+Record = tuple[bytes | None, bytes | None, Headers, int]
+"""Key, value, headers, timestamp in milliseconds."""
 
 OnDone = Callable[[int, HeadraceError | None], None]
 """Called with the base offset of a batch (-1 when no broker returned it), or the error of all its
@@ -46,66 +50,58 @@ class ProducerBatch:
         "closed",
         "encoded",
         "finished",
-        "headers",
-        "keys",
         "on_done",
         "outcome",
+        "records",
         "reserved",
         "settling",
         "size",
         "taken",
-        "timestamps",
         "tp",
-        "values",
     )
 
-    def __init__(self, tp: TopicPartition, begun_ms: int) -> None:
+    def __init__(self, tp: TopicPartition, begun_ms: int, changed: Changed) -> None:
+        """`changed`: of the loop that settles it."""
         self.tp = tp
         self.begun_ms = begun_ms
         self.encoded: EncodedBatch | None = None
         """Made by the caller; then there are no records here."""
-        self.keys: list[bytes | None] = []
-        self.values: list[bytes | None] = []
-        self.headers: list[Headers] = []
-        self.timestamps: list[int] = []
-        self.outcome = BatchOutcome()
+        self.records: list[Record] = []
+        self.outcome = BatchOutcome(changed)
         self.on_done: OnDone = self.outcome.settle
         self.size = BATCH_OVERHEAD_BYTES
         self.reserved = 0
         """Bytes of `buffer.memory`."""
         self.taken = False
         self.closed = False
+        """Nothing is added any more."""
         self.settling = False
         """Whether it has its outcome; it is `finished` when all who wait have been told."""
         self.finished = False
 
     @classmethod
     def of_encoded(
-        cls, tp: TopicPartition, begun_ms: int, encoded: "EncodedBatch", on_done: OnDone
+        cls,
+        tp: TopicPartition,
+        begun_ms: int,
+        changed: Changed,
+        encoded: "EncodedBatch",
+        on_done: OnDone,
     ) -> "ProducerBatch":
         """A batch that the caller has encoded already: it is closed."""
-        batch = cls(tp, begun_ms)
+        batch = cls(tp, begun_ms, changed)
         batch.encoded, batch.on_done = encoded, on_done
         batch.size = len(encoded)
         batch.closed = True
         return batch
 
-    def add(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp_ms: int,
-        size: int,
-    ) -> RecordFuture:
-        """Add a record that takes `size` bytes at most."""
-        future = RecordFuture(self.tp, self.outcome, len(self.keys))
-        self.keys.append(key)
-        self.values.append(value)
-        self.headers.append(headers)
-        self.timestamps.append(timestamp_ms)
-        self.size += size
-        return future
+    def future_of(self, record: Record, index: int) -> RecordFuture:
+        """The future of a record that was added, at `index` or, by a signal handler's doing, behind
+        it."""
+        records = self.records
+        while records[index] is not record:
+            index += 1
+        return RecordFuture(self.tp, self.outcome, index)
 
     def encode(self, compression: str) -> "EncodedBatch":
         """The record batch of all records: vectorised, without Python per record."""
@@ -115,16 +111,17 @@ class ProducerBatch:
 
         from storage_engine.protocol.records.records import HEADERS_TYPE, encode_batches
 
+        keys, values, of_records, timestamps = zip(*self.records, strict=True)
         headers = None
-        if any(self.headers):
-            rows = [[{"key": name, "value": value} for name, value in row] for row in self.headers]
+        if any(of_records):
+            rows = [[{"key": name, "value": value} for name, value in row] for row in of_records]
             headers = pa.array(rows, HEADERS_TYPE)
-        keyless = all(key is None for key in self.keys)
+        keyless = all(key is None for key in keys)
         (batch,) = encode_batches(
-            pa.array(self.values, pa.binary()),
-            None if keyless else pa.array(self.keys, pa.binary()),
+            pa.array(values, pa.binary()),
+            None if keyless else pa.array(keys, pa.binary()),
             headers,
-            pa.array(self.timestamps, pa.int64()),
+            pa.array(timestamps, pa.int64()),
             compression=compression,
             batch_bytes=_ONE_BATCH,
         )

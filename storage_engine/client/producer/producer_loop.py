@@ -69,10 +69,15 @@ class ProducerLoop:
                 timeout_ms=config.transaction_timeout_ms,
                 deadline_ms=config.max_block_ms,
             )
-        self._loop = ClientLoop("headrace-producer", work=self, on_end=self._ended)
-        # It guards all below, and is notified of free memory, topics and finished batches.
-        self._changed = self._loop.changed
-        self._accumulator = Accumulator(batch_bytes=config.batch_size, linger_ms=config.linger_ms)
+        self._loop = ClientLoop(
+            "headrace-producer", work=self, on_end=self._ended, on_fork=self._forked
+        )
+        # It guards all below; who waits is notified of free memory, topics and finished batches.
+        self._lock = self._loop.lock
+        self.changed = self._loop.changed
+        self._accumulator = Accumulator(
+            self.changed, batch_bytes=config.batch_size, linger_ms=config.linger_ms
+        )
         self._topics = TopicWatch(unknown_wait_ms=self._cluster.unknown_topic_wait_ms)
         self._typed_topics = TypedTopics(
             _cluster_of(config, min(REQUEST_MS, max(1, config.max_block_ms))),
@@ -97,7 +102,9 @@ class ProducerLoop:
         now_ms = monotonic_ms()
         if known is not None and now_ms - known.learnt_ms < self._config.metadata_max_age_ms:
             return known
-        with self._changed:
+        if known is None:
+            _import_encoder()
+        with self._lock, self.changed.waiting() as waiting:
             if self._topics.want(name, now_ms):
                 self._loop.wake()
             if known is not None:
@@ -107,7 +114,7 @@ class ProducerLoop:
                 self._check_open()
                 if (error := self._topics.failure(name)) is not None:
                     raise error
-                if not self._loop.wait(deadline):
+                if not waiting.wait(deadline):
                     last = self._topics.last_error(name)
                     raise DeadlineExceededError(
                         f"the brokers did not name the partitions of topic '{name}' within "
@@ -152,28 +159,55 @@ class ProducerLoop:
         """Adds a record of at most `size` bytes to the open batch of its partition. For the
         partition None it chooses one of `available`, the same one for a batch's worth of records.
         """
-        with self._changed:
-            self._reserve(size)
+        record = (key, value, headers, timestamp_ms)
+        with self._lock:
             if partition is None:
+                self._check_open()
                 partition = self._sticky_partition(topic).next(size, available)
             tp = TopicPartition(topic, partition)
-            batch, is_news = self._accumulator.room_for(tp, size, monotonic_ms())
-            if not batch.keys:
+            while True:
+                self._wait_for_room(size)
+                batch, is_news = self._accumulator.room_for(tp, size, monotonic_ms())
+                records = batch.records
+                index = len(records)
+                # From here to the end of the list without a call: a handler may have sent, flushed
+                # or closed before, but not meanwhile.
+                if batch.closed or batch.taken:
+                    continue
                 self._unfinished[batch] = None
-            future = batch.add(key, value, headers, timestamp_ms, size)
-            batch.reserved += size
+                self._used_bytes += size
+                batch.reserved += size
+                batch.size += size
+                records += (record,)
+                break
             if self._accumulator.filled(batch) or is_news:
                 self._loop.wake()
-        return future
+        if is_news:
+            self._fail_if_ended()
+        return batch.future_of(record, index)
 
     def add_encoded(self, batch: ProducerBatch) -> None:
         """Queues a batch that is encoded already."""
-        with self._changed:
-            self._reserve(batch.size)
-            batch.reserved = batch.size
-            self._unfinished[batch] = None
-            self._accumulator.add_encoded(batch)
+        size = batch.size
+        with self._lock:
+            while True:
+                self._wait_for_room(size)
+                queue = self._accumulator.queue_behind(batch.tp)
+                # As in `add`.
+                if queue.is_dropped:
+                    continue
+                self._unfinished[batch] = None
+                self._used_bytes += size
+                batch.reserved = size
+                queue += (batch,)
+                break
             self._loop.wake()
+        self._fail_if_ended()
+
+    def _fail_if_ended(self) -> None:
+        """Fail what a call has added that a handler has interrupted to close the producer."""
+        if self._loop.has_ended:
+            self._fail(ProducerClosedError(_CLOSED), every=True)
 
     def _sticky_partition(self, topic: str) -> StickyPartition:
         sticky = self._sticky.get(topic)
@@ -189,14 +223,14 @@ class ProducerLoop:
         if self._loop.is_of_parent and self._unfinished:
             # Its parent has them too, and sends them.
             raise ProducerClosedError(_OF_PARENT)
-        with self._changed:
+        with self._lock, self.changed.waiting() as waiting:
             batches = list(self._unfinished)
             self._accumulator.flush()
             self._loop.wake()
             deadline = None if timeout_ms is None else Deadline.after(timeout_ms)
             for batch in batches:
                 while not batch.finished:
-                    if not self._loop.wait(deadline):
+                    if not waiting.wait(deadline):
                         raise DeadlineExceededError(
                             f"{len(self._unfinished)} batches are not acknowledged after "
                             f"{timeout_ms} ms"
@@ -233,13 +267,13 @@ class ProducerLoop:
             self._call("send_offsets_to_transaction", lambda: work(offsets, group))
         except (KafkaError, DeadlineExceededError) as error:
             # A commit without them would have the input read again.
-            with self._changed:
+            with self._lock:
                 self._transaction_error = self._transaction_error or error
             raise
 
     def commit_transaction(self) -> None:
         """TransactionFailedError where something of it has failed."""
-        with self._changed:
+        with self._lock:
             error = self._transaction_error
         if error is None:
             try:
@@ -277,41 +311,37 @@ class ProducerLoop:
         if self._loop.is_stopping:
             raise ProducerClosedError("the producer is closed")
 
-    def _reserve(self, size: int) -> None:
-        self._check_open()
-        if self._used_bytes + size > self._config.buffer_memory:
-            self._wait_for_room(size)
-        self._used_bytes += size
-
     def _wait_for_room(self, size: int) -> None:
+        self._check_open()
         limit = self._config.buffer_memory
-        if size > limit and not self._used_bytes:
-            # It goes alone.
+        if not self._used_bytes or self._used_bytes + size <= limit:
+            # What is larger than all goes alone.
             return
         deadline = Deadline.after(self._config.max_block_ms)
         self._accumulator.flush()
         self._loop.wake()
-        while self._used_bytes and self._used_bytes + size > limit:
-            if self._loop.is_current or not self._loop.wait(deadline):
-                raise BufferFullError(
-                    f"buffer.memory ({limit} bytes) was full for max.block.ms "
-                    f"({self._config.max_block_ms} ms): send more slowly, or raise one of them"
-                )
-            self._check_open()
+        with self.changed.waiting() as waiting:
+            while self._used_bytes and self._used_bytes + size > limit:
+                if self._loop.is_current or not waiting.wait(deadline):
+                    raise BufferFullError(
+                        f"buffer.memory ({limit} bytes) was full for max.block.ms "
+                        f"({self._config.max_block_ms} ms): send more slowly, or raise one of them"
+                    )
+                self._check_open()
 
     # The work of the loop, in its thread.
 
     def turn(self) -> None:
         """Send what is ready, and take what has come."""
         now_ms = monotonic_ms()
-        with self._changed:
+        with self._lock:
             batches = list(self._accumulator.take(now_ms, self._is_waiting))
             topics = self._topics.due(now_ms)
         if topics:
             error = self._topics.request(self._cluster, topics)
-            with self._changed:
+            with self._lock:
                 self._topics.seen(self._cluster, topics, error, monotonic_ms())
-                self._changed.notify_all()
+                self.changed.notify_all()
         try:
             for batch in batches:
                 self._append(batch)
@@ -332,7 +362,7 @@ class ProducerLoop:
         return () if self._writer is None else self._writer.sockets()
 
     def _ended(self, _is_broken: bool) -> None:
-        with self._changed:
+        with self._lock:
             self._accumulator.drop()
         self._fail(ProducerClosedError(_CLOSED), every=True)
         if self._writer is not None:
@@ -340,8 +370,13 @@ class ProducerLoop:
         self._cluster.close()
         self._typed_topics.close()
 
+    def _forked(self) -> None:
+        """The parent sends what is unfinished, and only there its futures have an outcome."""
+        for batch in list(self._unfinished):
+            batch.outcome.abandon(ProducerClosedError(_OF_PARENT))
+
     def _begin(self) -> None:
-        with self._changed:
+        with self._lock:
             self._transaction_error = None
         self._own_transactions.begin()
         self._writer = self._new_writer()
@@ -356,10 +391,10 @@ class ProducerLoop:
         if self._writer is not None:
             self._writer.abandon()
             self._writer = None
-        with self._changed:
+        with self._lock:
             self._accumulator.drop()
         self._fail(TransactionFailedError("the transaction was aborted"), every=True)
-        with self._changed:
+        with self._lock:
             self._first_error = self._transaction_error = None
         self._own_transactions.end(commits=False)
 
@@ -409,7 +444,7 @@ class ProducerLoop:
     # Batches that are done.
 
     def _finish(self, batch: ProducerBatch, base_offset: int, error: HeadraceError | None) -> None:
-        with self._changed:
+        with self._lock:
             if batch.settling:
                 return
             batch.settling = True
@@ -422,13 +457,13 @@ class ProducerLoop:
             batch.on_done(base_offset, error)
         except BaseException:  # noqa: BLE001 - a callback's, such as sys.exit(): others wait
             _log.exception("a callback of a batch for %s failed", batch.tp)
-        with self._changed:
+        with self._lock:
             batch.finished = True
             del self._unfinished[batch]
             if error is not None:
                 self._first_error = self._first_error or error
                 self._transaction_error = self._transaction_error or error
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def _writer_failed(self, error: HeadraceError) -> None:
         if self._writer is not None:
@@ -438,10 +473,16 @@ class ProducerLoop:
 
     def _fail(self, error: HeadraceError, *, every: bool = False) -> None:
         """Fails all batches that are not in the accumulator, or `every` batch."""
-        with self._changed:
+        with self._lock:
             batches = [batch for batch in self._unfinished if batch.taken or every]
         for batch in batches:
             self._finish(batch, -1, error)
+
+
+def _import_encoder() -> None:
+    """Load what encodes batches, before there are any: the loop would wait for an import that a
+    handler has interrupted, and the handler for the loop."""
+    import storage_engine.protocol.records.records  # noqa: F401
 
 
 def _cluster_of(config: ProducerConfig, deadline_ms: int) -> Cluster:

@@ -6,13 +6,14 @@ everything else about a record. It gets them when something needs them, such as 
 """
 
 import logging
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
+from storage_engine.client.changed import Changed
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
@@ -29,13 +30,18 @@ class RecordMetadata(NamedTuple):
 
 
 class BatchOutcome:
-    """The outcome of a batch of records, once it is known. For any thread."""
+    """The outcome of a batch of records, once it is known. For any thread.
+
+    Its lock is that of the loop which settles it: whoever waits for the loop in a signal handler
+    has released what the interrupted call holds of it.
+    """
 
     __slots__ = ("_callbacks", "_changed", "_lock", "_materialised", "base_offset", "done", "error")
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+    def __init__(self, changed: Changed) -> None:
+        self._lock = changed.lock
+        # Made by the first who waits.
+        self._changed: Changed | None = None
         self._callbacks: list[tuple[RecordFuture, DoneCallback]] = []
         # Futures that have got a state of their own; the values are unused.
         self._materialised: dict[RecordFuture, None] = {}
@@ -47,11 +53,12 @@ class BatchOutcome:
 
     def settle(self, base_offset: int, error: HeadraceError | None) -> None:
         """Say what became of the batch, once; callbacks are called in the order of the records."""
-        with self._changed:
+        with self._lock:
             self.base_offset, self.error = base_offset, error
             self.done = True
             materialised, callbacks = list(self._materialised), self._callbacks
-            self._changed.notify_all()
+            if self._changed is not None:
+                self._changed.notify_all()
         for future in materialised:
             future.copy_outcome()
         for future, callback in sorted(callbacks, key=lambda each: each[0].index):
@@ -60,10 +67,21 @@ class BatchOutcome:
             except BaseException:  # noqa: BLE001 - sys.exit() in a callback: others wait
                 _log.exception("a callback of %s failed", future)
 
+    def abandon(self, error: HeadraceError) -> None:
+        """Nobody will settle it in this process, which is the child of a fork."""
+        self.error, self.done = error, True
+
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until it is known; False when the time is over."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self.done, timeout_s)
+        deadline = None if timeout_s is None else Deadline.after(round(timeout_s * 1000))
+        made = Changed(self._lock)
+        with self._lock:
+            if self._changed is None:
+                self._changed = made
+            with self._changed.waiting() as waiting:
+                while not self.done and waiting.wait(deadline):
+                    pass
+            return self.done
 
     def add_callback(self, future: "RecordFuture", callback: DoneCallback) -> None:
         with self._lock:

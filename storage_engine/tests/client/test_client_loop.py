@@ -112,7 +112,7 @@ def test_work_has_a_turn_after_each_wake_and_whenever_it_is_due():
     loop = ClientLoop("test", work=work)
     loop.start()
     assert third.wait(LONG_S)
-    with loop.changed:
+    with loop.lock:
         loop.wake()
     loop.call(lambda: None)
     assert work.turns >= 3

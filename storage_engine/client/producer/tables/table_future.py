@@ -1,10 +1,10 @@
 """The outcome of sending an Arrow table."""
 
 import functools
-import threading
 from concurrent.futures import Future
 from typing import NamedTuple
 
+from storage_engine.client.changed import Changed
 from storage_engine.client.producer.producer_batch import OnDone
 from storage_engine.core.errors import HeadraceError
 
@@ -25,10 +25,11 @@ class TableProgress:
     """Gathers the outcomes of the table's batches, from two threads: the one that sends the table,
     and that of the producer's loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Changed) -> None:
+        """`changed`: the loop's, for the reason that `BatchOutcome` gives."""
         self.future: TableFuture = Future()
         self.future.set_running_or_notify_cancel()
-        self._lock = threading.Lock()
+        self._lock = changed.lock
         # Batches that have no outcome yet, and one more until all of them are begun.
         self._open = 1
         self._rows = self._batches = 0

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_engine.client.changed import Changed
 from storage_engine.client.producer.accumulator import Accumulator
 from storage_engine.client.producer.producer_batch import record_bytes
 from storage_engine.core.ids import TopicPartition
@@ -25,7 +26,7 @@ steps = st.lists(
 @settings(deadline=None, max_examples=examples(50))
 @given(steps)
 def test_batches_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(steps):
-    accumulator = Accumulator(batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
+    accumulator = Accumulator(Changed(), batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
     added: dict[TopicPartition, list[int]] = {}
     taken: dict[TopicPartition, list[int]] = {}
     busy: set[TopicPartition] = set()
@@ -35,11 +36,11 @@ def test_batches_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(step
     def take():
         nonlocal flushing
         for batch in accumulator.take(now_ms, lambda tp: tp in busy):
-            assert len(batch.timestamps) == 1 or batch.size <= BATCH_BYTES
+            assert len(batch.records) == 1 or batch.size <= BATCH_BYTES
             if not batch.closed:
                 assert batch.tp not in busy
                 assert flushing or now_ms - batch.begun_ms >= LINGER_MS
-            taken.setdefault(batch.tp, []).extend(batch.timestamps)
+            taken.setdefault(batch.tp, []).extend(record[3] for record in batch.records)
         flushing = flushing and bool(accumulator)
         assert accumulator.due_in_ms(now_ms, lambda tp: tp in busy) != 0
 
@@ -50,7 +51,8 @@ def test_batches_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(step
                 value = bytes(size)
                 bound = record_bytes(None, value, [])
                 batch, _ = accumulator.room_for(tp, bound, now_ms)
-                batch.add(None, value, [], number, bound)
+                batch.records.append((None, value, [], number))
+                batch.size += bound
                 accumulator.filled(batch)
                 added.setdefault(tp, []).append(number)
             case "time":
@@ -84,11 +86,12 @@ def test_batches_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(step
     )
 )
 def test_a_batch_takes_no_more_than_its_records_were_counted_for(rows):
-    accumulator = Accumulator(batch_bytes=1 << 30, linger_ms=0)
+    accumulator = Accumulator(Changed(), batch_bytes=1 << 30, linger_ms=0)
     for key, value, headers, timestamp_ms in rows:
         size = record_bytes(key, value, headers)
         batch, _ = accumulator.room_for(TopicPartition("t", 0), size, 0)
-        batch.add(key, value, headers, timestamp_ms, size)
+        batch.records.append((key, value, headers, timestamp_ms))
+        batch.size += size
     encoded = batch.encode("none")
     assert encoded.record_count == len(rows)
     assert len(encoded) <= batch.size

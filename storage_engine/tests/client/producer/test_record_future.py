@@ -6,6 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, as_completed, wait
 
 import pytest
 
+from storage_engine.client.changed import Changed
 from storage_engine.client.producer.record_future import BatchOutcome, RecordFuture
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -16,7 +17,7 @@ ERROR = KafkaError("no", ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def batch(count: int = 3) -> tuple[BatchOutcome, list[RecordFuture]]:
-    outcome = BatchOutcome()
+    outcome = BatchOutcome(Changed())
     return outcome, [RecordFuture(TP, outcome, index) for index in range(count)]
 
 
