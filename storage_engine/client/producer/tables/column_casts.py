@@ -1,14 +1,15 @@
 """Casts the columns of a table to the types of a topic's schema, where that loses nothing.
 
-Integers and floats become wider ones, large strings and dictionaries plain ones, and times are
-counted in microseconds if every value can be. Whatever would change a value is an error that names
-the column, and where one value is to blame its row.
+Integers and floats become wider ones, large strings, views, dictionaries and run ends plain ones,
+and times are counted in microseconds if every value can be. Whatever would change a value is an
+error that names the column, and where one value is to blame its row.
 """
 
 import numpy as np
 import pyarrow as pa
 
 from storage_engine.client.producer.producer_errors import SerializationError
+from storage_engine.client.producer.tables.plain_arrays import plain
 from storage_engine.core.typed.column_types import (
     ArrayColumn,
     BinaryColumn,
@@ -44,15 +45,12 @@ def cast_column(column: pa.ChunkedArray, wanted: ColumnType, name: str) -> pa.Ch
 def _cast(array: pa.Array, wanted: ColumnType, name: str, first_row: int | None) -> pa.Array:
     """`first_row`: of the table; None inside of nested columns, whose rows are others."""
     target = arrow_type(wanted)
+    array = plain(array)
     kind = array.type
     if kind == target:
         return array
     if pa.types.is_null(kind):
         return pa.nulls(len(array), target)
-    if isinstance(kind, pa.BaseExtensionType):
-        return _cast(array.storage, wanted, name, first_row)
-    if pa.types.is_dictionary(kind):
-        return _cast(array.dictionary_decode(), wanted, name, first_row)
     match wanted:
         case StructColumn() if pa.types.is_struct(kind):
             return _cast_struct(array, wanted, name)
@@ -93,14 +91,11 @@ def _may_cast(kind: pa.DataType, wanted: ColumnType) -> bool:
                 and kind.precision - kind.scale <= precision - scale
             )
         case StringColumn():
-            return bool(
-                types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-            )
+            return bool(types.is_string(kind) or types.is_large_string(kind))
         case BinaryColumn():
             return bool(
                 types.is_binary(kind)
                 or types.is_large_binary(kind)
-                or types.is_binary_view(kind)
                 or types.is_fixed_size_binary(kind)
             )
         case DateColumn():
@@ -114,8 +109,14 @@ def _may_cast(kind: pa.DataType, wanted: ColumnType) -> bool:
 
 
 def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
     return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+        # `flatten` puts the elements of their lists in order; Arrow's cast loses some.
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from storage_engine.client.producer.producer_errors import SerializationError
+from storage_engine.client.producer.tables.plain_arrays import plain, plain_type
 from storage_engine.client.producer.tables.row_partitions import (
     SLICE_ROWS,
     picked,
@@ -82,10 +83,10 @@ def _columns(table: "pa.Table | pa.RecordBatch") -> dict[str, Any]:
     for name in ("key", "value"):
         if name in found and pa.types.is_null(found[name].type):
             found[name] = found[name].cast(pa.binary())
-        kind = found[name].type if name in found else pa.binary()
+        kind = plain_type(found[name].type) if name in found else pa.binary()
         if not (_is_bytes(kind) or _is_text(kind)):
             raise SerializationError(
-                f"the table's column '{name}' is {kind}; it must be binary or string"
+                f"the table's column '{name}' is {found[name].type}; it must be binary or string"
             )
     if "partition" in found and not pa.types.is_integer(found["partition"].type):
         kind = found["partition"].type
@@ -108,7 +109,10 @@ def _is_text(kind: Any) -> bool:
 def _flat(column: Any) -> Any:
     """The column as one array."""
     if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        chunks = [plain(each) for each in column.chunks]
+        column = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+    else:
+        column = plain(column)
     if _is_bytes(column.type) or _is_text(column.type):
         return column.cast(pa.binary())
     return column

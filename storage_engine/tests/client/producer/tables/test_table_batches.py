@@ -118,3 +118,33 @@ def test_runs_short_and_long_keep_the_order(run):
         wanted = [number for number in range(count) if number // run % 3 == partition]
         assert [int(value) for _, value in rows] == wanted
     assert sum(map(len, found.values())) == count
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a", None, "x" * 40], pa.string_view()),
+        pa.array([b"a", None, b"x" * 40], pa.binary_view()),
+        pa.array(["a", None, "x"]).dictionary_encode(),
+        pa.RunEndEncodedArray.from_arrays(pa.array([1, 3], pa.int32()), pa.array(["a", None])),
+        pa.array([b"ab", None, b"cd"], pa.binary(2)),
+        pa.array(["{}", None, "1"], pa.json_(pa.string())),
+    ],
+    ids=lambda each: str(each.type),
+)
+def test_the_encodings_of_other_libraries_are_sent(column):
+    wanted = [each if each is None or isinstance(each, bytes) else each.encode()
+              for each in column.to_pylist()]  # fmt: skip
+    whole = pa.chunked_array([column, column.slice(1)])
+    (rows,) = rows_by_partition(pa.table({"value": whole, "key": whole}), 1).values()
+    assert rows == [(each, each) for each in [*wanted, *wanted[1:]]]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [pa.array([1]), pa.array([1]).dictionary_encode(), pa.array([["a"]])],
+    ids=lambda each: str(each.type),
+)
+def test_a_value_of_another_type_is_refused(column):
+    with pytest.raises(SerializationError, match=r"'value' is .*; it must be binary or string"):
+        next(batches(pa.table({"value": column}), 1))

@@ -67,6 +67,48 @@ def test_wider_types_and_other_layouts_take_all_values(ddl, array):
     assert cast.to_pylist() == whole.to_pylist()
 
 
+LONG = "longer than what a view holds itself"
+TEXT_VIEW = pa.array(["a", None, LONG], pa.string_view())
+
+
+def runs(values: pa.Array) -> pa.RunEndEncodedArray:
+    return pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 6], pa.int32()), values)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "array"),
+    [
+        ("STRING", TEXT_VIEW),
+        ("BINARY", pa.array([b"a", None, b"x" * 40], pa.binary_view())),
+        ("STRING", pa.DictionaryArray.from_arrays(pa.array([2, None, 0, 1]), TEXT_VIEW)),
+        ("STRING", runs(pa.array(["a", None, "b"]))),
+        ("STRING", runs(TEXT_VIEW)),
+        ("STRING", runs(pa.array(["a", None, "b"]).dictionary_encode())),
+        ("BIGINT", runs(pa.array([1, None, 3], pa.int8()))),
+        ("ARRAY<STRING>", pa.array([["a", LONG], None, ["b"]], pa.list_(pa.string_view()))),
+        ("ARRAY<STRING>", pa.array([["a", None], None, [], ["b"]], pa.list_view(pa.string()))),
+        ("ARRAY<STRING>", pa.array([["a"], None, [LONG]], pa.large_list_view(pa.string_view()))),
+        # The lists of a view lie in any order, and may share elements.
+        ("ARRAY<BIGINT>", pa.ListViewArray.from_arrays([2, 0, 1], [1, 2, 2], pa.array([1, 2, 3]))),
+        ("ARRAY<ARRAY<INT>>", pa.array([[[1], None], []], pa.list_view(pa.list_view(pa.int32())))),
+        ("STRUCT<x: STRING>", pa.StructArray.from_arrays([TEXT_VIEW], ["x"])),
+        (
+            "MAP<STRING, STRING>",
+            pa.array([[("k", LONG)], None, []], pa.map_(pa.string_view(), pa.string_view())),
+        ),
+        ("DECIMAL(12,2)", pa.array([Decimal("1.25"), None], pa.decimal64(12, 2))),
+        ("STRING", pa.array(["{}", None], pa.json_(pa.string()))),
+    ],
+    ids=lambda each: str(each.type if isinstance(each, pa.Array) else each),
+)
+def test_the_encodings_of_other_libraries_take_all_values(ddl, array):
+    for start in range(len(array)):
+        whole = pa.chunked_array([array, array.slice(start), array.slice(start, 1)])
+        cast = column_of(ddl, whole)
+        cast.validate(full=True)
+        assert cast.to_pylist() == whole.to_pylist()
+
+
 def test_a_field_that_is_missing_is_null():
     array = pa.array([{"a": 1}, None], pa.struct([("a", pa.int64())]))
     cast = column_of("STRUCT<a: BIGINT, b: ARRAY<STRING>>", array)

@@ -1,0 +1,34 @@
+"""Arrays without the encodings that other libraries choose: dictionaries, run ends, views of text,
+and types of extensions.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The same values; what is nested in lists, structs and maps is left as it is."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain(array.storage)
+    if pa.types.is_dictionary(kind):
+        return plain(array.dictionary).take(array.indices)
+    if pa.types.is_run_end_encoded(kind):
+        return plain(array.values).take(_runs(array))
+    if pa.types.is_string_view(kind):
+        return array.cast(pa.string())
+    if pa.types.is_binary_view(kind):
+        return array.cast(pa.binary())
+    return array
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of `plain(array)`."""
+    return plain(pa.array([], kind)).type
+
+
+def _runs(array: pa.RunEndEncodedArray) -> pa.Array:
+    """The run of each row."""
+    ends = np.asarray(array.run_ends)
+    rows = np.arange(array.offset, array.offset + len(array))
+    return pa.array(np.searchsorted(ends, rows, side="right"), pa.int64())
