@@ -19,12 +19,14 @@ class EffectiveSetting(NamedTuple):
 
 
 def effective_settings(config: DynamicConfig, own: Mapping[str, str]) -> Iterator[EffectiveSetting]:
-    """All settings of a topic that has these of its own, and the broker's otherwise. What only
-    topics have is left out where this one does not: clients would compare it with other brokers'.
-    """
+    """All settings of a topic that has these of its own, and the broker's or the default otherwise.
+    The schema of a topic that has none is left out: clients compare what topics have."""
     for name, setting in BY_TOPIC_KEY.items():
         if name in own:
             yield EffectiveSetting(setting, name, own[name], ConfigSource.TOPIC)
         elif setting.for_brokers:
             value, source = config.chain(setting.broker_key)[0]
             yield EffectiveSetting(setting, name, setting.format(value), source)
+        elif setting.default is not None:
+            default = setting.format(setting.default)
+            yield EffectiveSetting(setting, name, default, ConfigSource.DEFAULT)

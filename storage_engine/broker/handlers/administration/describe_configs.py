@@ -117,13 +117,13 @@ class DescribeConfigsHandler:
             own = possible_overrides(topic, overrides)
             entries = []
             for name, setting in BY_TOPIC_KEY.items():
-                chain = self._broker_chain(setting) if setting.for_brokers else []
+                chain = self._broker_chain(setting) if setting.for_brokers else _default(setting)
                 if name in own:
                     is_told = longest is None or len(own[name].encode()) <= longest
                     value = own[name] if is_told else None
                     chain.insert(0, _Synonym(name, value, ConfigSource.TOPIC))
                 if not chain:
-                    # As without typed topics: clients compare what topics have.
+                    # The schema of a topic that has none: clients compare what topics have.
                     continue
                 entries.append(_entry(request, name, setting, chain, read_only=False))
             done(_described(resource, entries))
@@ -202,6 +202,13 @@ class DescribeConfigsHandler:
         return [
             _Synonym(key, setting.format(value), source) for value, source in self.config.chain(key)
         ]
+
+
+def _default(setting: Setting) -> list[_Synonym]:
+    """The value that every topic has which sets none; of some settings there is none."""
+    if setting.default is None:
+        return []
+    return [_Synonym(setting.name, setting.format(setting.default), ConfigSource.DEFAULT)]
 
 
 def _entry(

@@ -361,6 +361,10 @@ def test_settings_of_kafka_without_effect_are_taken_shown_and_logged(topic, capl
     assert alter(topic, 1, TOPIC, "t", ("preallocate", SET, "true"))[0] == 0
     assert alter(topic, 1, TOPIC, "t", ("remote.storage.enable", SET, "false"))[0] == 0
     assert alter(topic, 1, BROKER, "", ("num.io.threads", SET, "4"))[0] == 0
+    shown = describe(topic, 1, TOPIC, "t")
+    assert shown["preallocate"].value == "true"
+    # What topics alone have is shown where this one does not set it, too.
+    assert shown["remote.log.copy.disable"].value == "false"
     logged = [each.getMessage() for each in caplog.records]
     assert "preallocate of topic 't' has no effect: segments grow as they are written" in logged
     assert any(each.startswith("num.io.threads of all brokers has no effect: ") for each in logged)
