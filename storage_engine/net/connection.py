@@ -312,7 +312,7 @@ class Connection(FrameProtocol):
         self._budget = min(server.limits.pending_per_connection, max(1, left)) - 1
 
     def _may_receive(self, size: int) -> bool:
-        self._short_of_memory = not self._server.may_receive(size)
+        self._short_of_memory = not self._server.may_receive(size, self.listener)
         if self._short_of_memory:
             self._halted = True
         else:

@@ -275,10 +275,12 @@ class Server:
             for connection in crowded:
                 connection.resume()
 
-    def may_receive(self, size: int) -> bool:
-        """Whether there is room for a large request; then it is counted."""
+    def may_receive(self, size: int, listener: ServedListener) -> bool:
+        """Whether there is room for a large request; then it is counted. A broker waits for no
+        client that is slow to send."""
         limit = self.limits.receiving_max_bytes
-        if limit >= 0 and self.receiving_bytes and self.receiving_bytes + size > limit:
+        is_full = limit >= 0 and self.receiving_bytes and self.receiving_bytes + size > limit
+        if is_full and not listener.is_for_brokers:
             return False
         self.receiving_bytes += size
         return True

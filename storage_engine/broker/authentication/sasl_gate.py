@@ -1,10 +1,12 @@
 """Stands before the dispatcher on listeners whose clients log in by SASL.
 
 Each new connection there is diverted to a `SaslLogIn` of its own. Those that have not logged in yet
-are counted: a crowd of them takes no place from clients that have. Source: KIP-43, KIP-368.
+are counted, those of each listener for themselves: a crowd takes no place from clients that have
+logged in, nor from brokers, which have a listener of their own. Source: KIP-43, KIP-368.
 """
 
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import partial
 
@@ -28,8 +30,8 @@ OfferedByListener = Mapping[str, Mapping[str, OfferedMechanism]]
 """Listener -> mechanism -> how it is done; only listeners that ask for a log-in."""
 
 IN_PROGRESS_MAX = 1000
-"""Connections that have not logged in yet. A client needs some milliseconds, so this many come and
-go in a second after a failover; each costs some kilobytes, and what it sends."""
+"""Connections of one listener that have not logged in yet. A client needs some milliseconds, so
+this many come and go in a second after a failover; each costs some kilobytes, and what it sends."""
 
 GRACE_MS = 2000
 """Nobody is sent away before this time for the sake of newer ones."""
@@ -56,10 +58,10 @@ class SaslGate:
             on_done=self._done,
         )
         self._log_ins: dict[Connection, SaslLogIn] = {}
-        self._in_progress: dict[SaslLogIn, None] = {}
-        """First log-ins, in the order in which they began."""
-        self._refused = 0
-        """Connections closed for want of room that are not logged yet."""
+        self._in_progress: defaultdict[str, dict[SaslLogIn, None]] = defaultdict(dict)
+        """First log-ins by listener, in the order in which they began."""
+        self._refused: Counter[str] = Counter()
+        """By listener: connections closed for want of room since the last line about them."""
         self._is_open = False
 
     def open(self) -> None:
@@ -75,13 +77,15 @@ class SaslGate:
             # Clients try again after a lost connection, but not after a refusal.
             connection.shut()
             return
-        if len(self._in_progress) >= IN_PROGRESS_MAX and not self._made_room():
-            self._note_refused()
+        listener = connection.listener_name
+        in_progress = self._in_progress[listener]
+        if len(in_progress) >= IN_PROGRESS_MAX and not self._made_room(listener):
+            self._note_refused(listener)
             connection.shut()
             return
         log_in = SaslLogIn(connection, SaslExchange(offered), self._parts)
         self._log_ins[connection] = log_in
-        self._in_progress[log_in] = None
+        in_progress[log_in] = None
         connection.on_lost = partial(self._lost, connection)
 
     def add_apis(self, table: HandlerTable) -> None:
@@ -101,40 +105,42 @@ class SaslGate:
             log_in.handshake(call, request)
 
     def _done(self, log_in: SaslLogIn) -> None:
-        self._in_progress.pop(log_in, None)
+        self._in_progress[log_in.connection.listener_name].pop(log_in, None)
 
     def _lost(self, connection: Connection) -> None:
         log_in = self._log_ins.pop(connection)
-        self._in_progress.pop(log_in, None)
+        self._done(log_in)
         log_in.lost()
 
-    def _made_room(self) -> bool:
+    def _made_room(self, listener: str) -> bool:
         """Whether the oldest of those that have not logged in had time enough and is closed."""
-        oldest = next(iter(self._in_progress))
+        oldest = next(iter(self._in_progress[listener]))
         if self._clock.monotonic_ms() - oldest.started_ms < GRACE_MS:
             return False
-        self._in_progress.pop(oldest)
-        self._note_refused()
+        self._done(oldest)
+        self._note_refused(listener)
         oldest.connection.abort()
         return True
 
-    def _note_refused(self) -> None:
-        self._refused += 1
-        if self._refused == 1:
+    def _note_refused(self, listener: str) -> None:
+        self._refused[listener] += 1
+        if self._refused[listener] == 1:
             log.warning(
-                "connection closed reason=%d others have not logged in yet; the number of further"
-                " ones follows every %d s",
+                "connection closed listener=%s reason=%d others have not logged in yet; the number"
+                " of further ones follows every %d s",
+                listener,
                 IN_PROGRESS_MAX,
                 LOG_AGAIN_MS // 1000,
             )
-            self._scheduler.call_later(LOG_AGAIN_MS, self._log_refused)
+            self._scheduler.call_later(LOG_AGAIN_MS, partial(self._log_refused, listener))
 
-    def _log_refused(self) -> None:
-        more, self._refused = self._refused - 1, 0
+    def _log_refused(self, listener: str) -> None:
+        more = self._refused.pop(listener) - 1
         if more:
             log.warning(
-                "connections closed count=%d reason=%d others have not logged in yet",
+                "connections closed count=%d listener=%s reason=%d others have not logged in yet",
                 more,
+                listener,
                 IN_PROGRESS_MAX,
             )
 

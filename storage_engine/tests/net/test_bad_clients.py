@@ -4,7 +4,9 @@ import contextlib
 import socket
 import struct
 
-from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS
+from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS, ServerLimits
+from storage_engine.net.served_listener import ServedListener
+from storage_engine.net.server import Server
 from storage_engine.tests.net.serving import Client, Holder, echo, eventually, framed, serving
 
 BAD_CLIENTS = 200
@@ -89,6 +91,23 @@ def test_large_requests_under_way_are_bounded_and_small_ones_go_on(loop_thread):
         second.socket.sendall(framed(payload)[100_000:])
         assert second.receive() == payload
         eventually(lambda: server.receiving_bytes == 0)
+
+
+def test_a_broker_waits_for_no_slow_client_with_its_large_request(loop_thread):
+    listeners = [
+        ServedListener(host="127.0.0.1", name=name, handle=echo, is_for_brokers=name == "BROKERS")
+        for name in ("CLIENTS", "BROKERS")
+    ]
+    server = Server(loop_thread.loop, listeners, ServerLimits(receiving_max_bytes=1_000_000))
+    loop_thread.run(server.start())
+    try:
+        with Client(server.ports["CLIENTS"]) as slow, Client(server.ports["BROKERS"]) as broker:
+            slow.socket.sendall(framed(bytes(LARGE))[: LARGE // 2])
+            eventually(lambda: server.receiving_bytes == LARGE)
+            broker.send(bytes(LARGE))
+            assert broker.receive() == bytes(LARGE)
+    finally:
+        loop_thread.run(server.close(grace_ms=100))
 
 
 def test_a_client_that_goes_away_gives_its_memory_to_who_waits(loop_thread):

@@ -43,6 +43,8 @@ class GatedServer:
         self.gate = gate
         self.principals: list[str] = []
         self.port = 0
+        self.brokers_port = 0
+        """That of a second listener."""
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         self.principals.append(str(connection.principal))
@@ -63,18 +65,19 @@ def gated_server(
 ) -> Iterator[GatedServer]:
     with running_loop("uvloop") as thread:
         gate = SaslGate(
-            {"S": offered or {"PLAIN": plain()}},
+            dict.fromkeys(("S", "BROKERS"), offered or {"PLAIN": plain()}),
             scheduler=LoopScheduler(thread.loop),
             clock=SystemClock(),
             limits=LogInLimits(**{"failed_delay_ms": 1, **limits}),
         )
         made = GatedServer(thread, gate)
-        listener = ServedListener(
-            name="S", host="127.0.0.1", handle=made.handle, on_opened=gate.opened
-        )
-        server = Server(thread.loop, [listener], ServerLimits(request_max_bytes=REQUEST_MAX_BYTES))
+        listeners = [
+            ServedListener(name=name, host="127.0.0.1", handle=made.handle, on_opened=gate.opened)
+            for name in ("S", "BROKERS")
+        ]
+        server = Server(thread.loop, listeners, ServerLimits(request_max_bytes=REQUEST_MAX_BYTES))
         thread.run(server.start())
-        made.port = server.ports["S"]
+        made.port, made.brokers_port = server.ports["S"], server.ports["BROKERS"]
         if is_open:
             thread.call(gate.open)
         try:
