@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from storage_engine.core.errors import AuthenticationError, ConfigError
+from storage_engine.core.security.scram_library import load_scramp
 
 PLAIN = "PLAIN"
 SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -96,14 +97,12 @@ class _ScramExchange(SaslClient):
 
     def __init__(self, mechanism: str, username: str, password: str) -> None:
         super().__init__(mechanism, username)
-        # Imported now: it takes 60 ms.
-        from scramp import ScramClient, ScramException
-
-        self._error = ScramException
+        scramp = load_scramp()
+        self._error = scramp.ScramException
         self._server_first: str | None = None
         try:
-            self._scram: Any = ScramClient([mechanism], username, password)
-        except ScramException as error:
+            self._scram: Any = scramp.ScramClient([mechanism], username, password)
+        except self._error as error:
             raise ConfigError(
                 f"the user or the password can't be used with {mechanism}: {error}"
             ) from None

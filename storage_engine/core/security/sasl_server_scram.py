@@ -19,6 +19,7 @@ from storage_engine.core.security.scram_credential import (
     ScramCredential,
     ScramMechanism,
 )
+from storage_engine.core.security.scram_library import load_scramp
 
 TOKEN_BYTES_MAX = 2048
 """Some 200 bytes are usual. Each character of the user's name is looked up in tables, which would
@@ -41,8 +42,7 @@ class ScramServer:
 
     def __init__(self, mechanism: ScramMechanism, credential_of: CredentialOf, nonce: str) -> None:
         """`nonce`: printable characters without commas that nobody can guess."""
-        import scramp
-
+        scramp = load_scramp()
         self._failure = scramp.ScramException
         self._credential_of = credential_of
         self._found: FoundCredential | None = None

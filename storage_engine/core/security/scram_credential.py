@@ -19,9 +19,8 @@ ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 16384
 """Kafka's bounds for new credentials: each log-in costs the client that many hashes."""
 
-SALT_BYTES_MIN = 12
-"""What scramp takes; Kafka's own tools make 26 and more."""
-SALT_BYTES_MAX = 256
+SALT_BYTES_MIN, SALT_BYTES_MAX = 1, 256
+"""Kafka takes any; its own tools make 26 and more."""
 
 USER_BYTES_MAX = 255
 """The longest name of a user: longer ones cost a log-in more to prepare than it costs to ask."""
@@ -78,16 +77,8 @@ class ScramCredential:
         cls, mechanism: ScramMechanism, password: str, *, salt: bytes, iterations: int
     ) -> "ScramCredential":
         """ScramCredentialError for a password that SASL can't carry. Takes milliseconds."""
-        import scramp
-
-        maker = scramp.ScramMechanism(mechanism.value)
-        try:
-            _, stored_key, server_key, _ = maker.make_auth_info(
-                password, iteration_count=iterations, salt=salt
-            )
-        except scramp.ScramException:
-            raise _not_allowed() from None
-        return cls(salt=salt, stored_key=stored_key, server_key=server_key, iterations=iterations)
+        salted = salted_password(mechanism, password, salt=salt, iterations=iterations)
+        return cls.of_salted_password(mechanism, salted, salt=salt, iterations=iterations)
 
     @classmethod
     def of_salted_password(

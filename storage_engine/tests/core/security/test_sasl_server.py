@@ -1,5 +1,6 @@
 """The broker's side of SASL: who is let in, who is not, and what a stranger learns."""
 
+from base64 import b64decode
 from collections.abc import Callable
 
 import pytest
@@ -33,14 +34,14 @@ def is_alices(user: str, password: str) -> bool:
     return (user, password) == ("alice", "hunter2")
 
 
-def scram_server(mechanism: ScramMechanism, nonce: str = NONCE) -> ScramServer:
+def scram_server(mechanism: ScramMechanism, nonce: str = NONCE, salt: bytes = SALT) -> ScramServer:
     """Knows alice, whose password is hunter2."""
-    known = ScramCredential.of_password(mechanism, "hunter2", salt=SALT, iterations=4096)
+    known = ScramCredential.of_password(mechanism, "hunter2", salt=salt, iterations=4096)
 
     def credential_of(user: str) -> FoundCredential:
         if user == "alice":
             return FoundCredential(known, True)
-        return FoundCredential(DECOYS.credential(mechanism, user, salt_bytes=len(SALT)), False)
+        return FoundCredential(DECOYS.credential(mechanism, user, salt_bytes=len(salt)), False)
 
     return ScramServer(mechanism, credential_of, nonce)
 
@@ -106,6 +107,18 @@ def test_scram_lets_in_who_has_the_password_and_shows_that_it_knows_the_user(mec
     server = scram_server(mechanism)
     log_in(server, mechanism.value, "alice", "hunter2")
     assert server.authenticated == Authenticated(name="alice")
+
+
+@scram
+@pytest.mark.parametrize("salt", [b"s", b"salt", b"eleven byte", b"twelve bytes", bytes(256)])
+def test_salts_of_any_length_are_sent_as_they_are(mechanism, salt) -> None:
+    """As Kafka's tools and librdkafka may write them."""
+    server = scram_server(mechanism, salt=salt)
+    challenge = log_in(server, mechanism.value, "alice", "hunter2")[0]
+    assert b64decode(challenge.split(b",")[1].removeprefix(b"s=")) == salt
+    assert server.authenticated == Authenticated(name="alice")
+    unknown = scram_server(mechanism, salt=salt).respond(b"n,,n=nobody,r=abc")
+    assert len(b64decode(unknown.split(b",")[1].removeprefix(b"s="))) == len(salt)
 
 
 @scram
