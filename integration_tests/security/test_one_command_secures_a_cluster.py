@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import ssl
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from kazoo.exceptions import NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from integration_tests.metrics.scraping import scrape
+from integration_tests.security.clients.java_client import SOURCE as JAVA_PROGRAM
 from integration_tests.support.cluster_support import FEW_GROUPS, QUICK_FAILOVER, wait_until
+from integration_tests.support.java_clients import NEWEST, SHORT_LIVED, compiled
 from storage_engine.client import Admin
 from storage_engine.client.settings import read_settings_file
 from storage_engine.core.errors import KafkaError as OurError
@@ -173,6 +176,22 @@ def test_a_user_may_do_what_it_is_allowed_to(cluster: LocalCluster) -> None:
     wait_until(lambda: write(cluster, "app", "orders") is None, "the user may write")
     assert commanded(cluster, "acls", "remove", "--principal", "User:app") == 0
     wait_until(lambda: write(cluster, "app", "orders") is not None, "the user may no longer write")
+
+
+def test_javas_clients_take_their_file_as_it_is(cluster: LocalCluster, tmp_path: Path) -> None:
+    make_topic(cluster, "t")
+    path = compiled(JAVA_PROGRAM, NEWEST, tmp_path)
+    files = [str(cluster.directory / f"{user}-java.properties") for user in ("admin", "app")]
+    done = subprocess.run(
+        ["java", *SHORT_LIVED, "-cp", path, "JavaLogIns", "0", *files],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    said = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
+    assert said[files[0]] == "written and read"
+    assert said[files[1]].startswith("TopicAuthorizationException")
 
 
 def test_brokers_tell_when_their_certificates_end(cluster: LocalCluster) -> None:

@@ -6,6 +6,7 @@
     D/tls/zookeeper.credentials     by which brokers write to ZooKeeper, and nobody else
     D/admin.properties              the super user `admin`, as clients and commands take it
     D/app.properties                the user `app`, which may do nothing until it is allowed to
+    D/admin-java.properties, app-java.properties    the same, as Kafka's clients for Java take it
 
 All files are for their owner alone. Whoever reaches a ZooKeeper can end the sessions of brokers, so
 its authority is another one than that of clients and brokers. Users are written into ZooKeeper
@@ -53,6 +54,10 @@ _JAAS_KEY = f"listener.name.{PROTOCOL.lower()}.{MECHANISM.value.lower()}.sasl.ja
 _HEADING = (
     "# Written by 'headrace up --secure'. It has a password: keep it to yourself.\n"
     "# For --command-config, for clients by librdkafka and for Headrace's own.\n"
+)
+_JAVA_HEADING = (
+    "# Written by 'headrace up --secure'. It has a password: keep it to yourself.\n"
+    "# For Kafka's tools and clients for Java.\n"
 )
 
 
@@ -136,6 +141,16 @@ class SecuredCluster:
                 "ssl.ca.location": str(self.directory / SECURITY.ca),
             }
             write_secret(path, (_HEADING + properties_lines(settings)).encode())
+            in_java = {
+                "bootstrap.servers": bootstrap_servers,
+                "security.protocol": PROTOCOL,
+                "sasl.mechanism": MECHANISM.value,
+                "sasl.jaas.config": _login(user, password),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(self.directory / SECURITY.ca),
+            }
+            text = _JAVA_HEADING + properties_lines(in_java)
+            write_secret(path.with_name(f"{user}-java.properties"), text.encode())
 
     def write_users(self, state: ClusterFile) -> None:
         """Into ZooKeeper, if the brokers' user is not there yet: a user that somebody has removed
