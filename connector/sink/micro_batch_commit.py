@@ -56,6 +56,8 @@ def commit_micro_batch(
         batches = micro_batches(
             cluster_for(options.connection), batch, deadline_ms=options.delivery_timeout_ms
         )
+        if batch_id is not None and batch.sink != batch.query:
+            _claim_sink(batches, batch)
         try:
             commit = batches.commit(
                 batch.batch,
@@ -113,6 +115,17 @@ def close_micro_batch(options: SinkOptions, batch: MicroBatchId) -> None:
         batches.commit(batch.batch, [])
     except HeadraceError as error:
         logger.warning("the transactions of a failed job are not aborted yet: %s", error)
+
+
+def _claim_sink(batches: MicroBatches, batch: MicroBatchId) -> None:
+    """Notes under the query's id to which sink the micro-batch goes, so that a query that is
+    restarted with another sinkId, or without one, does not write it twice."""
+    try:
+        batches.claim_sink(batch.batch)
+    except KafkaError as error:
+        # Who may write under the sinkId alone can't have written under the query's id.
+        if error.code is not ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            raise
 
 
 def _lost(options: SinkOptions, batch: MicroBatchId, *, is_stream: bool) -> ConnectorError:

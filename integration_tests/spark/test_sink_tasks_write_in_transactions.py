@@ -60,7 +60,7 @@ def options(spark_cluster, servers, topic, monkeypatch) -> SinkOptions:
 
 @pytest.fixture
 def batch() -> MicroBatchId:
-    return MicroBatchId(sink=str(uuid.uuid4()), query="query", batch=0)
+    return MicroBatchId(sink=str(uuid.uuid4()), query=str(uuid.uuid4()), batch=0)
 
 
 def rows(value: str) -> pa.RecordBatch:

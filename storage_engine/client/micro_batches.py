@@ -111,8 +111,9 @@ class MicroBatches:
         self._run = run
         self._claim = claim
         self._join_api, self._commit_api = join_batch.API, commit_batch.API
-        if part_and_number(query) is not None:
-            # An older broker would count all numbers of a sink as one sequence, and drop rows.
+        if part_and_number(query) is not None or owner:
+            # An older broker would count all numbers of a sink as one sequence, and drop rows; or
+            # would not compare owners.
             self._join_api = replace(self._join_api, min_version=FIRST_WITH_RUNS)
             self._commit_api = replace(self._commit_api, min_version=FIRST_WITH_RUNS)
         self._deadline_ms = deadline_ms or cluster.deadline_ms
@@ -176,6 +177,20 @@ class MicroBatches:
         is_own = answer.committed.winner in {producer_id for producer_id, _ in members}
         return CommitResult(CommitOutcome.ALREADY_COMMITTED, answer.committed, is_own)
 
+    def claim_sink(self, batch: int) -> None:
+        """Records under the query's own name that this micro-batch goes to this sink, before it is
+        committed there. KafkaError BATCH_ID_TAKEN where it was begun for another one: it may be
+        committed there."""
+        note = MicroBatches(
+            self._cluster,
+            self.query,
+            self.query,
+            owner=self.sink,
+            run=self._run,
+            deadline_ms=self._deadline_ms,
+        )
+        note.commit(batch, [])
+
     def heartbeat(self, batch: int) -> None:
         """Keeps the open transactions of the batch from timing out. KafkaError INVALID_TXN_STATE
         when none is open."""
@@ -232,7 +247,7 @@ class MicroBatches:
                     return answer, code
                 message = f"{spec.name} of sink '{self.sink}', query '{self.query}': "
                 if code is ErrorCode.BATCH_ID_TAKEN and answer.committed.owner != self._owner:
-                    text = self._taken(answer.committed)
+                    text = self._taken(request.batch, answer.committed)
                 failure = KafkaError(message + (text or code.meaning), code)
                 if code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.BATCH_IDS_CHANGED):
                     # It is the right coordinator, which waits for something else.
@@ -241,12 +256,16 @@ class MicroBatches:
             forget_coordinator(self._cluster, TRANSACTION, self._name)
             retry.pause(failure)
 
-    def _taken(self, by: CommittedBy) -> str | None:
-        """The text of BATCH_ID_TAKEN: which other query has committed the number, and the remedy.
-        None where this query is not a named batch write."""
+    def _taken(self, batch: int, by: CommittedBy) -> str:
+        """The text of BATCH_ID_TAKEN: which other query has committed the number, or to which other
+        sink a micro-batch goes; and the remedy."""
         named = part_and_number(self.query)
         if named is None:
-            return None
+            before = f"with sinkId '{by.owner}'" if by.owner else "without sinkId"
+            return (
+                f"micro-batch {batch} was begun {before}, and its rows may be there: restart the "
+                f"query {before}, and change that when this micro-batch has ended"
+            )
         who = f"the query {by.owner}" if by.owner else "a job that is part of no query"
         if not self._owner:
             remedy = "take another batchId, or write under another sinkId or sinkPart"

@@ -1,5 +1,6 @@
 """What the driver of the exactly-once sink reports of rows that were not written."""
 
+import contextlib
 import logging
 
 import pytest
@@ -18,6 +19,13 @@ BATCH = MicroBatchId(sink="s", query="q", batch=0)
 OPTIONS = parse_sink_options({"bootstrap.servers": "h:1", "topic": "t"})
 ALREADY = CommitOutcome.ALREADY_COMMITTED
 BY_ORIGIN = f"{BATCH}: 5 rows dropped, because the sink already has rows of their origins"
+
+
+class Claiming:
+    """Takes note of the sink."""
+
+    def claim_sink(self, batch):
+        assert batch == BATCH.batch
 
 
 def committed(rows: int, winner: int) -> CommittedBy:
@@ -53,7 +61,7 @@ def committed(rows: int, winner: int) -> CommittedBy:
 def test_rows_that_are_not_written_are_told_and_no_others(
     monkeypatch, caplog, commit, rows, dropped, lines
 ):
-    class Batches:
+    class Batches(Claiming):
         def commit(self, *args, **more):
             assert (more["rows"], more["dropped"]) == (rows, dropped)
             return commit
@@ -83,7 +91,7 @@ def test_rows_that_are_not_written_are_told_and_no_others(
 def test_the_error_of_a_lost_batch_names_the_remedy(monkeypatch, batch, number, remedy, by_origin):
     """Where another writer has moved the origins, even an open transaction is refused."""
 
-    class Batches:
+    class Batches(Claiming):
         def commit(self, *args, **more):
             raise KafkaError("no open transaction: restart the query", ErrorCode.MEMBER_LOST)
 
@@ -95,3 +103,43 @@ def test_the_error_of_a_lost_batch_names_the_remedy(monkeypatch, batch, number, 
     with pytest.raises(ConnectorError, match=rf"^\[MEMBER_LOST\] .*: {remedy}$") as raised:
         commit_micro_batch(options, [message], number)
     assert ("from the same sources" in str(raised.value)) == by_origin
+
+
+@pytest.mark.parametrize(
+    ("refusal", "is_committed"),
+    [(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, True), (ErrorCode.BATCH_ID_TAKEN, False)],
+)
+def test_who_may_not_note_the_sink_commits_without(monkeypatch, refusal, is_committed):
+    asked = []
+
+    class Batches:
+        def claim_sink(self, batch):
+            asked.append("claim")
+            raise KafkaError("refused", refusal)
+
+        def commit(self, *args, **more):
+            asked.append("commit")
+            return CommitResult(CommitOutcome.COMMITTED)
+
+    monkeypatch.setattr(micro_batch_commit, "cluster_for", lambda connection: None)
+    monkeypatch.setattr(micro_batch_commit, "micro_batches", lambda *args, **more: Batches())
+    message = TaskAttemptResult(batch=BATCH, member=(7, 0), drained=False, rows=1)
+    told = contextlib.nullcontext() if is_committed else pytest.raises(ConnectorError)
+    with told:
+        commit_micro_batch(OPTIONS, [message], 0)
+    assert asked == (["claim", "commit"] if is_committed else ["claim"])
+
+
+@pytest.mark.parametrize(
+    ("sink", "number", "part"), [("q", 0, None), ("s", None, None), ("s", None, "p")]
+)
+def test_only_streams_with_a_sink_id_note_their_sink(monkeypatch, sink, number, part):
+    class Batches:
+        def commit(self, *args, **more):
+            return CommitResult(CommitOutcome.COMMITTED)
+
+    monkeypatch.setattr(micro_batch_commit, "cluster_for", lambda connection: None)
+    monkeypatch.setattr(micro_batch_commit, "micro_batches", lambda *args, **more: Batches())
+    batch = MicroBatchId(sink=sink, query="q", batch=0, part=part)
+    message = TaskAttemptResult(batch=batch, member=(7, 0), drained=False, rows=1)
+    assert commit_micro_batch(OPTIONS, [message], number) is CommitOutcome.COMMITTED

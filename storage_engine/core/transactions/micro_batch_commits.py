@@ -39,7 +39,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.named_claims import answer_to
 from storage_engine.core.transactions.sink_ledgers import SinkLedger, SinkLedgers
 from storage_engine.core.transactions.sink_members import Batch, SinkMember
-from storage_engine.core.transactions.sink_names import is_once
+from storage_engine.core.transactions.sink_names import is_once, names_a_sink
 from storage_engine.core.transactions.sink_origins import MOST_ORIGIN_BYTES, advanced
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
@@ -386,7 +386,7 @@ class MicroBatchCommits:
             claim=event.claim,
         )
         self._ledgers.write(key, ledger, record)
-        self.committed += 1
+        self.committed += not names_a_sink(event.sink, event.query, event.owner)
         self._send_ends(key, ledger)
 
     def _carried(self, ledger: SinkLedger) -> tuple[MemberEnd, ...]:

@@ -199,7 +199,7 @@ class SinkLedgers:
                 record.owner, record.run, record.rows, record.winner, record.claim
             )
         if batch < record.last:
-            return CommittedMicroBatch()
+            return CommittedMicroBatch(record.owner)
         named = part_and_number(key.query)
         if named is None:
             return None

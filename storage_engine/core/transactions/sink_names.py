@@ -55,6 +55,12 @@ def part_and_number(query: str) -> tuple[str, int] | None:
     return (part, value) if value <= MOST_NUMBER and named_write(part, value) == query else None
 
 
+def names_a_sink(sink: str, query: str, owner: str) -> bool:
+    """Return True when the record of a query's own name only says under which sink it writes: that
+    sink is its owner. Micro-batches are committed there."""
+    return sink == query and owner != ""
+
+
 def coordinated_name(transactional_id: str) -> str:
     """Return the part of a transactional id that selects the coordinator."""
     return transactional_id.removeprefix(MEMBER_PREFIX)

@@ -13,6 +13,7 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
+from storage_engine.core.transactions.sink_names import names_a_sink
 from storage_engine.core.transactions.transaction_state import (
     NO_BATCH,
     LedgerKey,
@@ -85,8 +86,9 @@ def _add_rows(
             continue
         if producers and not any(producer_id in producers for producer_id, _ in of_query):
             continue
-        if ledger.last == NO_BATCH and not of_query:
-            # The origins of a whole sink, or a query that has tried.
+        is_note = names_a_sink(key.sink, key.query, ledger.owner)
+        if not of_query and (is_note or ledger.last == NO_BATCH):
+            # The origins of a whole sink, a query that has tried, or one that writes elsewhere.
             continue
         if producers:
             # Those that were asked for, before the others are cut.
