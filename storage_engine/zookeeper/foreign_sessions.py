@@ -20,6 +20,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from storage_engine.core.errors import HeadraceError
+from storage_engine.core.settings.zookeeper_settings import ENABLE
 from storage_engine.zookeeper.access import ZooKeeperAccess
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.kazoo_driver import make_client, stop_client, tls_problem
@@ -37,10 +38,17 @@ class ZooKeeperUnreachableError(HeadraceError):
     """No ZooKeeper server answers."""
 
 
-def unreachable(connect: ConnectString, client: KazooClient) -> ZooKeeperUnreachableError:
+def unreachable(
+    connect: ConnectString, client: KazooClient, access: ZooKeeperAccess
+) -> ZooKeeperUnreachableError:
     """Return the error for a client that has found no server."""
     if problem := tls_problem(client):
         return ZooKeeperUnreachableError(f"no TLS with ZooKeeper at {connect}: {problem}")
+    if access.tls is None:
+        return ZooKeeperUnreachableError(
+            f"can't reach ZooKeeper at {connect}: is it running? check zookeeper.connect; one that "
+            f"speaks TLS alone, as that of a secured cluster does for its brokers, needs {ENABLE}"
+        )
     return ZooKeeperUnreachableError(
         f"can't reach ZooKeeper at {connect}: is it running? check zookeeper.connect"
     )
@@ -81,7 +89,7 @@ def taken_over(
     taken = None
     try:
         if not client.start_async().wait(wait_ms / 1000):
-            raise unreachable(connect, client)
+            raise unreachable(connect, client, access)
         taken = TakenSession(client, credentials)
         yield taken
     except KazooException as error:

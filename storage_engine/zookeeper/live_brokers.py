@@ -13,6 +13,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from storage_engine.core.errors import DeadlineExceededError
+from storage_engine.core.settings.zookeeper_settings import ENABLE
 from storage_engine.zookeeper.access import ANYBODY, ZooKeeperAccess
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.encrypted import EncryptingHandler
@@ -43,7 +44,10 @@ def live_addresses(
         return _read(client, protocol)
     except (KazooException, KazooTimeoutError) as error:
         reason = handler.tls_problem or str(error) or type(error).__name__
-        raise DeadlineExceededError(f"ZooKeeper at {connect} does not answer: {reason}") from None
+        hint = "" if access.tls else f"; one that speaks TLS alone needs {ENABLE}"
+        raise DeadlineExceededError(
+            f"ZooKeeper at {connect} does not answer: {reason}{hint}"
+        ) from None
     finally:
         with contextlib.suppress(KazooException, KazooTimeoutError):
             client.stop()

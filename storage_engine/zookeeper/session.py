@@ -131,7 +131,7 @@ class ZooKeeperSession:
         if not connected.wait(max(0, deadline_ms - self._clock.monotonic_ms()) / 1000):
             self._closed = True
             stop_client(self._client, 0)
-            raise unreachable(self._connect, self._client)
+            raise unreachable(self._connect, self._client, self._access)
         try:
             self._access.check(self._client, self._written)
         except ZooKeeperRefusedError:

@@ -20,8 +20,10 @@ from typing import Any
 
 from storage_engine.client.broker_discovery import encrypted_access
 from storage_engine.client.closing import Closing
+from storage_engine.client.cluster import Cluster
 from storage_engine.client.loop import ClientLoop, LoopEndedError
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
+from storage_engine.client.zookeeper_consumer.brokers_view import AskedBrokers
 from storage_engine.client.zookeeper_consumer.connector_config import ConnectorConfig
 from storage_engine.client.zookeeper_consumer.dead_members import DeadMembers
 from storage_engine.client.zookeeper_consumer.ledger import StreamLedger
@@ -75,6 +77,7 @@ class ConsumerConnector(Closing):
         self._loop = ClientLoop(
             "headrace-zookeeper-group", work=self._descriptors, on_end=self._ended
         )
+        self._brokers: AskedBrokers | None = None
         self._session: ZooKeeperSession | None = None
         self._member: ZooKeeperGroupMember | None = None
         self._dead_members: DeadMembers | None = None
@@ -117,6 +120,7 @@ class ConsumerConnector(Closing):
                 "the streams of this connector exist already; use another connector "
                 "for more streams"
             )
+        self._brokers = brokers = self._ask_brokers()
         self._session = session = self._open()
         streams = {}
         for topic, count in counts.items():
@@ -133,10 +137,14 @@ class ConsumerConnector(Closing):
             consumer=self.consumer_id,
             streams=wanted,
             protocol=self._config.streams.security.protocol.name,
+            brokers=brokers,
         )
         self._member = member
         self._loop.start()
-        self._check_cluster(session)
+        if brokers is None:
+            self._check_cluster(session)
+        else:
+            brokers.begin(self._loop, member.start)
         if self._config.sees_death:
             self._dead_members = self._watch_for_deaths(session)
             self._loop.call_soon(self._dead_members.start)
@@ -144,6 +152,19 @@ class ConsumerConnector(Closing):
         if self._config.enable_auto_commit:
             self._loop.call_soon(self._commit_later)
         return streams
+
+    def _ask_brokers(self) -> AskedBrokers | None:
+        config, streams = self._config, self._config.streams
+        if config.bootstrap_servers is None:
+            return None
+        cluster = Cluster(
+            config.bootstrap_servers,
+            client_id=streams.client_id,
+            request_timeout_ms=streams.request_timeout_ms,
+            deadline_ms=streams.default_api_timeout_ms,
+            security=streams.security,
+        )
+        return AskedBrokers(cluster, config.metadata_max_age_ms)
 
     def _open(self) -> ZooKeeperSession:
         config = self._config
@@ -263,6 +284,8 @@ class ConsumerConnector(Closing):
             self._stop(self._member)
         self._loop.stop()
         self._loop.join(_STOP_MS)
+        if self._brokers is not None:
+            self._brokers.close()
         if self._session is not None:
             self._session.close()
         for ledger, stream in zip(ledgers, self._streams, strict=True):

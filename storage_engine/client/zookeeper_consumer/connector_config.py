@@ -43,6 +43,14 @@ _NOBODY = "unknown:9092"
 
 SETTINGS = by_key(
     text("zookeeper.connect", "The servers of the ensemble, and the path of the cluster."),
+    text(
+        "bootstrap.servers",
+        "Brokers that are asked for topics and partitions (default: their znodes tell), so that "
+        "the group can meet in another ZooKeeper than the brokers'.",
+    ),
+    milliseconds(
+        "metadata.max.age.ms", 10_000, "Brokers of bootstrap.servers are asked again after so long."
+    ),
     milliseconds(
         "zookeeper.session.timeout.ms",
         6_000,
@@ -73,6 +81,9 @@ class ConnectorConfig:
     """`SETTINGS`, checked. Times are milliseconds."""
 
     zookeeper_connect: str
+    bootstrap_servers: str | None
+    """None: brokers, topics and leaders are read from the znodes of the brokers."""
+    metadata_max_age_ms: int
     session_timeout_ms: int
     connection_timeout_ms: int
     zookeeper_tls: ZooKeeperTls | None
@@ -98,6 +109,8 @@ class ConnectorConfig:
         security = {key: values[key] for key in SECURITY_KEYS if values[key] is not None}
         return cls(
             zookeeper_connect=values["zookeeper.connect"],
+            bootstrap_servers=values["bootstrap.servers"],
+            metadata_max_age_ms=values["metadata.max.age.ms"],
             session_timeout_ms=values["zookeeper.session.timeout.ms"],
             connection_timeout_ms=values["zookeeper.connection.timeout.ms"],
             zookeeper_tls=pop_zookeeper_tls(values),
@@ -109,7 +122,7 @@ class ConnectorConfig:
                 {
                     **streams,
                     **security,
-                    "bootstrap.servers": _NOBODY,
+                    "bootstrap.servers": values["bootstrap.servers"] or _NOBODY,
                     "group.id": values["group.id"],
                 }
             ),

@@ -22,6 +22,11 @@ from typing import NamedTuple, Protocol
 
 from storage_engine.client.groups.group_errors import CommitRefusedError
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts
+from storage_engine.client.zookeeper_consumer.brokers_view import (
+    BrokersView,
+    DecodedNodes,
+    RegisteredBrokers,
+)
 from storage_engine.client.zookeeper_consumer.cluster_view import ClusterView
 from storage_engine.client.zookeeper_consumer.node_view import RETRY_MS, NodeView
 from storage_engine.core.errors import HeadraceError
@@ -131,8 +136,10 @@ class ZooKeeperGroupMember:
         consumer: str,
         streams: StreamCounts,
         protocol: str = PLAIN_PROTOCOL,
+        brokers: BrokersView | None = None,
     ) -> None:
-        """`protocol`: the security protocol by which brokers are read from."""
+        """`brokers`: None takes them from their znodes, by their listeners for the security
+        protocol `protocol`."""
         self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._reader = reader
@@ -141,7 +148,9 @@ class ZooKeeperGroupMember:
         self._streams = streams
         self._paths = ConsumerGroupPaths(group)
         self._nodes = NodeView(metadata_store, scheduler, self._step_soon)
-        self._cluster = ClusterView(self._nodes, self._paths, protocol)
+        decoded = DecodedNodes(self._nodes)
+        brokers = brokers or RegisteredBrokers(self._nodes, decoded, protocol)
+        self._cluster = ClusterView(self._nodes, decoded, self._paths, brokers)
         self._addresses = ""
         self._planned: dict[TopicPartition, int] | None = None
         self._planned_at = 0
@@ -225,17 +234,17 @@ class ZooKeeperGroupMember:
     def _plan(self) -> dict[TopicPartition, int] | None:
         """The partitions that this member should own, with the stream of each; None while that is
         not known."""
-        if self._planned is None or self._planned_at != self._nodes.changes:
-            self._planned_at = self._nodes.changes
+        if self._planned is None or self._planned_at != self._cluster.changes:
+            self._planned_at = self._cluster.changes
             self._planned = self._plan_anew()
         return self._planned
 
     def _plan_anew(self) -> dict[TopicPartition, int] | None:
-        addresses = self._cluster.addresses()
+        addresses = self._cluster.brokers.addresses()
         if addresses and addresses != self._addresses:
             self._addresses = addresses
             self._reader.set_brokers(addresses)
-        topics = self._cluster.topics()
+        topics = self._cluster.brokers.topics()
         if topics is None or addresses is None:
             return None
         wanted = self._streams.of(topics)
