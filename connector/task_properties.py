@@ -5,6 +5,7 @@ Only tasks see them. A driver's writer is made in a process without them.
 
 import re
 import uuid
+from collections.abc import Callable
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -29,11 +30,13 @@ def task_property(name: str) -> str | None:
     return None if context is None else context.getLocalProperty(name)
 
 
-def root_execution() -> uuid.UUID | None:
+def root_execution(
+    read: Callable[[str], str | None] = task_property,
+) -> uuid.UUID | None:
     """The execution of the micro-batch that this task belongs to, which is another one when the
     micro-batch is repeated. Unlike the run it is not in what users set. None where Spark does not
-    say it."""
-    parts = [task_property(name) for name in (*APPLICATION, ROOT_EXECUTION)]
+    say it. `read`: what gives a local property, which the driver asks of its context."""
+    parts = [read(name) for name in (*APPLICATION, ROOT_EXECUTION)]
     return None if None in parts else uuid.uuid5(uuid.NAMESPACE_OID, "/".join(map(str, parts)))
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from connector.database.frames_of_calls import FramesOfCalls, call_of
 from connector.errors import ConnectorError, without_traceback
 from connector.task_properties import QUERY_ID
 
@@ -32,11 +33,14 @@ TYPED_KEY = ("_topic", "_partition", "_offset")
 PIECE = "piece"
 """The one column in which rows leave the executors: an Arrow record batch as bytes."""
 
+_FRAMES = FramesOfCalls()
+
 
 @dataclass(frozen=True)
 class KeyedSink:
     """A function for `foreachBatch`. It holds no connection, so that Spark may pickle it. Called
-    within one, it takes one frame of a micro-batch for each table: a second would be a replay.
+    within one, it takes one frame of a micro-batch for each table and part: a second one is
+    BATCH_ID_TAKEN before its first row.
 
     The driver writes the rows of a micro-batch in one transaction. It fetches one Spark partition
     after the other while the next one is computed, so it holds two of them at most. It makes the
@@ -58,6 +62,9 @@ class KeyedSink:
     """The columns that identify a row. Where a record makes several rows it needs one more
     column. Rows of a typed topic have theirs with `_` in front."""
 
+    part: str = ""
+    """Tells the notes of several frames for one table in one micro-batch apart."""
+
     query_id: str | None = None
     """The ledger keeps the last micro-batch of the table under this id. None stands for Spark's id
     of the query, which changes with the checkpoint; an id of your own must change with it, too.
@@ -71,10 +78,14 @@ class KeyedSink:
         """Returns when the micro-batch is committed, by this call or an earlier one."""
         tables = _tables()
         query = self.query_id or _query_id(frame)
-        with tables.database(self.url, self.engine_options) as engine:
+        place = self.url, self.table, self.part, query
+        with (
+            _FRAMES.only_one(place, batch_id, call_of(frame)),
+            tables.database(self.url, self.engine_options) as engine,
+        ):
             key = _key_of(self.key, frame.columns)
             table = tables.KeyedTable(engine, self.table, key=key, schema=frame.schema)
-            if not table.write(query, batch_id, _pieces(frame)):
+            if not table.write(query, batch_id, _pieces(frame), part=self.part):
                 logger.warning(
                     "batch %d of the query %s is in the table '%s' already: none of its rows is "
                     "written again",

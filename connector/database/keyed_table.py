@@ -127,10 +127,13 @@ class KeyedTable:
                 kinds=self._kinds,
             )
 
-    def write(self, query: str, batch: int, pieces: "Iterable[pa.RecordBatch]") -> bool:
+    def write(
+        self, query: str, batch: int, pieces: "Iterable[pa.RecordBatch]", *, part: str = ""
+    ) -> bool:
         """Writes all rows and the ledger's note, or nothing. False where an earlier call has
-        committed the micro-batch; `pieces` is not read then. ConnectorError NULL_KEY."""
-        place = ledger_place(query, self._name)
+        committed the micro-batch; `pieces` is not read then. `part`: of the frames that go to this
+        table. ConnectorError NULL_KEY."""
+        place = ledger_place(query, self._name, part)
         self._open_ledger(place, query)
         with self._engine.begin() as connection:
             for setting in _SESSION.get(self._database, ()):
@@ -262,10 +265,10 @@ class KeyedTable:
         ]
 
 
-def ledger_place(query: str, table: str) -> str:
+def ledger_place(query: str, table: str, part: str = "") -> str:
     """What stands in the ledger for a query and a table. Long names are cut, and told apart by
     their digest."""
-    place = f"{query}{_BESIDE}{table}"
+    place = _BESIDE.join((query, table, part) if part else (query, table))
     if len(place) <= NAME_LENGTH:
         return place
     digest = hashlib.sha256(place.encode()).hexdigest()

@@ -49,7 +49,9 @@ class FaultyTable(keyed_table.KeyedTable):
 
     batch = 0
 
-    def write(self, query: str, batch: int, pieces: Iterable[pa.RecordBatch]) -> bool:
+    def write(
+        self, query: str, batch: int, pieces: Iterable[pa.RecordBatch], *, part: str = ""
+    ) -> bool:
         FaultyTable.batch = batch
         pause(f"before-write-{batch}")
 
@@ -57,7 +59,7 @@ class FaultyTable(keyed_table.KeyedTable):
             yield from pieces
             pause(f"all-rows-{batch}")
 
-        return super().write(query, batch, told())
+        return super().write(query, batch, told(), part=part)
 
     def _upsert(self, connection: sa.Connection, rows: list[dict[str, Any]]) -> None:
         super()._upsert(connection, rows)
