@@ -8,6 +8,7 @@ exactly one answer with that number.
 Source: KIP-98, R-SPARK2.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -43,6 +44,23 @@ class Answer:
 
     request: int
     error: ErrorCode = ErrorCode.NONE
+
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEach(Generic[AnswerT]):
+    """Effect: the answers to many requests. The driver draws some in each turn, since there may be
+    as many as a group has members; when it is dropped before, the other requests are refused as all
+    that wait are."""
+
+    answers: Iterator[AnswerT]
+
+
+@dataclass(frozen=True, slots=True)
+class TickAgain:
+    """Effect: the periodic work goes on; have it done in the next turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,18 +9,15 @@ from collections.abc import Iterable, Iterator
 from typing import Generic
 
 from storage_engine.broker.coordinators.load_troubles import LoadTroubles
+from storage_engine.broker.coordinators.pending_answers import AnswerT, OnAnswer
 from storage_engine.broker.coordinators.runner import (
-    AnswerT,
     CoordinatorKind,
     CoordinatorRunner,
-    Core,
-    EffectT,
     EventOf,
-    EventT,
-    OnAnswer,
     RunnerPorts,
 )
 from storage_engine.broker.coordinators.state_load import ContentT
+from storage_engine.broker.coordinators.state_machine import Core, EffectT, EventT
 from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.unexpected import FAILED, guarded

@@ -7,7 +7,8 @@ are carried out in their order, and only by the leader that the core was restore
 
 Before each step that may write, the runner makes sure that this broker leads, and that enough
 replicas are in sync. So only the disk can refuse an append; this ends the runner, and the next one
-reads the log. Events that nobody would send again (written markers, replicated records) wait until
+reads the log. Records that take long to encode are encoded in the background, and the next step
+waits for them. Events that nobody would send again (written markers, replicated records) wait until
 a step is possible. An event that may not write needs no replicas, and waits only for the load. The
 event of a request is made when it is stepped, however long it has waited: there its handler checks
 again what may have changed since it came.
@@ -19,21 +20,31 @@ Source: KIP-98, R-SPARK2.
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
+from storage_engine.broker.coordinators.pending_answers import AnswerT, OnAnswer, PendingAnswers
 from storage_engine.broker.coordinators.state_load import ContentT, StateCodec, StateLoad
+from storage_engine.broker.coordinators.state_machine import (
+    Carrier,
+    Core,
+    Effects,
+    EffectT,
+    EventT,
+)
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.coordinator_log import (
     Answer,
+    AnswerEach,
     AppendRecord,
     CountAppended,
     EntryT,
     Moment,
     Replicated,
+    TickAgain,
 )
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -63,43 +74,9 @@ def moment(clock: Clock) -> Moment:
     return Moment(clock.monotonic_ms(), clock.wall_ms())
 
 
-EventT = TypeVar("EventT")
-EventT_contra = TypeVar("EventT_contra", contravariant=True)
-AnswerT = TypeVar("AnswerT", bound=Answer)
-EffectT = TypeVar("EffectT")
-EffectT_contra = TypeVar("EffectT_contra", contravariant=True)
-ContentT_contra = TypeVar("ContentT_contra", contravariant=True)
-
-OnAnswer = Callable[[AnswerT], None]
 EventOf = Callable[[int], EventT | ErrorCode]
 """Makes the event of a request, given the request's number, or says by an ErrorCode why there may
 be none any more. Called in the turn in which the event is stepped, and sometimes also before."""
-
-
-class Core(Protocol[EventT_contra, AnswerT, EffectT, EntryT, ContentT_contra]):
-    """A coordinator's state machine."""
-
-    def restore(
-        self, content: ContentT_contra, at: Moment, /
-    ) -> list[AppendRecord[EntryT] | CountAppended | AnswerT | EffectT]: ...
-
-    def step(
-        self, event: EventT_contra | Replicated, /
-    ) -> list[AppendRecord[EntryT] | CountAppended | AnswerT | EffectT]: ...
-
-
-class Carrier(Protocol[EffectT_contra]):
-    """Carries out the effects that only one kind of coordinator has."""
-
-    def carry_out(self, effect: EffectT_contra, /) -> None: ...
-
-    def lead_on(self, leader_epoch: int) -> None:
-        """Continues under a new leader epoch."""
-        ...
-
-    def close(self) -> None:
-        """Do and hear nothing more."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +155,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self._early: list[tuple[EventOf[EventT], OnAnswer[AnswerT]]] | None = []
         """Requests that came before the load was done; None when they wait no longer."""
         self._requests = 0
-        self._pending: dict[int, OnAnswer[AnswerT]] = {}
+        self._pending = PendingAnswers(ports.scheduler, kind.refusal)
         self._appended: deque[tuple[int, int]] = deque()
         """(number of a record, the end offset at which it is replicated), in order."""
         self._events: deque[_Due[EventT]] = deque()
@@ -189,6 +166,8 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         behind what has to write, but in their order: of two ends of a producer's transactions the
         first must be stepped first."""
         self._stepping = False
+        """True during a step, also while its records are encoded in the background."""
+        self._encoding = False
         self._retry_is_due = False
 
     @property
@@ -213,7 +192,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             guarded("an answer", on_answer, self._kind.refusal(0, refusal))
             return
         self._requests = number
-        self._pending[number] = on_answer
+        self._pending.expect(number, on_answer)
         if self._stepping or (self._events and self._writes(event)):
             self._events.append(_Due(number, make))
         else:
@@ -244,9 +223,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self._news.clear()
         self.partition.produce_waiters.discard(self)
         self._take_early()
-        pending, self._pending = self._pending, {}
-        for on_answer in pending.values():
-            guarded("an answer", on_answer, self._kind.refusal(0, ErrorCode.NOT_COORDINATOR))
+        self._pending.refuse_all(ErrorCode.NOT_COORDINATOR)
 
     def try_complete(self) -> bool:
         """The high watermark or the role of the partition has changed. True when it is over."""
@@ -272,21 +249,49 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             return
         self._codec = codec
         coordinator = self._kind.new_core(self.partition.config.log.max_message_bytes)
+        steps = coordinator.restore(content, moment(self._ports.clock))
+        self._restore_some(coordinator, steps, len(content))
+
+    def _restore_some(
+        self,
+        coordinator: Core[EventT, AnswerT, EffectT, EntryT, ContentT],
+        steps: Generator[
+            None,
+            None,
+            Effects[EntryT, AnswerT, EffectT],
+        ],
+        keys: int,
+    ) -> None:
+        """A piece of the state in each turn."""
+        if self.try_complete():
+            return
         try:
-            effects = coordinator.restore(content, moment(self._ports.clock))
+            next(steps)
+        except StopIteration as end:
+            self._restored(coordinator, end.value, keys)
         except Exception as failure:  # noqa: BLE001 - told with its trace by who reads again
             self._load_failed(failure)
-            return
+        else:
+            self._ports.scheduler.call_soon(lambda: self._restore_some(coordinator, steps, keys))
+
+    def _restored(
+        self,
+        coordinator: Core[EventT, AnswerT, EffectT, EntryT, ContentT],
+        effects: Effects[EntryT, AnswerT, EffectT],
+        keys: int,
+    ) -> None:
         self.coordinator = coordinator
         log.info(
             "coordinates partition=%s leader_epoch=%d keys=%d end_offset=%d",
             self.topic_partition,
             self.leader_epoch,
-            len(content),
+            keys,
             self._load.end_offset,
         )
         self._appended.append((0, self._load.end_offset))
-        if guarded("the beginning of a coordinator", self._carry_out, effects) is FAILED:
+        records = [effect for effect in effects if isinstance(effect, AppendRecord)]
+        parts = self._encode(records) if records else []
+        if guarded("the beginning of a coordinator", self._carry_out, effects, parts) is FAILED:
             self._end_by_itself()
             return
         self._on_loaded(self.topic_partition)
@@ -331,8 +336,11 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         if self._stepping:
             return
         self._stepping = True
-        while (queue := self._news or self._events) and self._step_next(queue):
-            pass
+        while not self._encoding and (queue := self._news or self._events):
+            if not self._step_next(queue):
+                break
+        if self._encoding:
+            return
         self._stepping = False
         if self._news or self._events:
             self._retry_later()
@@ -343,7 +351,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         event = _made(due.make)
         if isinstance(event, ErrorCode):
             queue.popleft()
-            self._answer(due.number, self._kind.refusal(0, event))
+            self._pending.give(due.number, self._kind.refusal(0, event))
             return True
         if self._refusal(event) is not ErrorCode.NONE:
             return False
@@ -358,8 +366,43 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     def _step(self, number: int, event: EventT | Replicated) -> None:
         coordinator = self.coordinator
         assert coordinator is not None, "a step is possible"
+        effects = coordinator.step(event)
+        records = [effect for effect in effects if isinstance(effect, AppendRecord)]
+        if any(self._codec.is_long(each.entry) for each in records):
+            self._encoding = True
+            self._ports.background.submit(
+                partial(self._encode, records),
+                lambda parts: self._encoded(number, effects, parts),
+                lambda _failure: self._encoded(number, effects, None),
+            )
+        else:
+            self._finish_step(number, effects, self._encode(records) if records else [])
+
+    def _encoded(
+        self,
+        number: int,
+        effects: Effects[EntryT, AnswerT, EffectT],
+        parts: list[tuple[int, memoryview]] | None,
+    ) -> None:
+        """The records of a step are encoded; None: they can't be."""
+        self._encoding = self._stepping = False
+        if self._ended:
+            return
+        if parts is None or (
+            guarded("a step of a coordinator", self._finish_step, number, effects, parts) is FAILED
+        ):
+            self._refuse(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._end_by_itself()
+        self._drain()
+
+    def _finish_step(
+        self,
+        number: int,
+        effects: Effects[EntryT, AnswerT, EffectT],
+        parts: list[tuple[int, memoryview]],
+    ) -> None:
         try:
-            self._carry_out(coordinator.step(event))
+            self._carry_out(effects, parts)
         except KafkaError as failure:
             log.warning(
                 "coordinator of %s starts anew, a record was not stored: %s",
@@ -374,34 +417,41 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     def _refuse(self, number: int, code: ErrorCode) -> None:
         """Answer a request that would fail again, so that its client does not repeat it."""
         if number in self._pending:
-            self._answer(number, self._kind.refusal(number, code))
-
-    def _answer(self, number: int, answer: AnswerT) -> None:
-        guarded("an answer", self._pending.pop(number), answer)
+            self._pending.give(number, self._kind.refusal(number, code))
 
     def _carry_out(
-        self, effects: list[AppendRecord[EntryT] | CountAppended | AnswerT | EffectT]
+        self,
+        effects: Effects[EntryT, AnswerT, EffectT],
+        parts: list[tuple[int, memoryview]],
     ) -> None:
-        """Raises KafkaError when the records can't be stored; nothing else has happened then."""
+        """`parts`: its records, as batches. Raises KafkaError when they can't be stored; nothing
+        else has happened then."""
         records = [effect for effect in effects if isinstance(effect, AppendRecord)]
-        if records:
-            self._append(records)
+        self._append(records, parts)
         for effect in effects:
             if isinstance(effect, self._kind.answer_type):
-                self._answer(effect.request, effect)
+                self._pending.give(effect.request, effect)
+            elif isinstance(effect, AnswerEach):
+                self._pending.give_each(effect.answers)
             elif isinstance(effect, CountAppended):
                 self._appended.append((effect.number, self.partition.log.log_end_offset))
+            elif isinstance(effect, TickAgain):
+                self._ports.scheduler.call_soon(self.tick)
             elif not isinstance(effect, AppendRecord | Answer):
                 self._carrier.carry_out(effect)
 
-    def _append(self, records: list[AppendRecord[EntryT]]) -> None:
-        """Appends the records as one batch if the log accepts it, otherwise one after the other in
-        the core's order: a failover may find any number of the first ones replicated."""
-        parts = self._codec.encode_entries(
+    def _encode(self, records: list[AppendRecord[EntryT]]) -> list[tuple[int, memoryview]]:
+        """The records as one batch if the log accepts it, otherwise in several, in the core's
+        order: a failover may find any number of the first ones replicated."""
+        return self._codec.encode_entries(
             (each.entry for each in records),
             now_ms=self._ports.clock.wall_ms(),
             part_bytes=self.partition.config.log.max_message_bytes - BATCH_HEADER_BYTES,
         )
+
+    def _append(
+        self, records: list[AppendRecord[EntryT]], parts: list[tuple[int, memoryview]]
+    ) -> None:
         done = 0
         for count, batch in parts:
             result = self.partition.current.append_state(

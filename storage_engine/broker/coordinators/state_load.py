@@ -48,6 +48,10 @@ class StateCodec(Protocol[EntryT_contra, ContentT]):
         """Take up whole batches of the log into `content`; what of them can't be read, and why."""
         ...
 
+    def is_long(self, entry: EntryT_contra, /) -> bool:
+        """Whether it takes longer to encode than a turn of the loop may."""
+        ...
+
     def encode_entries(
         self, entries: Iterable[EntryT_contra], *, now_ms: int, part_bytes: int
     ) -> list[tuple[int, memoryview]]:

@@ -5,7 +5,7 @@ back.
 Source: KIP-98, KIP-211 (expiry), KIP-229, KIP-447 (transactions of members), KIP-496.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from storage_engine.core.coordinator_log import Answer, Moment
 from storage_engine.core.errors import ErrorCode
@@ -25,6 +25,7 @@ from storage_engine.core.groups.rebalances import GroupSettings
 from storage_engine.core.groups.records import GroupContent, GroupKey, OffsetKey, PlacedOffset
 from storage_engine.core.groups.subscription import CONSUMER
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.rounds import PIECE, pieces
 
 
 class Commits:
@@ -39,14 +40,21 @@ class Commits:
         self._open: dict[int, set[str]] = {}
         """By producer id the groups with offsets in its open transaction."""
 
-    def restore(self, content: GroupContent) -> None:
+    def restore(self, content: GroupContent) -> Iterator[None]:
+        """Take up the offsets in pieces, and have it checked which of their topics are gone."""
         self._first_order = content.next_order
-        for key, placed in content.offsets.items():
-            self._group(key.group_id).offsets.put(key.partition, placed)
+        topics = set()
+        for piece in pieces(content.offsets.items()):
+            for key, placed in piece:
+                self._group(key.group_id).offsets.put(key.partition, placed)
+                topics.add(key.partition.topic)
+            yield
         for producer_id, pending in content.pending.items():
+            topics.update(key.partition.topic for key in pending)
             for key, placed in pending.items():
                 self._group(key.group_id).offsets.put_pending(producer_id, key.partition, placed)
                 self._open.setdefault(producer_id, set()).add(key.group_id)
+        self._check_deleted(topics)
 
     def _group(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
@@ -168,29 +176,48 @@ class Commits:
         for group in list(self._groups.values()):
             self._remove(group, [tp for tp in group.offsets.partitions() if tp.topic in topics])
 
-    def expire(self, at: Moment) -> None:
-        """Remove offsets that have expired, and groups that have neither members nor offsets."""
-        for group in list(self._groups.values()):
-            self._remove(group, self._expired(group, at.wall_ms))
-            if group.state is GroupState.EMPTY and not group.offsets and not group.promised:
+    def expire(self, at: Moment) -> Iterator[None]:
+        """Remove offsets that have expired, and groups that have neither members nor offsets; and
+        have the driver check which topics with offsets are gone. Between the steps, whose number
+        depends on the offsets, others have their turn."""
+        topics: set[str] = set()
+        looked_at = 0
+        for group_id in list(self._groups):
+            group = self._groups.get(group_id)
+            if group is None:
+                continue
+            if looked_at > PIECE:
+                looked_at = 0
+                yield
+            looked_at += 1
+            for number, piece in enumerate(pieces(group.offsets.partitions())):
+                if number:
+                    yield
+                if self._groups.get(group_id) is not group:
+                    break
+                looked_at += len(piece)
+                self._remove(group, self._expired(group, piece, at.wall_ms))
+                topics.update(tp.topic for tp in piece)
+            if self._groups.get(group_id) is group and _is_unused(group):
                 self._forget(group)
+        self._check_deleted(topics)
 
-    def check_deleted_topics(self) -> None:
-        """Have the driver check which topics with offsets are gone."""
-        topics = frozenset(
-            tp.topic for group in self._groups.values() for tp in group.offsets.partitions()
-        )
+    def _check_deleted(self, topics: Collection[str]) -> None:
+        """Have the driver check which of these topics are gone."""
         if topics:
-            self._log.emit(CheckDeletedTopics(topics=topics))
+            self._log.emit(CheckDeletedTopics(topics=frozenset(topics)))
 
-    def _expired(self, group: Group, wall_ms: int) -> list[TopicPartition]:
+    def _expired(
+        self, group: Group, among: Collection[TopicPartition], wall_ms: int
+    ) -> list[TopicPartition]:
         retention_ms = self._settings.retention_ms
         if group.state is GroupState.EMPTY:
-            return group.offsets.expired(wall_ms, retention_ms, unused_since_ms=group.state_ms)
+            since_ms = group.state_ms
+            return group.offsets.expired(among, wall_ms, retention_ms, unused_since_ms=since_ms)
         if group.state is GroupState.STABLE and group.protocol_type == CONSUMER:
             subscribed = group.subscribed()
             if subscribed is not None:
-                return group.offsets.expired(wall_ms, retention_ms, but_for=subscribed)
+                return group.offsets.expired(among, wall_ms, retention_ms, but_for=subscribed)
         return []
 
     def _remove(self, group: Group, partitions: Collection[TopicPartition]) -> None:
@@ -201,3 +228,7 @@ class Commits:
         del self._groups[group.group_id]
         if group.generation > 0:
             group.number = self._log.append((GroupKey(group.group_id), None))
+
+
+def _is_unused(group: Group) -> bool:
+    return group.state is GroupState.EMPTY and not group.offsets and not group.promised

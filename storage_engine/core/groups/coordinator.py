@@ -11,9 +11,10 @@ it was asked to, and drops the coordinator when an append fails or another broke
 partition.
 """
 
+from collections.abc import Generator, Iterator
 from typing import assert_never
 
-from storage_engine.core.coordinator_log import Answer, Moment, Replicated
+from storage_engine.core.coordinator_log import Answer, Moment, Replicated, TickAgain
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.commits import Commits
 from storage_engine.core.groups.deadlines import Deadlines
@@ -42,7 +43,11 @@ from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.joins import Joins
 from storage_engine.core.groups.rebalances import GroupSettings, Rebalances
 from storage_engine.core.groups.records import GroupContent
+from storage_engine.core.rounds import pieces
 from storage_engine.core.state_log import StateLog
+
+RESTORED_AT_ONCE = 50
+"""Groups; each may have some members."""
 
 
 def refusal(request: int, error: ErrorCode) -> Answer:
@@ -57,20 +62,27 @@ class GroupCoordinator:
         self._log: GroupLog = StateLog(refusal)
         self.groups: dict[str, Group] = {}
         """By group id; for reading only."""
-        self._rebalances = Rebalances(self._log, settings)
+        self._deadlines = Deadlines()
+        self._rebalances = Rebalances(self._log, settings, self._deadlines)
         self._joins = Joins(self._log, settings, self._rebalances)
         self._commits = Commits(self._log, self.groups, settings)
-        self._deadlines = Deadlines()
+        self._expiry: Iterator[None] | None = None
+        """The round of expiry that is under way."""
         self._wake_ms: int | None = None
         """The monotonic time at which the driver was asked to send a CheckDeadlines."""
 
-    def restore(self, content: GroupContent, at: Moment) -> list[Effect]:
-        """Begin with the content of the log; called once, before any event."""
-        for group_id, record in content.groups.items():
-            self.groups[group_id] = Group.of_record(group_id, record, at.now_ms)
-            self._plan(self.groups[group_id])
-        self._commits.restore(content)
-        self._commits.check_deleted_topics()
+    def restore(self, content: GroupContent, at: Moment) -> Generator[None, None, list[Effect]]:
+        """Begin with the content of the log; called once, before any event, and in pieces."""
+        for piece in pieces(content.groups.items(), RESTORED_AT_ONCE):
+            for group_id, record in piece:
+                self.groups[group_id] = Group.of_record(group_id, record, at.now_ms)
+            yield
+        for group in self.groups.values():
+            for members in pieces(group.members.values()):
+                for member in members:
+                    self._rebalances.plan_end(group, member, at)
+                yield
+        yield from self._commits.restore(content)
         return self._effects()
 
     def step(self, event: Event) -> list[Effect]:
@@ -107,8 +119,7 @@ class GroupCoordinator:
             case TransactionEnded():
                 self._commits.end_transaction(event.producer_id, commits=event.commits)
             case ExpireOffsets():
-                self._commits.expire(event.at)
-                self._commits.check_deleted_topics()
+                self._expire(event.at)
             case TopicsDeleted():
                 self._commits.forget_topics(event.topics)
             case _:
@@ -129,7 +140,6 @@ class GroupCoordinator:
         self._joins.join(group, event)
         if group.members or group.promised:
             self.groups[event.group_id] = group
-            self._plan(group)
 
     def _sync(self, event: Sync) -> None:
         group, code = self._group_of(event.group_id, event.caller)
@@ -154,13 +164,13 @@ class GroupCoordinator:
             answer = self._rebalances.synced(group, member, event.request)
             self._rebalances.answer(group, member, answer)
         else:
-            if member.syncing is not None:
+            given_up = group.syncing.get(member.member_id)
+            if given_up is not None:
                 # The client has given up waiting for that request.
-                self._log.refuse(member.syncing, ErrorCode.REBALANCE_IN_PROGRESS)
-            member.syncing = event.request
+                self._log.refuse(given_up, ErrorCode.REBALANCE_IN_PROGRESS)
+            group.syncing[member.member_id] = event.request
             if group.leader == member.member_id:
                 self._rebalances.assign(group, event.at)
-        self._plan(group)
 
     def _take_assignments(self, group: Group, event: Sync) -> ErrorCode:
         if group.bytes_with(event.assignments) > self._settings.record_max_bytes:
@@ -187,6 +197,7 @@ class GroupCoordinator:
         changed = False
         for caller in event.members:
             if group.promised.pop(caller.member_id, None) is not None:
+                self._rebalances.forget(group, caller.member_id)
                 changed = changed or group.state is GroupState.PREPARING
                 codes.append(ErrorCode.NONE)
                 continue
@@ -198,7 +209,6 @@ class GroupCoordinator:
             codes.append(found)
         if changed:
             self._rebalances.prepare_unless_preparing(group, event.at)
-        self._plan(group)
         self._log.answer(Left(request=event.request, codes=tuple(codes)), after=group.number)
 
     def _member_that_leaves(self, group: Group, caller: RequestingMember) -> Member | ErrorCode:
@@ -221,18 +231,24 @@ class GroupCoordinator:
 
     # --- time ---
 
+    def _expire(self, at: Moment) -> None:
+        """Go on with the round that is under way, or begin one."""
+        if self._expiry is None:
+            self._expiry = self._commits.expire(at)
+        for _ in self._expiry:
+            self._log.emit(TickAgain())
+            return
+        self._expiry = None
+
     def _tick(self, at: Moment) -> None:
         self._wake_ms = None
-        for group_id in self._deadlines.take_due(at.now_ms):
+        due: dict[str, list[str]] = {}
+        for key in self._deadlines.take_due(at.now_ms):
+            due.setdefault(key.group_id, []).append(key.member_id)
+        for group_id, member_ids in due.items():
             group = self.groups.get(group_id)
             if group is not None:
-                self._rebalances.check_deadlines(group, at)
-                self._plan(group)
-
-    def _plan(self, group: Group) -> None:
-        deadline_ms = group.next_deadline_ms()
-        if deadline_ms is not None:
-            self._deadlines.plan(group.group_id, deadline_ms)
+                self._rebalances.check_due(group, member_ids, at)
 
     def _effects(self) -> list[Effect]:
         first_ms = self._deadlines.first_ms

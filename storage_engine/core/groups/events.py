@@ -13,10 +13,12 @@ from typing import ClassVar, NamedTuple
 
 from storage_engine.core.coordinator_log import (
     Answer,
+    AnswerEach,
     AppendRecord,
     CountAppended,
     Moment,
     Replicated,
+    TickAgain,
 )
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.records import GroupEntry, OffsetRecord
@@ -220,8 +222,10 @@ class CheckDeletedTopics:
 
 
 GroupEffect = WakeAt | CheckDeletedTopics
-Effect = AppendRecord[GroupEntry] | CountAppended | Answer | GroupEffect
-GroupLog = StateLog[GroupEntry, Answer | GroupEffect]
+Effect = (
+    AppendRecord[GroupEntry] | CountAppended | Answer | AnswerEach[Answer] | TickAgain | GroupEffect
+)
+GroupLog = StateLog[GroupEntry, Answer | AnswerEach[Answer] | TickAgain | GroupEffect]
 
 # --- answers; `Answer` itself where there is nothing to say but an error ---
 

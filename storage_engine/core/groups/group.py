@@ -1,6 +1,9 @@
 """One group: its members, its generation, and the state of its rebalance. It is data, with queries
 on the data; the transitions are in `rebalances`.
 
+Whatever a request asks of the group as a whole is counted as members come and go, so that a request
+costs the same in a group of any size; only the turn from one generation to the next looks at all.
+
     EMPTY       no members                       -> PREPARING (a member joins)
     PREPARING   waiting for all members to join  -> COMPLETING | EMPTY (nobody is left)
     COMPLETING  waiting for the leader's word    -> STABLE | PREPARING
@@ -10,12 +13,12 @@ Source: Kafka's classic group protocol; KIP-62, KIP-345, KIP-394.
 """
 
 import enum
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import JoinedMember, RequestingMember
+from storage_engine.core.groups.offers import Offer, Offers
 from storage_engine.core.groups.offsets import CommittedOffsets
 from storage_engine.core.groups.records import NO_TIME, GroupMemberRecord, GroupRecord
 from storage_engine.core.groups.sizes import group_bytes, member_bytes
@@ -24,7 +27,8 @@ from storage_engine.core.groups.subscription import CONSUMER, subscribed_topics
 RESTORED = 0
 """The record number of everything that a coordinator was restored from (see `state_log`)."""
 
-Protocols = tuple[tuple[str, bytes], ...]
+SUBSCRIBED_MAX_BYTES = 1 << 20
+"""Different metadata of a group from which its topics are read, in bytes; it is done in one go."""
 
 
 class GroupState(enum.Enum):
@@ -38,7 +42,8 @@ class GroupState(enum.Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """A member, known by its id and, if it is static, by an instance id that outlives it."""
+    """A member, known by its id and, if it is static, by an instance id that outlives it. Its group
+    counts what it offers: it is changed through the group."""
 
     member_id: str
     instance_id: str | None
@@ -46,19 +51,14 @@ class Member:
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    protocols: Protocols
+    offer: Offer
     deadline_ms: int
     """When the session ends, unless the member is waiting for an answer."""
     assignment: bytes = b""
-    joining: int | None = None
-    """The number of its unanswered JoinGroup."""
-    syncing: int | None = None
-    """The number of its unanswered SyncGroup."""
     answer_number: int = RESTORED
     """The number of the record that its last answer waits for."""
-    is_new: bool = False
-    """True until it is part of a generation: its client may be gone without having received its
-    member id, so its session also expires while it waits."""
+    fixed_bytes: int = field(init=False, default=0)
+    """The bytes that it takes in the group's record besides metadata and assignment."""
     most_bytes: int = field(init=False, default=0)
     """The bytes that it takes in the group's record besides its assignment, with its largest
     protocol."""
@@ -67,33 +67,20 @@ class Member:
         self.measure()
 
     def measure(self) -> None:
-        """Compute `most_bytes` anew after a change."""
-        self.most_bytes = member_bytes(
-            *self._texts(), data=max((len(metadata) for _, metadata in self.protocols), default=0)
-        )
-
-    def bytes_with(self, protocol: str | None, assignment: bytes) -> int:
-        """Return the bytes that the member takes in the group's record."""
-        return member_bytes(*self._texts(), data=len(self.metadata(protocol)) + len(assignment))
+        """Compute the sizes anew after a change."""
+        texts = self.member_id, self.instance_id, self.client_id, self.client_host
+        self.fixed_bytes = member_bytes(*texts, data=0)
+        self.most_bytes = self.fixed_bytes + max(map(len, self.offer.metadata), default=0)
 
     def is_no_larger_than(self, other: "Member", protocol: str | None) -> bool:
         """Return True when it takes no more bytes than `other`, with that protocol and with any."""
         return self.most_bytes <= other.most_bytes and (
-            self.bytes_with(protocol, b"") <= other.bytes_with(protocol, b"")
+            self.fixed_bytes + len(self.metadata(protocol))
+            <= other.fixed_bytes + len(other.metadata(protocol))
         )
 
-    def _texts(self) -> tuple[str | None, ...]:
-        return self.member_id, self.instance_id, self.client_id, self.client_host
-
     def metadata(self, protocol: str | None) -> bytes:
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
-
-    @property
-    def ends_ms(self) -> int | None:
-        """When its session expires; None while it waits for an answer, which it can't do without a
-        client."""
-        waits = self.joining is not None or self.syncing is not None
-        return None if waits and not self.is_new else self.deadline_ms
+        return self.offer.of(protocol)
 
     def touch(self, now_ms: int) -> None:
         """Begin its session anew."""
@@ -102,7 +89,8 @@ class Member:
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """Invariant: `instances` has each static member of `members` once, and nothing else."""
+    """Invariant: `instances` has each static member of `members` once, and nothing else; `joining`,
+    `syncing`, `newcomers` and `unsynced` have members alone, and all newcomers are joining."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
@@ -111,8 +99,17 @@ class Group:
     protocol: str | None = None
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
+    """By member id; changed only by `add`, `drop` and `change`, which count."""
     instances: dict[str, str] = field(default_factory=dict)
     """The member id of each static member, by instance id."""
+    joining: dict[str, int] = field(default_factory=dict)
+    """The number of the unanswered JoinGroup of a member, by member id; set by `wait_to_join`."""
+    syncing: dict[str, int] = field(default_factory=dict)
+    """The number of the unanswered SyncGroup of a member, by member id."""
+    newcomers: dict[str, None] = field(default_factory=dict)
+    """Members that are not part of a generation yet, in the order in which they came: their clients
+    may be gone without having received their member ids, so their sessions also expire while they
+    wait."""
     promised: dict[str, int] = field(default_factory=dict)
     """The member ids that were given out for a second JoinGroup (KIP-394), with the time of their
     expiry."""
@@ -133,8 +130,88 @@ class Group:
     number: int = RESTORED
     """The number of the last record about the group."""
     offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
+    offers: Offers = field(init=False, default_factory=Offers)
+    sizes: "MemberSizes" = field(init=False, default_factory=lambda: MemberSizes())
+    _subscribed: tuple[str, frozenset[str] | None] | None = field(init=False, default=None)
+    """The protocol and answer of `subscribed`, until a member changes."""
+
+    def __post_init__(self) -> None:
+        for member in self.members.values():
+            self._count(member)
 
     # --- members ---
+
+    def add(self, member: Member) -> None:
+        """Add a member, as the youngest."""
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member.member_id
+        self._count(member)
+
+    def drop(self, member: Member) -> None:
+        """Remove a member; its requests are the caller's business."""
+        member_id = member.member_id
+        self._uncount(member)
+        del self.members[member_id]
+        if member.instance_id is not None and self.instances[member.instance_id] == member_id:
+            del self.instances[member.instance_id]
+        self.joining.pop(member_id, None)
+        self.syncing.pop(member_id, None)
+        self.newcomers.pop(member_id, None)
+        self.unsynced.discard(member_id)
+        if not self.members:
+            self.sizes.longest_id = 0
+
+    def change(self, member: Member, change: Callable[[Member], None]) -> None:
+        """Change what counts of a member: what it offers, or its names."""
+        self._uncount(member)
+        change(member)
+        member.measure()
+        self._count(member)
+
+    def wait_to_join(self, member: Member, request: int) -> None:
+        """The member has joined for the next generation."""
+        if member.member_id not in self.joining and member.instance_id is None:
+            self.sizes.joining += member.most_bytes
+        self.joining[member.member_id] = request
+
+    def no_longer_joins(self, member: Member) -> int | None:
+        """Return the number of its JoinGroup, which it has given up."""
+        request = self.joining.pop(member.member_id, None)
+        if request is not None and member.instance_id is None:
+            self.sizes.joining -= member.most_bytes
+        return request
+
+    def take_joined(self) -> dict[str, int]:
+        """Return the JoinGroup requests of all that have joined, which now are in a generation."""
+        joined, self.joining = self.joining, {}
+        self.newcomers = {}
+        self.sizes.joining = self.sizes.newcomers = 0
+        return joined
+
+    def note_new(self, member: Member) -> None:
+        """The member is not part of a generation yet."""
+        self.newcomers[member.member_id] = None
+        self.sizes.newcomers += member.most_bytes
+
+    def _count(self, member: Member, sign: int = 1) -> None:
+        self._subscribed = None
+        sizes, most = self.sizes, sign * member.most_bytes
+        sizes.members += most
+        if member.instance_id is not None:
+            sizes.static += most
+        elif member.member_id in self.joining:
+            sizes.joining += most
+        if member.member_id in self.newcomers:
+            sizes.newcomers += most
+        if sign > 0:
+            sizes.longest_id = max(sizes.longest_id, _length(member.member_id))
+            self.offers.add(member.offer)
+        else:
+            self.offers.remove(member.offer)
+
+    def _uncount(self, member: Member) -> None:
+        self._count(member, -1)
 
     def check(self, caller: RequestingMember) -> ErrorCode:
         """Return NONE when the caller is a member, of whatever generation."""
@@ -156,19 +233,12 @@ class Group:
     def is_full(self, max_size: int, member_id: str) -> bool:
         """Return True when another member would be too many; a member of the group never is."""
         if self.state is GroupState.PREPARING:
-            member = self.members.get(member_id)
-            if member is not None and member.joining is not None:
-                return False
-            return self.joined_count >= max_size
+            return member_id not in self.joining and len(self.joining) >= max_size
         return member_id not in self.members and len(self.members) >= max_size
 
     @property
-    def joined_count(self) -> int:
-        return sum(member.joining is not None for member in self.members.values())
-
-    @property
     def all_joined(self) -> bool:
-        return not self.promised and self.joined_count == len(self.members)
+        return not self.promised and len(self.joining) == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -178,36 +248,61 @@ class Group:
     def for_leader(self) -> tuple[JoinedMember, ...]:
         """Return all members, with their metadata for the chosen protocol."""
         return tuple(
-            JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol))
+            JoinedMember(m.member_id, m.instance_id, m.offer.of(self.protocol))
             for m in self.members.values()
         )
 
+    def has_left(self, *, leader: str | None) -> None:
+        """Choose another leader when that one is no member any more."""
+        if leader not in self.members:
+            self.leader = next(iter(self.members), None)
+
     # --- protocols ---
 
-    def supports(self, protocol_type: str, protocols: Protocols, *, but_for: str = "") -> bool:
-        """Return True when a member with these protocols could join; the member `but_for` is not
+    def supports(self, protocol_type: str, offer: Offer, *, but_for: str = "") -> bool:
+        """Return True when a member with this offer could join; the member `but_for` is not
         counted."""
-        if not protocol_type or not protocols:
+        if not protocol_type or not offer.metadata:
             return False
-        others = [m for m in self.members.values() if m.member_id != but_for]
-        if not others:
+        before = self.members.get(but_for)
+        if len(self.members) == (before is not None):
             return True
-        if protocol_type != self.protocol_type:
-            return False
-        common = _common(others)
-        return any(name in common for name, _ in protocols)
+        return protocol_type == self.protocol_type and self.offers.supports(
+            offer.names.names, but_for=None if before is None else before.offer
+        )
 
     def choose_protocol(self) -> str:
         """Choose the protocol that most members prefer among those that all support."""
-        return chosen_protocol(list(self.members.values()))
+        return self.offers.chosen(next(iter(self.members.values())).offer)
+
+    def chosen_with(self, offer: Offer, *, instead_of: Member) -> str:
+        """Return the protocol that the group would have with a youngest member of this offer in the
+        place of another member."""
+        others = (each.offer for each in self.members.values() if each is not instead_of)
+        oldest = next(others, offer)
+        self.offers.remove(instead_of.offer)
+        self.offers.add(offer)
+        chosen = self.offers.chosen(oldest)
+        self.offers.remove(offer)
+        self.offers.add(instead_of.offer)
+        return chosen
 
     def subscribed(self) -> frozenset[str] | None:
-        """Return the topics that members subscribe to; None when that can't be decoded."""
+        """Return the topics that members subscribe to; None when that can't be decoded, or is too
+        much for one go."""
         if self.protocol_type != CONSUMER or self.protocol is None:
             return None
+        if self._subscribed is None or self._subscribed[0] != self.protocol:
+            self._subscribed = self.protocol, self._decode_subscribed()
+        return self._subscribed[1]
+
+    def _decode_subscribed(self) -> frozenset[str] | None:
+        different = {member.metadata(self.protocol) for member in self.members.values()}
+        if sum(map(len, different)) > SUBSCRIBED_MAX_BYTES:
+            return None
         topics: set[str] = set()
-        for member in self.members.values():
-            found = subscribed_topics(member.metadata(self.protocol))
+        for metadata in different:
+            found = subscribed_topics(metadata)
             if found is None:
                 return None
             topics |= found
@@ -215,31 +310,33 @@ class Group:
 
     # --- time ---
 
-    def next_deadline_ms(self) -> int | None:
-        """When the group has to be checked next, without any request; None: never."""
-        times = [m.ends_ms for m in self.members.values()]
-        times += [self.join_deadline_ms, self.sync_deadline_ms, *self.promised.values()]
-        return min((each for each in times if each is not None), default=None)
+    def ends_ms(self, member: Member) -> int | None:
+        """When the session of a member expires; None while it waits for an answer, which it can't
+        do without a client."""
+        member_id = member.member_id
+        waits = member_id in self.joining or member_id in self.syncing
+        return None if waits and member_id not in self.newcomers else member.deadline_ms
 
     # --- the log ---
 
     def bytes_with(self, assignments: Mapping[str, bytes]) -> int:
         """Return the bytes of the group's record with these assignments, by member id."""
         members = sum(
-            member.bytes_with(self.protocol, assignments.get(member.member_id, b""))
+            member.fixed_bytes
+            + len(member.offer.of(self.protocol))
+            + len(assignments.get(member.member_id, b""))
             for member in self.members.values()
         )
         texts = self.group_id, self.protocol_type or "", self.protocol, self.leader
         return group_bytes(*texts, members=members)
 
-    def bytes_after(self, joining: Member, others: Iterable[Member]) -> int:
-        """Return the most bytes of its record with the member `joining` and these others, before
-        anything is assigned."""
-        members = [*others, joining]
-        leader = max((member.member_id for member in members), key=_length)
-        protocol = max((name for name, _ in joining.protocols), key=_length, default="")
-        texts = self.group_id, self.protocol_type, leader, protocol
-        return group_bytes(*texts, members=sum(member.most_bytes for member in members))
+    def bytes_after(self, joining: Member, others_bytes: int) -> int:
+        """Return the most bytes of its record with the member `joining` and others of that size,
+        before anything is assigned."""
+        leader = max(self.sizes.longest_id, _length(joining.member_id))
+        protocol = max(map(_length, joining.offer.names.names), default=0)
+        texts = group_bytes(self.group_id, self.protocol_type, "", "", members=leader + protocol)
+        return texts + others_bytes + joining.most_bytes
 
     def to_record(self) -> GroupRecord:
         return GroupRecord(
@@ -250,14 +347,14 @@ class Group:
             state_ms=self.state_ms,
             members=tuple(
                 GroupMemberRecord(
-                    member_id=m.member_id,
-                    instance_id=m.instance_id,
-                    client_id=m.client_id,
-                    client_host=m.client_host,
-                    rebalance_timeout_ms=m.rebalance_timeout_ms,
-                    session_timeout_ms=m.session_timeout_ms,
-                    subscription=m.metadata(self.protocol),
-                    assignment=m.assignment,
+                    m.member_id,
+                    m.instance_id,
+                    m.client_id,
+                    m.client_host,
+                    m.rebalance_timeout_ms,
+                    m.session_timeout_ms,
+                    m.offer.of(self.protocol),
+                    m.assignment,
                 )
                 for m in self.members.values()
             ),
@@ -274,7 +371,7 @@ class Group:
                 client_host=each.client_host,
                 rebalance_timeout_ms=each.rebalance_timeout_ms,
                 session_timeout_ms=each.session_timeout_ms,
-                protocols=((record.protocol or "", each.subscription),),
+                offer=Offer([(record.protocol or "", each.subscription)]),
                 deadline_ms=now_ms + each.session_timeout_ms,
                 assignment=each.assignment,
             )
@@ -295,22 +392,25 @@ class Group:
         )
 
 
-def chosen_protocol(members: list[Member]) -> str:
-    """Choose the protocol that most members prefer among those that all support."""
-    common = _common(members)
-    votes = Counter(
-        next(name for name, _ in member.protocols if name in common) for member in members
-    )
-    most = max(votes.values())
-    # Among protocols with equal votes, the preference of the oldest member decides.
-    return next(name for name, _ in members[0].protocols if votes[name] == most)
+@dataclass(slots=True)
+class MemberSizes:
+    """The bytes of members of a group, each with its largest protocol and without assignment."""
+
+    members: int = 0
+    """All of them."""
+    static: int = 0
+    joining: int = 0
+    """Those that have joined for the next generation, without the static ones."""
+    newcomers: int = 0
+    longest_id: int = 0
+    """The length of the longest id that a member has had."""
+
+    @property
+    def sure(self) -> int:
+        """All that are sure to be in the next generation: the others may be dead."""
+        return self.static + self.joining
 
 
 def _length(text: str) -> int:
     """Return the length in bytes of UTF-8."""
     return len(text.encode())
-
-
-def _common(members: list[Member]) -> set[str]:
-    """Return the names of the protocols that all of the members support."""
-    return set.intersection(*({name for name, _ in m.protocols} for m in members))

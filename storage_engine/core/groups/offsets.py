@@ -91,19 +91,25 @@ class CommittedOffsets:
 
     def expired(
         self,
+        among: Collection[TopicPartition],
         wall_ms: int,
         retention_ms: int,
         *,
         unused_since_ms: int = NO_TIME,
         but_for: frozenset[str] = frozenset(),
     ) -> list[TopicPartition]:
-        """Return the partitions whose offset was committed longer ago than `retention_ms`, and,
+        """Return the partitions `among` these whose offset was committed longer ago than
+        `retention_ms`, and,
         with `unused_since_ms`, whose group has been unused for so long; topics in `but_for` are
         left out."""
         unstable = self.unstable()
         gone = []
-        for tp, (_, record) in self._committed.items():
-            if tp in unstable or tp.topic in but_for or isinstance(record, UnreadableRecord):
+        for tp in among:
+            placed = self._committed.get(tp)
+            if placed is None or tp in unstable or tp.topic in but_for:
+                continue
+            record = placed.record
+            if isinstance(record, UnreadableRecord):
                 continue
             if record.expire_ms != NO_EXPIRY:
                 is_over = wall_ms >= record.expire_ms

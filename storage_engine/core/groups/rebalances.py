@@ -6,11 +6,13 @@ Source: Kafka's classic group protocol; KIP-62 (rebalance timeout), KIP-134 (the
 gathered), KIP-345, KIP-394, KIP-447.
 """
 
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from storage_engine.core.coordinator_log import Answer, Moment
+from storage_engine.core.coordinator_log import Answer, AnswerEach, Moment
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import GroupLog, Joined, Synced
+from storage_engine.core.groups.deadlines import DeadlineKey, Deadlines
+from storage_engine.core.groups.events import GroupLog, Joined, JoinedMember, Synced
 from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.records import GroupKey
 
@@ -39,17 +41,20 @@ class GroupSettings:
 class Rebalances:
     """Rebalances of all groups of one coordinator."""
 
-    def __init__(self, log: GroupLog, settings: GroupSettings) -> None:
+    def __init__(self, log: GroupLog, settings: GroupSettings, deadlines: Deadlines) -> None:
         self._log = log
         self._settings = settings
+        self._deadlines = deadlines
 
     # --- beginning ---
 
     def prepare(self, group: Group, at: Moment) -> None:
         """Begin a rebalance: all members have to join anew."""
         assert group.state is not GroupState.PREPARING, "that is under way"
-        for member in group.members.values():
-            self._end_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, at)
+        syncing, group.syncing = group.syncing, {}
+        for member_id in syncing:
+            group.members[member_id].touch(at.now_ms)
+        self._refuse_each(syncing.values(), ErrorCode.REBALANCE_IN_PROGRESS)
         group.unsynced.clear()
         group.sync_deadline_ms = None
         delay_ms = self._settings.initial_delay_ms
@@ -58,9 +63,9 @@ class Rebalances:
         group.state = GroupState.PREPARING
         if group.is_gathering:
             group.gathering_left_ms = max(0, group.rebalance_timeout_ms - delay_ms)
-            group.join_deadline_ms = at.now_ms + delay_ms
+            self._wait_for_members(group, at.now_ms + delay_ms)
         else:
-            group.join_deadline_ms = at.now_ms + group.rebalance_timeout_ms
+            self._wait_for_members(group, at.now_ms + group.rebalance_timeout_ms)
         self.complete_if_ready(group, at)
 
     def prepare_unless_preparing(self, group: Group, at: Moment) -> None:
@@ -70,6 +75,15 @@ class Rebalances:
         else:
             self.prepare(group, at)
 
+    def _wait_for_members(self, group: Group, until_ms: int) -> None:
+        group.join_deadline_ms = until_ms
+        self._deadlines.plan(DeadlineKey(group.group_id), until_ms)
+
+    def _refuse_each(self, requests: Collection[int], code: ErrorCode) -> None:
+        if requests:
+            refusals = (Answer(request=request, error=code) for request in requests)
+            self._log.emit(AnswerEach(refusals))
+
     # --- ending ---
 
     def complete_if_ready(self, group: Group, at: Moment) -> None:
@@ -78,72 +92,68 @@ class Rebalances:
 
     def _complete(self, group: Group, at: Moment) -> None:
         group.is_gathering = False
-        for member in list(group.members.values()):
-            if member.joining is None and member.instance_id is None:
-                self.remove(group, member)
+        away = [
+            member
+            for member_id, member in group.members.items()
+            if member_id not in group.joining and member.instance_id is None
+        ]
+        self.remove_all(group, away)
         self._refuse_newcomers_that_do_not_fit(group)
-        joined = [m for m in group.members.values() if m.joining is not None]
-        if group.members and not joined:
+        if group.members and not group.joining:
             # Static members that are away keep their assignment until their sessions end.
-            group.join_deadline_ms = at.now_ms + max(AWAY_MS, group.rebalance_timeout_ms)
+            self._wait_for_members(group, at.now_ms + max(AWAY_MS, group.rebalance_timeout_ms))
             return
         group.join_deadline_ms = None
         group.generation += 1
-        if not joined:
+        if not group.members:
             group.state = GroupState.EMPTY
             group.protocol = group.leader = None
             self.record(group, at)
             return
-        if group.leader not in {member.member_id for member in joined}:
-            group.leader = joined[0].member_id
+        if group.leader not in group.joining:
+            group.leader = next(each for each in group.members if each in group.joining)
         group.protocol = group.choose_protocol()
         group.state = GroupState.COMPLETING
         group.unsynced = set(group.members)
-        group.sync_deadline_ms = at.now_ms + group.rebalance_timeout_ms
-        for member in joined:
-            assert member.joining is not None
-            request, member.joining = member.joining, None
-            member.is_new = False
+        self._wait_for_syncs(group, at)
+        joined = group.take_joined()
+        for member_id in joined:
+            member = group.members[member_id]
             member.assignment = b""
             member.touch(at.now_ms)
-            self._log.emit(self.joined(group, member, request))
+        self._log.emit(AnswerEach(_each_joined(group, joined)))
+
+    def _wait_for_syncs(self, group: Group, at: Moment) -> None:
+        until_ms = at.now_ms + group.rebalance_timeout_ms
+        group.sync_deadline_ms = until_ms
+        self._deadlines.plan(DeadlineKey(group.group_id), until_ms)
 
     def _refuse_newcomers_that_do_not_fit(self, group: Group) -> None:
         """Refuse the last newcomers, as many as make the record too large. When they came it was
         open which members would be in this generation; those of the last generation stay, even if
         the record is too large with them."""
-        newcomers = [member for member in group.members.values() if member.is_new]
-        if not newcomers:
+        if not group.newcomers:
             return
-        others = [member for member in group.members.values() if member is not newcomers[-1]]
-        size = group.bytes_after(newcomers[-1], others)
+        newcomers = [group.members[member_id] for member_id in group.newcomers]
+        last = newcomers[-1]
+        size = group.bytes_after(last, group.sizes.members - last.most_bytes)
+        refused = []
         while newcomers and size > self._settings.record_max_bytes:
             last = newcomers.pop()
             size -= last.most_bytes
-            self.remove(group, last, ErrorCode.INVALID_REQUEST)
+            refused.append(last)
+        self.remove_all(group, refused, ErrorCode.INVALID_REQUEST)
 
     def joined(self, group: Group, member: Member, request: int) -> Joined:
         """Return the answer to a member's JoinGroup in the present generation."""
-        leads = member.member_id == group.leader
-        return Joined(
-            request=request,
-            member_id=member.member_id,
-            generation=group.generation,
-            protocol_type=group.protocol_type,
-            protocol=group.protocol,
-            leader=group.leader or "",
-            members=group.for_leader() if leads else (),
-        )
+        (answer,) = _each_joined(group, {member.member_id: request})
+        return answer
 
     # --- assignments ---
 
     def synced(self, group: Group, member: Member, request: int) -> Synced:
-        return Synced(
-            request=request,
-            protocol_type=group.protocol_type,
-            protocol=group.protocol,
-            assignment=member.assignment,
-        )
+        (answer,) = _each_synced(group, [(request, member.assignment)])
+        return answer
 
     def answer(self, group: Group, member: Member, answer: Answer) -> None:
         """Answer a member once the group's last record is replicated."""
@@ -154,74 +164,114 @@ class Rebalances:
         """Take the leader's assignments as made: record them and answer the members that wait."""
         group.state = GroupState.STABLE
         self.record(group, at)
-        for member in group.members.values():
-            if member.syncing is not None:
-                request, member.syncing = member.syncing, None
-                member.touch(at.now_ms)
-                self.answer(group, member, self.synced(group, member, request))
+        syncing, group.syncing = group.syncing, {}
+        parts = []
+        for member_id, request in syncing.items():
+            member = group.members[member_id]
+            member.touch(at.now_ms)
+            member.answer_number = group.number
+            parts.append((request, member.assignment))
+        self._log.answer(AnswerEach(_each_synced(group, parts)), after=group.number)
 
     def note_synced(self, group: Group, member: Member) -> None:
         group.unsynced.discard(member.member_id)
         if not group.unsynced:
             group.sync_deadline_ms = None
 
-    def _end_sync(self, member: Member, code: ErrorCode, at: Moment) -> None:
-        if member.syncing is not None:
-            request, member.syncing = member.syncing, None
-            member.touch(at.now_ms)
-            self._log.refuse(request, code)
-
     # --- leaving members ---
 
-    def remove(
-        self, group: Group, member: Member, code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID
-    ) -> None:
-        """Remove a member; its open requests are answered with the code."""
-        member_id = member.member_id
-        if member.joining is not None:
-            self._log.emit(Joined(request=member.joining, error=code, member_id=member_id))
-        if member.syncing is not None:
-            self._log.emit(Answer(request=member.syncing, error=code))
-        del group.members[member_id]
-        if member.instance_id is not None and group.instances[member.instance_id] == member_id:
-            del group.instances[member.instance_id]
-        self.note_synced(group, member)
-        if group.leader == member_id:
-            group.leader = next(iter(group.members), None)
+    def remove(self, group: Group, member: Member) -> None:
+        """Remove a member; its open requests are answered."""
+        self.remove_all(group, [member])
 
-    def check_deadlines(self, group: Group, at: Moment) -> None:
-        """Expire promised ids, sessions and the time to join or sync, as far as they are due."""
+    def remove_all(
+        self,
+        group: Group,
+        members: Iterable[Member],
+        code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID,
+    ) -> None:
+        """Remove members; their open requests are answered with the code."""
+        leader = group.leader
+        for member in members:
+            member_id = member.member_id
+            joining, syncing = group.joining.get(member_id), group.syncing.get(member_id)
+            if joining is not None:
+                self._log.emit(Joined(request=joining, error=code, member_id=member_id))
+            if syncing is not None:
+                self._log.emit(Answer(request=syncing, error=code))
+            group.drop(member)
+            self.forget(group, member_id)
+        if not group.unsynced:
+            group.sync_deadline_ms = None
+        group.has_left(leader=leader)
+
+    # --- time ---
+
+    def plan_end(self, group: Group, member: Member, at: Moment) -> None:
+        """Have the end of the member's session checked: of one that begins now, or later, as with
+        the answer that it waits for, so that no other time has to be planned when it is touched."""
+        until_ms = min(member.deadline_ms, at.now_ms + member.session_timeout_ms)
+        if until_ms <= at.now_ms:
+            until_ms = at.now_ms + member.session_timeout_ms
+        self._deadlines.plan(DeadlineKey(group.group_id, member.member_id), until_ms)
+
+    def promise(self, group: Group, member_id: str, until_ms: int) -> None:
+        """Keep a member id for the JoinGroup that comes with it (KIP-394)."""
+        group.promised[member_id] = until_ms
+        self._deadlines.plan(DeadlineKey(group.group_id, member_id), until_ms)
+
+    def forget(self, group: Group, member_id: str) -> None:
+        """Check nothing more of a member or a promised id that is gone."""
+        self._deadlines.forget(DeadlineKey(group.group_id, member_id))
+
+    def check_due(self, group: Group, member_ids: Iterable[str], at: Moment) -> None:
+        """Expire these promised ids and sessions, and the time to join or sync, as far as they are
+        due."""
+        changed = self._end_due(group, member_ids, at)
         now_ms = at.now_ms
-        changed = False
-        for member_id, until_ms in list(group.promised.items()):
-            if until_ms <= now_ms:
-                del group.promised[member_id]
-                changed = changed or group.state is GroupState.PREPARING
-        for member in list(group.members.values()):
-            if member.ends_ms is None or member.ends_ms > now_ms:
-                continue
-            if self._log.in_flight(member.answer_number):
-                # Its answer waits for the replicas: it does not know yet that it is a member.
-                member.touch(now_ms)
-            else:
-                self.remove(group, member)
-                changed = True
         if group.sync_deadline_ms is not None and group.sync_deadline_ms <= now_ms:
             group.sync_deadline_ms = None
-            for member_id in sorted(group.unsynced):
-                self.remove(group, group.members[member_id])
-                changed = True
+            late = [group.members[member_id] for member_id in sorted(group.unsynced)]
+            self.remove_all(group, late)
+            changed = changed or bool(late)
         if changed:
             self.prepare_unless_preparing(group, at)
         if group.join_deadline_ms is not None and group.join_deadline_ms <= now_ms:
             self._end_waiting(group, at)
+        for until_ms in (group.join_deadline_ms, group.sync_deadline_ms):
+            if until_ms is not None:
+                self._deadlines.plan(DeadlineKey(group.group_id), until_ms)
+
+    def _end_due(self, group: Group, member_ids: Iterable[str], at: Moment) -> bool:
+        """Return True when a rebalance has to begin, or may be complete."""
+        now_ms = at.now_ms
+        changed = False
+        ended = []
+        for member_id in member_ids:
+            until_ms = group.promised.get(member_id)
+            if until_ms is not None and until_ms <= now_ms:
+                del group.promised[member_id]
+                changed = changed or group.state is GroupState.PREPARING
+            member = group.members.get(member_id)
+            if member is None:
+                continue
+            ends_ms = group.ends_ms(member)
+            if ends_ms is not None and ends_ms <= now_ms:
+                if not self._log.in_flight(member.answer_number):
+                    ended.append(member)
+                    continue
+                # Its answer waits for the replicas: it does not know yet that it is a member.
+                member.touch(now_ms)
+            self.plan_end(group, member, at)
+        self.remove_all(group, ended)
+        return changed or bool(ended)
 
     def _end_waiting(self, group: Group, at: Moment) -> None:
         if group.is_gathering and group.newcomer and group.gathering_left_ms:
             group.newcomer = False
             delay_ms = min(self._settings.initial_delay_ms, group.gathering_left_ms)
             group.gathering_left_ms -= delay_ms
-            group.join_deadline_ms = at.now_ms + delay_ms
+            self._wait_for_members(group, at.now_ms + delay_ms)
         else:
             self._complete(group, at)
 
@@ -230,3 +280,38 @@ class Rebalances:
     def record(self, group: Group, at: Moment) -> None:
         group.state_ms = at.wall_ms
         group.number = self._log.append((GroupKey(group.group_id), group.to_record()))
+
+
+def _each_joined(group: Group, requests: dict[str, int]) -> Iterator[Joined]:
+    """Return the answers to JoinGroup requests in the present generation, as it is now; they may be
+    drawn later."""
+    generation, leader = group.generation, group.leader or ""
+    protocol_type, protocol = group.protocol_type, group.protocol
+    members: tuple[JoinedMember, ...] = group.for_leader() if leader in requests else ()
+    return (
+        Joined(
+            request=request,
+            member_id=member_id,
+            generation=generation,
+            protocol_type=protocol_type,
+            protocol=protocol,
+            leader=leader,
+            members=members if member_id == leader else (),
+        )
+        for member_id, request in requests.items()
+    )
+
+
+def _each_synced(group: Group, parts: list[tuple[int, bytes]]) -> Iterator[Synced]:
+    """Return the answers to SyncGroup requests, each with its assignment, in the present
+    generation; they may be drawn later."""
+    protocol_type, protocol = group.protocol_type, group.protocol
+    return (
+        Synced(
+            request=request,
+            protocol_type=protocol_type,
+            protocol=protocol,
+            assignment=assignment,
+        )
+        for request, assignment in parts
+    )

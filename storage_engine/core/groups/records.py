@@ -35,8 +35,7 @@ class OffsetKey:
 RecordKey = GroupKey | OffsetKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupMemberRecord:
+class GroupMemberRecord(NamedTuple):
     """A member of the recorded generation."""
 
     member_id: str

@@ -36,6 +36,7 @@ from dataclasses import replace
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.rounds import pieces
 from storage_engine.core.transactions.named_claims import answer_to
 from storage_engine.core.transactions.sink_ledgers import SinkLedger, SinkLedgers
 from storage_engine.core.transactions.sink_members import Batch, SinkMember
@@ -291,25 +292,29 @@ class MicroBatchCommits:
         producer_id = event.producer_id
         key = self._ending.get(producer_id)
         if key is not None:
-            ledger = self._ledgers[key]
-            ledger.unmarked[producer_id] -= event.partitions
-            self._drop_ended(key, ledger)
+            self._ledgers[key].unmarked[producer_id] -= event.partitions
+            self._drop_ended(key, self._ledgers[key])
             return
         member = self._members.get(producer_id)
         if member is not None and member.unmarked is not None:
             member.unmarked -= event.partitions
             self._drop_aborted(producer_id, member)
 
-    def tick(self, at: Moment) -> None:
-        late = [
-            (producer_id, member)
-            for producer_id, member in self._members.items()
-            if member.unmarked is None
-            and at.now_ms - self.touched[member.batch] >= member.record.timeout_ms
-        ]
-        for producer_id, member in late:
+    def tick(self, at: Moment) -> Iterator[None]:
+        """Abort late members and forget ledgers; between the steps others have their turn."""
+        for number, piece in enumerate(pieces(self._members)):
+            if number:
+                yield
+            for producer_id in piece:
+                self._abort_if_late(producer_id, at)
+        yield from self._ledgers.forget_over(at, self._expiration_ms)
+
+    def _abort_if_late(self, producer_id: int, at: Moment) -> None:
+        member = self._members.get(producer_id)
+        if member is None or member.unmarked is not None:
+            return
+        if at.now_ms - self.touched[member.batch] >= member.record.timeout_ms:
             self._abort(producer_id, member)
-        self._ledgers.forget(self._ledgers.over(at, self._expiration_ms))
 
     # --- the rules of a commit, one by one ---
 

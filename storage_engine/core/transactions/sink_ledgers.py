@@ -22,6 +22,7 @@ from uuid import UUID
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.rounds import pieces
 from storage_engine.core.transactions.committed_numbers import CommittedNumbers
 from storage_engine.core.transactions.named_claims import NamedClaims, claimed, given_up
 from storage_engine.core.transactions.query_runs import is_replaced, with_run
@@ -147,13 +148,23 @@ class SinkLedgers:
                 self.claims.forget(key, self._ledgers.pop(key).record)
                 self._log.append((key, None))
 
-    def over(self, at: Moment, expiration_ms: int) -> list[LedgerKey]:
-        """Return ledgers that no query can ask for any more; only a part of them where there are
-        many, since other requests wait for this step."""
-        found = (key for key, each in self if self._is_over(key, each, at, expiration_ms))
-        return list(islice(found, MOST_FORGOTTEN))
+    def forget_over(self, at: Moment, expiration_ms: int) -> Iterator[None]:
+        """Forget ledgers that no query can ask for any more; only a part of them where there are
+        many, since that is one step. Between the steps of the search others have their turn."""
+        found: list[LedgerKey] = []
+        for number, piece in enumerate(pieces(self._ledgers)):
+            if number:
+                yield
+            found += (key for key in piece if self._is_over(key, at, expiration_ms))
+            if len(found) >= MOST_FORGOTTEN:
+                break
+        still = (key for key in found if self._is_over(key, at, expiration_ms))
+        self.forget(list(islice(still, MOST_FORGOTTEN)))
 
-    def _is_over(self, key: LedgerKey, ledger: SinkLedger, at: Moment, expiration_ms: int) -> bool:
+    def _is_over(self, key: LedgerKey, at: Moment, expiration_ms: int) -> bool:
+        ledger = self._ledgers.get(key)
+        if ledger is None:
+            return False
         record = ledger.record
         if record.once_ms == NO_TIME and record.last != NO_BATCH:
             return False

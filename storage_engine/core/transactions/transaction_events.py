@@ -10,10 +10,12 @@ from uuid import UUID
 
 from storage_engine.core.coordinator_log import (
     Answer,
+    AnswerEach,
     AppendRecord,
     CountAppended,
     Moment,
     Replicated,
+    TickAgain,
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.state_log import StateLog
@@ -286,5 +288,15 @@ class Contradiction:
 
 
 TransactionEffect = SendMarkers | Contradiction
-Effect = AppendRecord[StateEntry] | CountAppended | TransactionAnswer | TransactionEffect
-TransactionLog = StateLog[StateEntry, TransactionAnswer | TransactionEffect]
+Effect = (
+    AppendRecord[StateEntry]
+    | CountAppended
+    | TransactionAnswer
+    | AnswerEach[TransactionAnswer]
+    | TickAgain
+    | TransactionEffect
+)
+TransactionLog = StateLog[
+    StateEntry,
+    TransactionAnswer | AnswerEach[TransactionAnswer] | TickAgain | TransactionEffect,
+]

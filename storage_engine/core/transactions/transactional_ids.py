@@ -27,6 +27,7 @@ from dataclasses import replace
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.rounds import pieces
 from storage_engine.core.transactions.producer_epochs import (
     BUMPING_CLIENT,
     LAST_CLIENT_EPOCH,
@@ -88,7 +89,8 @@ class TransactionalIds:
         self._open: dict[int, str] = {}
         """The transactional id by producer id, for open transactions."""
         self._checked_ms = 0
-        """The monotonic time of the last check for transactions that have timed out."""
+        """The monotonic time at which the last whole round of checks for transactions that have
+        timed out began."""
 
     def get(self, transactional_id: str) -> TransactionRecord | None:
         """Return the newest record of the id, replicated or not."""
@@ -229,19 +231,26 @@ class TransactionalIds:
                 self._complete(transactional_id, entry, event.now_ms)
         return True
 
-    def tick(self, at: Moment) -> None:
-        gone = []
-        for transactional_id, entry in self._entries.items():
-            record = entry.record
-            if self._log.in_flight(entry.seen_at) or record.state.is_ending:
-                continue
-            if record.state is TransactionState.ONGOING:
-                if self._open_for_ms(entry, at) >= record.timeout_ms:
-                    self._fence(transactional_id, entry, at.wall_ms)
-            elif at.wall_ms - record.last_update_ms >= self._expiration_ms:
-                gone.append(transactional_id)
+    def tick(self, at: Moment) -> Iterator[None]:
+        """Look for ids that have expired and transactions that have been open for too long. Between
+        the steps others have their turn."""
+        for number, piece in enumerate(pieces(self._entries)):
+            if number:
+                yield
+            for transactional_id in piece:
+                entry = self._entries.get(transactional_id)
+                if entry is not None:
+                    self._check_time(transactional_id, entry, at)
         self._checked_ms = at.now_ms
-        for transactional_id in gone:
+
+    def _check_time(self, transactional_id: str, entry: _Entry, at: Moment) -> None:
+        record = entry.record
+        if self._log.in_flight(entry.seen_at) or record.state.is_ending:
+            return
+        if record.state is TransactionState.ONGOING:
+            if self._open_for_ms(entry, at) >= record.timeout_ms:
+                self._fence(transactional_id, entry, at.wall_ms)
+        elif at.wall_ms - record.last_update_ms >= self._expiration_ms:
             del self._entries[transactional_id]
             self._log.append((TransactionalIdKey(transactional_id), None))
 

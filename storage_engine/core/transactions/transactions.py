@@ -11,11 +11,13 @@ drops the coordinator when an append fails or the partition is led elsewhere: re
 answer then are answered NOT_COORDINATOR, and the log says what became of them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from itertools import chain
 from typing import assert_never
 
-from storage_engine.core.coordinator_log import Moment, Replicated, UnreadableRecord
+from storage_engine.core.coordinator_log import Moment, Replicated, TickAgain, UnreadableRecord
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.rounds import pieces
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transactions.contradictions import contradictions, ending_ids
 from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
@@ -102,13 +104,16 @@ class TransactionCoordinator:
         """The keys of records that can't be decoded, and of members that such a record may have
         committed: they stay as they are until a coordinator of a version that can decode them
         leads."""
+        self._round: Iterator[None] | None = None
+        """The round of periodic checks that is under way."""
         self._blind_sinks: set[str] = set()
         """The sinks with a ledger among them: their origins are unknown."""
 
     def restore(
         self, content: Mapping[StateKey, StateRecord | UnreadableRecord], at: Moment
-    ) -> list[Effect]:
-        """Begin with the newest record of each key in the log; called once, before any event.
+    ) -> Generator[None, None, list[Effect]]:
+        """Begin with the newest record of each key in the log; called once, before any event, and
+        in pieces.
 
         Effects that follow from them wait until they are replicated: `Replicated(number=0)`.
         """
@@ -121,20 +126,22 @@ class TransactionCoordinator:
             self._log.emit(Contradiction(key=key, reason=unreadable.reason))
             # It is unknown whether and how these have ended.
             self._unreadable.update(MemberKey(each) for each in ending_ids(content[key]))
-        for key, record in {**content, **untrue}.items():
-            match key, record:
-                case TransactionalIdKey(), TransactionRecord():
-                    self.producers.restore(key.transactional_id, record, at)
-                case MemberKey(), MemberRecord():
-                    members.append((key.producer_id, record))
-                case LedgerKey(), LedgerRecord():
-                    ledgers.append((key, record))
-                case NumbersKey(), NumbersRecord():
-                    numbers.append((key, record))
-                case _, UnreadableRecord():
-                    self._unreadable.add(key)
-                case _:
-                    raise AssertionError(f"the record of {key} is of another kind: {record}")
+        for piece in pieces({**content, **untrue}.items()):
+            for key, record in piece:
+                match key, record:
+                    case TransactionalIdKey(), TransactionRecord():
+                        self.producers.restore(key.transactional_id, record, at)
+                    case MemberKey(), MemberRecord():
+                        members.append((key.producer_id, record))
+                    case LedgerKey(), LedgerRecord():
+                        ledgers.append((key, record))
+                    case NumbersKey(), NumbersRecord():
+                        numbers.append((key, record))
+                    case _, UnreadableRecord():
+                        self._unreadable.add(key)
+                    case _:
+                        raise AssertionError(f"the record of {key} is of another kind: {record}")
+            yield
         self._blind_sinks = {each.sink for each in self._unreadable if isinstance(each, LedgerKey)}
         self.batches.restore(
             ledgers, self._not_ended_unseen(members), at.now_ms, numbers, self._unreadable
@@ -179,8 +186,7 @@ class TransactionCoordinator:
             case Replicated():
                 self._log.note_replicated(event.number)
             case CheckTimeouts():
-                self.producers.tick(event.at)
-                self.batches.tick(event.at)
+                self._tick(event.at)
             case _:
                 self._step_batches(event)
         return self._log.take_effects()
@@ -195,6 +201,15 @@ class TransactionCoordinator:
             # A failover must not bring back a transaction whose end is in flight.
             nobody = refusal(event.request, ErrorCode.INVALID_TXN_STATE)
             self._log.answer(nobody, after=self._log.appended)
+
+    def _tick(self, at: Moment) -> None:
+        """Go on with the round of checks that is under way, or begin one."""
+        if self._round is None:
+            self._round = chain(self.producers.tick(at), self.batches.tick(at))
+        for _ in self._round:
+            self._log.emit(TickAgain())
+            return
+        self._round = None
 
     def _needs_unreadable(self, event: Event) -> bool:
         """Return True when the answer would depend on a record that this version can't decode."""

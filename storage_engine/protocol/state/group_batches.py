@@ -8,7 +8,14 @@ from functools import partial
 
 from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.groups.records import GroupContent, GroupKey, Record, RecordKey
+from storage_engine.core.groups.records import (
+    GroupContent,
+    GroupEntry,
+    GroupKey,
+    GroupRecord,
+    Record,
+    RecordKey,
+)
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import BatchHeader, BytesLike, iter_headers
 from storage_engine.protocol.state.group_records import (
@@ -25,6 +32,15 @@ LOG = "log of group offsets"
 def new_content() -> GroupContent:
     """Return the content of an empty log."""
     return GroupContent()
+
+
+LONG_MEMBERS = 500
+"""Members of a group's record that is encoded in the background, at 2 µs each."""
+
+
+def is_long(entry: GroupEntry) -> bool:
+    record = entry[1]
+    return isinstance(record, GroupRecord) and len(record.members) > LONG_MEMBERS
 
 
 encode_entries = partial(encode_records, encode_key, encode_record)

@@ -9,7 +9,13 @@ from functools import partial
 
 from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.transactions.transaction_state import StateContent
+from storage_engine.core.transactions.transaction_state import (
+    LedgerRecord,
+    MemberRecord,
+    StateContent,
+    StateEntry,
+    TransactionRecord,
+)
 from storage_engine.protocol.records.record_batch import BytesLike
 from storage_engine.protocol.state.state_batches import encode_records, readable
 from storage_engine.protocol.state.transaction_records import (
@@ -25,6 +31,19 @@ LOG = "transaction state log"
 def new_content() -> StateContent:
     """Return the content of an empty log."""
     return {}
+
+
+LONG_ITEMS = 5_000
+"""Partitions, ends or origins of a record that is encoded in the background."""
+
+
+def is_long(entry: StateEntry) -> bool:
+    match entry[1]:
+        case LedgerRecord() as ledger:
+            return len(ledger.ends) + len(ledger.origins) > LONG_ITEMS
+        case TransactionRecord() | MemberRecord() as record:
+            return len(record.partitions) > LONG_ITEMS
+    return False
 
 
 encode_entries = partial(encode_records, encode_key, encode_record)

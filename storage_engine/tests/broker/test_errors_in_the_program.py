@@ -169,8 +169,8 @@ def test_an_answer_that_fails_costs_nobody_else_anything(cluster, caplog):
     ask(fail)
     ask(lambda answer: answers.append(answer.error))
     assert answers == [ErrorCode.CONCURRENT_TRANSACTIONS]
-    runner._pending[1_000] = fail
-    runner._pending[1_001] = lambda answer: answers.append(answer.error)
+    runner._pending.expect(1_000, fail)
+    runner._pending.expect(1_001, lambda answer: answers.append(answer.error))
     runner.end()
     assert answers[1:] == [ErrorCode.NOT_COORDINATOR]
     assert len(told(caplog)) == 2

@@ -5,6 +5,7 @@ a coordinator, a list of groups comes with an error. A group that does not exist
 DescribeGroups, as in Kafka. Source: KIP-229, KIP-518, KIP-848 (types of groups).
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -49,11 +50,11 @@ class GroupAdminHandlers:
         groups = []
         # Each once: a group may have many members.
         for group_id in dict.fromkeys(request.groups):
-            groups.append(self._described(group_id))
+            groups.append((yield from self._described(group_id)))
             yield None
         call.respond(DescribeGroupsResponse(groups=groups))
 
-    def _described(self, group_id: str) -> Any:
+    def _described(self, group_id: str) -> Generator[None, Any, Any]:
         found = self.requests.coordinators.coordinator_of(group_id)
         group: Group | None = None
         code = ErrorCode.NONE
@@ -72,24 +73,29 @@ class GroupAdminHandlers:
                 members=[],
             )
         is_stable = group.state is GroupState.STABLE
-        return _Described(
+        protocol = group.protocol
+        described = _Described(
             error_code=0,
             group_id=group_id,
             group_state=group.state.value,
             protocol_type=group.protocol_type or "",
-            protocol_data=(group.protocol or "") if is_stable else "",
-            members=[
+            protocol_data=(protocol or "") if is_stable else "",
+            members=[],
+        )
+        # A copy: members may come and go while others have their turn.
+        for member in list(group.members.values()):
+            yield None
+            described.members.append(
                 _Described.DescribedGroupMember(
                     member_id=member.member_id,
                     group_instance_id=member.instance_id,
                     client_id=member.client_id,
                     client_host=member.client_host,
-                    member_metadata=member.metadata(group.protocol) if is_stable else b"",
+                    member_metadata=member.metadata(protocol) if is_stable else b"",
                     member_assignment=member.assignment if is_stable else b"",
                 )
-                for member in group.members.values()
-            ],
-        )
+            )
+        return described
 
     def list_all(self, call: ApiCall[ListGroupsResponse], request: ListGroupsRequest) -> Steps:
         states = {state.lower() for state in request.states_filter or ()}

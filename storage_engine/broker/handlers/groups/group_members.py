@@ -14,6 +14,7 @@ from storage_engine.broker.handlers.groups.group_requests import (
     are_too_long,
     fresh_member_id,
 )
+from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
@@ -56,7 +57,11 @@ class GroupMemberHandlers:
             joined = answer
             if not isinstance(answer, Joined) or error is not answer.error:
                 joined = Joined(request=0, error=error, member_id=request.member_id)
-            call.respond(_joined_response(call.version, joined))
+            if joined.members:
+                # As many as the group has.
+                call.run(_respond_to_leader(call, joined))
+            else:
+                call.respond(_joined_response(call.version, joined, []))
 
         if len(request.protocols) > PROTOCOLS_MAX:
             respond(Answer(request=0, error=ErrorCode.INVALID_REQUEST))
@@ -177,7 +182,19 @@ class GroupMemberHandlers:
         )
 
 
-def _joined_response(version: int, joined: Joined) -> JoinGroupResponse:
+def _respond_to_leader(call: ApiCall[JoinGroupResponse], joined: Joined) -> Steps:
+    members = []
+    for member_id, instance_id, metadata in joined.members:
+        yield None
+        members.append(
+            JoinGroupResponse.JoinGroupResponseMember(
+                member_id=member_id, group_instance_id=instance_id, metadata=metadata
+            )
+        )
+    call.respond(_joined_response(call.version, joined, members))
+
+
+def _joined_response(version: int, joined: Joined, members: list[Any]) -> JoinGroupResponse:
     protocol = joined.protocol
     if protocol is None and version < FIRST_JOIN_WITH_NULL_PROTOCOL:
         protocol = ""
@@ -189,12 +206,7 @@ def _joined_response(version: int, joined: Joined) -> JoinGroupResponse:
         leader=joined.leader,
         skip_assignment=joined.skip_assignment,
         member_id=joined.member_id,
-        members=[
-            JoinGroupResponse.JoinGroupResponseMember(
-                member_id=member_id, group_instance_id=instance_id, metadata=metadata
-            )
-            for member_id, instance_id, metadata in joined.members
-        ],
+        members=members,
     )
 
 

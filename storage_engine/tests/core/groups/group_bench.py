@@ -7,6 +7,7 @@ from typing import Any
 
 from storage_engine.core.coordinator_log import (
     Answer,
+    AnswerEach,
     AppendRecord,
     CountAppended,
     Moment,
@@ -33,6 +34,7 @@ from storage_engine.core.groups.events import (
 from storage_engine.core.groups.rebalances import GroupSettings
 from storage_engine.core.groups.records import GroupContent, OffsetRecord, Record, RecordKey
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.core.outcome import outcome
 
 G = "g"
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -68,7 +70,7 @@ class GroupBench:
         self.coordinator = GroupCoordinator(self.settings)
         self._ends: list[tuple[int, int]] = [(0, len(self.log))]
         self.wake_ms: int | None = None
-        self._run(self.coordinator.restore(content_of(self.log), self.at))
+        self._run(outcome(self.coordinator.restore(content_of(self.log), self.at)))
 
     @property
     def at(self) -> Moment:
@@ -88,6 +90,8 @@ class GroupBench:
                     self._ends.append((effect.number, len(self.log)))
                 case WakeAt():
                     self.wake_ms = effect.now_ms
+                case AnswerEach():
+                    self._run(effect.answers)
                 case Answer():
                     assert effect.request not in self.answers, "answered twice"
                     self.answers[effect.request] = effect

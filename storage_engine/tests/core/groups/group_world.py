@@ -14,7 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.core.coordinator_log import Answer, AppendRecord, Moment, Replicated
+from storage_engine.core.coordinator_log import (
+    Answer,
+    AnswerEach,
+    AppendRecord,
+    Moment,
+    Replicated,
+)
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (
@@ -33,6 +39,7 @@ from storage_engine.core.groups.rebalances import GroupSettings
 from storage_engine.core.groups.records import GroupRecord, OffsetKey, OffsetRecord
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.core.groups.group_bench import G, content_of, subscription
+from storage_engine.tests.core.outcome import outcome
 
 PARTITIONS = 5
 SESSION_MS = 10_000
@@ -239,7 +246,7 @@ class World:
         for asked in self.asked.values():
             self.answer(asked, Answer(request=0, error=ErrorCode.NOT_COORDINATOR))
         self.asked = {}
-        self.run(self.coordinator.restore(content_of(self.log), self.at), None)
+        self.run(outcome(self.coordinator.restore(content_of(self.log), self.at)), None)
 
     def run(self, effects: list[Any], event: Any) -> None:
         for effect in effects:
@@ -254,6 +261,8 @@ class World:
                         self.generations += 1
                 case WakeAt():
                     self.wake_ms = effect.now_ms
+                case AnswerEach():
+                    self.run(list(effect.answers), event)
                 case Answer():
                     asked = self.asked.pop(effect.request)
                     self.check_answer(asked, effect)

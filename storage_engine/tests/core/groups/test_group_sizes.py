@@ -9,6 +9,7 @@ import pytest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import Joined
 from storage_engine.core.groups.group import Group, GroupState, Member
+from storage_engine.core.groups.offers import Offer
 from storage_engine.core.groups.records import GroupKey, GroupRecord
 from storage_engine.protocol.state.group_records import encode_key, encode_record
 from storage_engine.tests.core.groups.group_bench import SESSION_MS, G, GroupBench, subscription
@@ -62,7 +63,7 @@ def test_the_size_told_is_that_of_the_record(seed):
             client_host=text(),
             rebalance_timeout_ms=1,
             session_timeout_ms=1,
-            protocols=(("range", chance.randbytes(9)), ("sticky", chance.randbytes(30))),
+            offer=Offer([("range", chance.randbytes(9)), ("sticky", chance.randbytes(30))]),
             deadline_ms=0,
             assignment=chance.randbytes(chance.randrange(50)),
         )
@@ -77,7 +78,7 @@ def test_the_size_told_is_that_of_the_record(seed):
     size = _size(group.to_record())
     assert group.bytes_with(parts) == size
     for member in members.values():
-        others = [each for each in members.values() if each is not member]
+        others = group.sizes.members - member.most_bytes
         assert group.bytes_after(member, others) >= group.bytes_with({})
 
 

@@ -79,11 +79,9 @@ def never_waits_for_members(*how) -> GroupCoordinator:
 
     def prepare(group, at):
         group.state = GroupState.COMPLETING
-        for member in group.members.values():
-            if member.joining is not None:
-                request, member.joining = member.joining, None
-                member.is_new = False
-                coordinator._log.emit(rebalances.joined(group, member, request))
+        for member_id, request in group.take_joined().items():
+            answer = rebalances.joined(group, group.members[member_id], request)
+            coordinator._log.emit(answer)
 
     rebalances.prepare = prepare  # type: ignore[method-assign]
     return coordinator

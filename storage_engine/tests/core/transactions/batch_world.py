@@ -41,6 +41,7 @@ from storage_engine.core.transactions.transaction_state import (
 )
 from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.core.transactions.verification_guard import VerificationGuards
+from storage_engine.tests.core.outcome import outcome
 from storage_engine.tests.core.transactions.batch_world_parts import (
     Client,
     OutputPartition,
@@ -120,7 +121,7 @@ class World:
         self.replies: dict[int, Callable[[TransactionAnswer], None]] = {}
         self.unmarked: dict[tuple[int, TopicPartition], SendMarkers] = {}
         self.coordinator = self.factory()
-        self.run(self.coordinator.restore(self.live(), Moment(self.now_ms, self.now_ms)))
+        self.run(outcome(self.coordinator.restore(self.live(), Moment(self.now_ms, self.now_ms))))
 
     def run(self, effects: list[Effect]) -> None:
         for effect in effects:

@@ -19,6 +19,7 @@ from storage_engine.core.transactions.transaction_events import (
 )
 from storage_engine.core.transactions.transaction_state import NO_ROWS, StateKey, StateRecord
 from storage_engine.core.transactions.transactions import TransactionCoordinator
+from storage_engine.tests.core.outcome import outcome
 
 TIMEOUT_MS = 1000
 OUT0, OUT1 = TopicPartition("out", 0), TopicPartition("out", 1)
@@ -61,7 +62,7 @@ class CoordinatorBench:
         for key in self.unreadable:
             content[key] = UnreadableRecord("its version 1 is not known")
         self.markers = {}
-        self._run(self.coordinator.restore(content, self.at))
+        self._run(outcome(self.coordinator.restore(content, self.at)))
 
     def _run(self, effects: list[Effect]) -> None:
         for effect in effects:

@@ -154,8 +154,8 @@ class TimesEachByItself(MicroBatchCommits):
 
 
 class HasNoTimeout(MicroBatchCommits):
-    def tick(self, now_ms):
-        pass
+    def tick(self, at):
+        return iter(())
 
 
 class ForgetsOrigins(MicroBatchCommits):

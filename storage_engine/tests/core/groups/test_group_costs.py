@@ -1,0 +1,175 @@
+"""What a request costs in a large group: as much as in a small one. Lines of the coordinator's
+code that run are counted, since times say nothing on a busy machine."""
+
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from storage_engine.core.coordinator_log import AnswerEach, Moment, Replicated, TickAgain
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups import offers
+from storage_engine.core.groups.coordinator import GroupCoordinator
+from storage_engine.core.groups.deadlines import DUE_MAX
+from storage_engine.core.groups.events import (
+    CheckDeadlines,
+    ExpireOffsets,
+    Join,
+    Joined,
+)
+from storage_engine.core.groups.group import Group, GroupState
+from storage_engine.core.groups.rebalances import GroupSettings
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.rounds import PIECE
+from storage_engine.protocol.state.group_batches import is_long
+from storage_engine.tests.core.groups.group_bench import G, GroupBench
+
+NAMES = tuple((f"p{number}", b"") for number in range(100))
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+
+
+def lines_of(work: Callable[[], Any]) -> int:
+    """The lines of Python that `work` runs."""
+    count = 0
+
+    def trace(_frame: Any, event: str, _argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def join(number: int, *, protocols=NAMES, member_id: str = "", static: bool = True) -> Join:
+    return Join(
+        request=number,
+        group_id=G,
+        member_id=member_id,
+        fresh_member_id=f"m{number}",
+        instance_id=f"i{number}" if static else None,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=REBALANCE_MS,
+        protocol_type="x",
+        protocols=protocols,
+        asks_for_id=False,
+        at=Moment(0, 0),
+    )
+
+
+def group_of(count: int, **how: Any) -> tuple[GroupCoordinator, Group]:
+    coordinator = GroupCoordinator(GroupSettings())
+    coordinator.step(Replicated(number=0))
+    for number in range(count):
+        coordinator.step(join(number, **how))
+    return coordinator, coordinator.groups[G]
+
+
+def test_a_join_costs_the_same_in_a_large_group():
+    few, many = (group_of(count)[0] for count in (3, 300))
+    one, other = (lines_of(lambda each=each: each.step(join(1_000))) for each in (few, many))
+    assert other <= one + 20, "lines for each member would be three hundred"
+
+
+def test_a_heartbeat_and_a_static_member_that_comes_back_cost_the_same_while_others_join():
+    few, many = (group_of(count)[0] for count in (3, 300))
+    one, other = (lines_of(lambda each=each: each.step(join(1))) for each in (few, many))
+    assert other <= one + 20
+
+
+def complete(coordinator: GroupCoordinator) -> list[Any]:
+    for minutes in range(1, 10):
+        at = Moment(minutes * REBALANCE_MS, 0)
+        effects = coordinator.step(CheckDeadlines(at=at))
+        if coordinator.groups[G].state is GroupState.COMPLETING:
+            return effects
+    raise AssertionError("no generation began")
+
+
+def test_members_are_answered_one_by_one_when_they_are_drawn():
+    coordinator, group = group_of(300)
+    effects = complete(coordinator)
+    assert not any(isinstance(effect, Joined) for effect in effects)
+    (answers,) = [effect for effect in effects if isinstance(effect, AnswerEach)]
+    first = next(answers.answers)
+    assert isinstance(first, Joined) and len(first.members) == 300
+    assert len(list(answers.answers)) == 299 and group.generation == 1
+
+
+def test_sessions_that_end_at_once_are_ended_a_part_at_a_time():
+    count = 2 * DUE_MAX + 10
+    coordinator, group = group_of(count, static=False, protocols=NAMES[:1])
+    complete(coordinator)
+    group.sync_deadline_ms = None
+    left = [count]
+    while group.members:
+        coordinator.step(CheckDeadlines(at=Moment(10 * REBALANCE_MS, 0)))
+        left.append(len(group.members))
+    assert max(before - after for before, after in pairwise(left)) <= DUE_MAX
+
+
+def test_a_group_has_a_bounded_number_of_lists_of_protocols(monkeypatch):
+    monkeypatch.setattr(offers, "LISTS_MAX", 3)
+    coordinator, group = group_of(1)
+    answers = {}
+    for number in range(1, 6):
+        protocols = (*NAMES[:1], (f"own{number}", b""))
+        for effect in coordinator.step(join(number, protocols=protocols)):
+            if isinstance(effect, Joined):
+                answers[effect.request] = effect.error
+    assert answers == dict.fromkeys((3, 4, 5), ErrorCode.INVALID_REQUEST)
+    assert len(group.members) == 3
+
+
+@pytest.mark.parametrize("bound", [100, 101])
+def test_what_members_offer_is_bounded_besides_the_groups_record(monkeypatch, bound):
+    """Only the chosen protocol comes into the record."""
+    monkeypatch.setattr(offers, "OFFERED_MAX_BYTES", bound)
+    coordinator, group = group_of(1, protocols=(("a", bytes(24)), ("b", bytes(25))))
+    effects = coordinator.step(join(1, protocols=(("a", bytes(24)), ("b", bytes(26)))))
+    assert len(group.members) == (2 if bound == 101 else 1)
+    assert any(isinstance(effect, Joined) for effect in effects) is (bound == 100)
+
+
+def test_offsets_of_many_groups_expire_in_steps():
+    bench = GroupBench(retention_ms=1_000)
+    for number in range(2 * PIECE):
+        bench.commit({TopicPartition("t", 0): 1}, group_id=f"g{number}")
+    bench.advance(2_000)
+    steps = 0
+    while any(isinstance(effect, TickAgain) for effect in _tick(bench)):
+        steps += 1
+    assert (steps, bench.coordinator.groups) == (3, {})
+
+
+def _tick(bench: GroupBench) -> list[Any]:
+    effects = bench.coordinator.step(ExpireOffsets(at=bench.at))
+    bench._run(effects)
+    bench.replicate()
+    return effects
+
+
+def test_what_is_committed_while_offsets_expire_stays():
+    bench = GroupBench(retention_ms=1_000)
+    partitions = [TopicPartition("t", number) for number in range(2 * PIECE)]
+    bench.commit(dict.fromkeys(partitions, 1))
+    bench.advance(2_000)
+    assert any(isinstance(effect, TickAgain) for effect in _tick(bench))
+    bench.commit(dict.fromkeys(partitions, 2))
+    _tick(bench)
+    assert bench.offsets() == dict.fromkeys(partitions, 2)
+
+
+def test_a_large_groups_record_is_encoded_in_the_background():
+    for count, expected in ((10, False), (600, True)):
+        _, group = group_of(count)
+        record = group.to_record()
+        assert is_long((None, record)) is expected  # type: ignore[arg-type]
