@@ -26,6 +26,7 @@ from storage_engine.core.typed.column_types import (
     StructColumnField,
     TimestampColumn,
 )
+from storage_engine.core.typed.topic_schema import METADATA_COLUMNS as METADATA_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -36,9 +37,6 @@ OFFSET = "_offset"
 TIMESTAMP = "_timestamp"
 HEADERS = "_headers"
 DELETED = "_deleted"
-
-METADATA_COLUMNS = (TOPIC, PARTITION, OFFSET, TIMESTAMP, HEADERS, DELETED)
-"""What a reader may name besides a topic's own columns, none of which begins with `_`."""
 
 
 @cache

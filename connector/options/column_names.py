@@ -20,7 +20,7 @@ def parse_names(option: str, text: str) -> tuple[str, ...]:
             raise bad_option(option, "names separated by commas, such as id,`a, b`", text)
         name = (found[1] or "").replace("``", "`") or found[2] or ""
         if name:
-            names.setdefault(name.casefold(), name)
+            names.setdefault(name.lower(), name)
         position = found.end()
     if not names:
         raise bad_option(option, "one name or more, separated by commas", text)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from pyspark.errors import AnalysisException
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from connector import with_dead_letters
@@ -76,6 +77,19 @@ def test_frames_of_any_types_are_read_back_as_they_were_written(spark, servers, 
     _write(frame, servers, topic=topic, createTopic="true", **{"topic.key": "n"})
     read = _read(spark, servers, topic)
     assert_df_equality(read.orderBy("n"), frame.orderBy("n"), ignore_nullable=True)
+
+
+def test_columns_of_any_name_are_written_and_read_beside_the_origin(spark, servers, topic):
+    """MongoDB's and Debezium's names; two that only a fold of Unicode's takes for one."""
+    frame = spark.sql(
+        "SELECT 'x' AS `_id`, 'f' AS `__deleted`, 1 AS `maße`, 2 AS masse, "
+        "named_struct('_id', 3) AS doc, timestamp'1969-12-31 23:59:59.9995Z' AS _timestamp"
+    )
+    _write(frame, servers, topic=topic, createTopic="true", **{"topic.key": "_id"})
+    read = _read(spark, servers, topic, columns="_id,__deleted,maße,masse,doc,_offset,_timestamp")
+    (row,) = read.collect()
+    assert tuple(row)[:6] == ("x", "f", 1, 2, Row(_id=3), 0)
+    assert read.selectExpr("unix_millis(_timestamp)").collect()[0][0] == -1
 
 
 def test_some_columns_some_rows_and_where_they_come_from(spark, spark_cluster, servers, topic):

@@ -53,29 +53,29 @@ def check_matching(
     """OptionError BAD_COLUMN unless rows with the columns `given` fit into the topic. `origin`: the
     columns of `idempotentKey`, which are not among `given` and leave the rows before they are
     written."""
-    columns = {column.name.casefold(): column for column in version.columns}
+    columns = {column.name.lower(): column for column in version.columns}
     for name in origin:
-        if name.casefold() in columns:
+        if name.lower() in columns:
             raise OptionError(
                 "BAD_COLUMN",
                 f"'{name}' of idempotentKey is also a column of the topic '{topic}': give the "
                 f"origin another name, such as .withColumn('from_{name}', …)",
             )
     for name, data_type in given.items():
-        column = columns.get(name.casefold())
+        column = columns.get(name.lower())
         if column is not None and not column.hidden:
             _check_type(topic, name, data_type, column)
-        elif name.casefold() in METADATA_COLUMNS:
-            _check_metadata(name.casefold(), data_type)
+        elif name.lower() in METADATA_COLUMNS:
+            _check_metadata(name.lower(), data_type)
         else:
             raise OptionError("BAD_COLUMN", _not_there(topic, name, version, column))
-    names = {name.casefold() for name in given}
+    names = {name.lower() for name in given}
     if not names & columns.keys():
         raise OptionError(
             "BAD_COLUMN", f"the rows have no column of the typed topic '{topic}': add one"
         )
     for column in version.visible:
-        if not column.nullable and column.name.casefold() not in names:
+        if not column.nullable and column.name.lower() not in names:
             raise OptionError(
                 "BAD_COLUMN",
                 f"the column '{column.name}' of the topic '{topic}' is NOT NULL, and the rows "
@@ -151,11 +151,11 @@ def holds_all(wanted: ColumnType, given: ColumnType) -> bool:
 
 
 def _holds_struct(wanted: StructColumn, given: StructColumn) -> bool:
-    fields = {each.name.casefold(): each for each in given.fields}
+    fields = {each.name.lower(): each for each in given.fields}
     if len(fields) != len(given.fields):
         return False
     for each in wanted.fields:
-        field = fields.pop(each.name.casefold(), None)
+        field = fields.pop(each.name.lower(), None)
         if field is None:
             if not each.nullable:
                 return False

@@ -41,10 +41,10 @@ def conformed(column: pa.Array, column_type: ColumnType) -> pa.Array:
 def _conformed_struct(
     column: pa.StructArray, column_type: StructColumn, wanted: pa.StructType
 ) -> pa.StructArray:
-    places = {field.name.casefold(): place for place, field in enumerate(column.type)}
+    places = {field.name.lower(): place for place, field in enumerate(column.type)}
     children = []
     for each in column_type.fields:
-        place = places.get(each.name.casefold())
+        place = places.get(each.name.lower())
         children.append(
             pa.nulls(len(column), arrow_type(each.type))
             if place is None

@@ -110,7 +110,7 @@ def _check_records(
 def _columns(schema: "StructType", origin: tuple[str, ...]) -> "dict[str, DataType]":
     """The columns that are written, without those of `idempotentKey`."""
     by_lower_name = {field.name.lower(): field for field in schema.fields}
-    if len({field.name.casefold() for field in schema.fields}) != len(schema.fields):
+    if len({field.name.lower() for field in schema.fields}) != len(schema.fields):
         raise OptionError(
             "BAD_COLUMN", "two columns to be written have the same name, upper and lower case aside"
         )
@@ -139,7 +139,7 @@ def _typed_sink(
         )
     if options.creation is not None and options.creation.key:
         key = [each.name for each in known.schema.key_columns(version)]
-        if [name.casefold() for name in key] != [name.casefold() for name in options.creation.key]:
+        if [name.lower() for name in key] != [name.lower() for name in options.creation.key]:
             raise OptionError(
                 "BAD_OPTION",
                 f"'topic.key' is {', '.join(options.creation.key)}, and the topic '{topic}' exists "

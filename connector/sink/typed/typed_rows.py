@@ -20,6 +20,7 @@ from connector.typed_columns import PARTITION, TIMESTAMP
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.compression import codec_named
+from storage_engine.protocol.records.record_times import milliseconds
 from storage_engine.protocol.records.records import EncodedBatch
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 from storage_engine.protocol.typed.typed_encoder import iter_typed
@@ -49,7 +50,7 @@ class TypedEncoder:
         self._version = sink.version
         self._router = Router(topic=sink.topic, partition_count=self._partition_count)
         self._codec = codec_named(options.compression)
-        self._columns = {each.name.casefold(): each for each in self._version.visible}
+        self._columns = {each.name.lower(): each for each in self._version.visible}
 
     def route(self, rows: pa.RecordBatch) -> list[TypedRoute]:
         """See `RowEncoder`. RowError for a value that the topic's type does not hold."""
@@ -59,11 +60,12 @@ class TypedEncoder:
         partitions = timestamps = None
         names, arrays = [], []
         for field, given in zip(rows.schema, rows.columns, strict=True):
-            name = field.name.casefold()
+            name = field.name.lower()
             if name == PARTITION:
                 partitions = given
             elif name == TIMESTAMP:
-                timestamps = _milliseconds(given)
+                # A null is the time of writing.
+                timestamps = milliseconds(given)
             else:
                 column = self._columns[name]
                 names.append(column.name)
@@ -153,13 +155,13 @@ class NullCheck:
 
     def __init__(self, sink: TypedSink, options: SinkOptions) -> None:
         self._sink = sink
-        self._required = {each.name.casefold(): each.name for each in sink.required}
+        self._required = {each.name.lower(): each.name for each in sink.required}
         self._origin = () if options.origin is None else options.origin.columns
 
     def checked(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The same rows. RowError for the first null."""
         for place, field in enumerate(rows.schema):
-            name = self._required.get(field.name.casefold())
+            name = self._required.get(field.name.lower())
             if name is not None and rows.column(place).null_count:
                 row = rows.column(place).is_null().index(True).as_py()
                 raise RowError(
@@ -175,8 +177,3 @@ class NullCheck:
             return ""
         topic, partition, offset = (rows.column(named[each])[row].as_py() for each in self._origin)
         return f", which comes from {topic}-{partition} at offset {offset}"
-
-
-def _milliseconds(column: pa.Array) -> pa.Array:
-    """Of a column of times, as records have them. A null is the time of writing."""
-    return column.cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())

@@ -108,10 +108,10 @@ def plan_read(
 
 def check_fits(read: TypedRead, topic: str, version: SchemaVersion, *, beside: str) -> None:
     """OptionError unless the columns that are read are the same in `topic` as in `beside`."""
-    columns = {each.name.casefold(): each for each in version.columns}
+    columns = {each.name.lower(): each for each in version.columns}
     for each in read.topic_columns:
         assert each.type is not None
-        found = columns.get(each.column.casefold())
+        found = columns.get(each.column.lower())
         if found is None:
             raise _differ(topic, beside, f"'{topic}' has no column '{each.column}'")
         if nullable_form(found.type) != each.type:
@@ -122,9 +122,9 @@ def check_fits(read: TypedRead, topic: str, version: SchemaVersion, *, beside: s
                 f"{ddl_of(each.type)} in '{beside}'",
             )
     if read.is_whole and topic != beside:
-        known = {each.column.casefold() for each in read.columns}
+        known = {each.column.lower() for each in read.columns}
         for other in version.visible:
-            if other.name.casefold() not in known:
+            if other.name.lower() not in known:
                 raise _differ(topic, beside, f"'{beside}' has no column '{other.name}'")
     read.comparisons(topic, version)
 
@@ -146,8 +146,8 @@ def _topic_column(column: SchemaColumn, name: str) -> ReadColumn:
 
 
 def _named(name: str, topic: str, version: SchemaVersion) -> ReadColumn:
-    if name.casefold() in METADATA_COLUMNS:
-        return ReadColumn(name=name.casefold(), column=name.casefold(), type=None)
+    if name.lower() in METADATA_COLUMNS:
+        return ReadColumn(name=name.lower(), column=name.lower(), type=None)
     try:
         column = version.column(name)
     except ConfigError as error:
@@ -186,7 +186,7 @@ def _as_user_wants(
 
 
 def _check_same_names(schema: Sequence[str], chosen: Sequence[str]) -> None:
-    if [name.casefold() for name in schema] != [name.casefold() for name in chosen]:
+    if [name.lower() for name in schema] != [name.lower() for name in chosen]:
         raise OptionError(
             "BAD_OPTION",
             f"'columns' names {', '.join(chosen)}, and .schema(…) {', '.join(schema)}: leave one "

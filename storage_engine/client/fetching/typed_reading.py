@@ -4,8 +4,8 @@
                                                                     -> rows of what was fetched
 
 A reading belongs to one state of a schema. Batches of a later version are never decoded by it:
-`outdated_by` tells them, and whoever reads asks for the schema again. Metadata columns begin with
-an underscore, as no column of a schema does:
+`outdated_by` tells them, and whoever reads asks for the schema again. Metadata columns have names
+that no column of a schema has:
 
     column      type                      meaning
     _topic      string
@@ -26,6 +26,7 @@ from storage_engine.client.fetching.fetch import FetchedBatches
 from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
 from storage_engine.core.errors import ConfigError, CorruptRecordError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.typed.topic_schema import METADATA_COLUMNS as METADATA_COLUMNS
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.core.typed.where import parse_where
 from storage_engine.protocol.records.record_batch import iter_headers
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from storage_engine.protocol.typed.typed_decoder import TypedReadPlan, TypedRows
 
 TOPIC, PARTITION = "_topic", "_partition"
-METADATA_COLUMNS = (TOPIC, PARTITION, "_offset", "_timestamp", "_headers", "_deleted")
 
 
 class Selection(NamedTuple):
@@ -60,12 +60,9 @@ class Selection(NamedTuple):
                 raise ConfigError("columns is empty; name a column, or leave it out for all")
             seen: set[str] = set()
             for name in names:
-                if name.casefold() in seen:
+                if name.lower() in seen:
                     raise ConfigError(f"columns has '{name}' twice; name it once")
-                seen.add(name.casefold())
-                if name.startswith("_") and name not in METADATA_COLUMNS:
-                    known = ", ".join(METADATA_COLUMNS)
-                    raise ConfigError(f"there is no metadata column '{name}'; there are {known}")
+                seen.add(name.lower())
         return cls(names, where if where and where.strip() else None)
 
     @property

@@ -263,9 +263,9 @@ def check_field_names(names: Iterable[str]) -> None:
     known: set[str] = set()
     for name in names:
         check_name(name, what="field")
-        if name.casefold() in known:
+        if name.lower() in known:
             raise ConfigError(f"the field '{printable(name)}' stands twice in a STRUCT: rename one")
-        known.add(name.casefold())
+        known.add(name.lower())
     if not known:
         raise ConfigError(
             "a STRUCT without fields can't be stored: give it a field, or leave it out"

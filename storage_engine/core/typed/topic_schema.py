@@ -70,6 +70,10 @@ _KEY_TYPES = (
 )
 """What a key may consist of: types whose values are equal exactly when their texts are."""
 
+METADATA_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_headers", "_deleted")
+"""What readers and writers name beside a topic's own columns, none of which has one of these
+names, in any case."""
+
 
 class UnknownSchemaVersionError(KafkaError):
     """A batch has a version of its topic's schema that is not known here yet."""
@@ -120,9 +124,9 @@ class SchemaVersion:
     def column(self, name: str) -> SchemaColumn:
         """Return the column of that name, hidden or not, whatever its case; ConfigError, with the
         nearest name, when there is none."""
-        folded = name.casefold()
+        folded = name.lower()
         for column in self.columns:
-            if column.name.casefold() == folded:
+            if column.name.lower() == folded:
                 return column
         raise _no_column(name, [column.name for column in self.columns])
 
@@ -161,10 +165,10 @@ class TopicSchema:
         that are named again are shown. It is this schema itself where nothing changes. ConfigError
         says why a change is refused."""
         _check_specs(columns)
-        wanted = {spec.name.casefold(): spec for spec in columns}
+        wanted = {spec.name.lower(): spec for spec in columns}
         changes: list[SchemaColumn] = []
         for column in self.latest.columns:
-            spec = wanted.pop(column.name.casefold(), None)
+            spec = wanted.pop(column.name.lower(), None)
             new = _hidden(column) if spec is None else self._as_wanted(column, spec)
             if new != column:
                 changes.append(new)
@@ -240,10 +244,10 @@ def new_schema(columns: Sequence[ColumnSpec], key: Sequence[str] = ()) -> TopicS
     for name in key:
         if not isinstance(name, str):
             raise ConfigError("the key is a list of column names")
-    by_name = {spec.name.casefold(): column_id for column_id, spec in enumerate(columns, 1)}
+    by_name = {spec.name.lower(): column_id for column_id, spec in enumerate(columns, 1)}
     ids: list[int] = []
     for name in key:
-        column_id = by_name.get(name.casefold())
+        column_id = by_name.get(name.lower())
         if column_id is None:
             raise _no_column(name, [spec.name for spec in columns])
         ids.append(column_id)
@@ -326,10 +330,10 @@ def _following(
 
 def _check_added(column: SchemaColumn, *, is_first_version: bool) -> None:
     check_name(column.name, what="column")
-    if column.name.startswith("_"):
+    if column.name.lower() in METADATA_COLUMNS:
         raise ConfigError(
-            f"column '{printable(column.name)}': names that begin with _ are those of offsets, "
-            "timestamps and the like: rename it"
+            f"column '{printable(column.name)}': {', '.join(METADATA_COLUMNS)} tell where a row "
+            "comes from: rename it"
         )
     if is_first_version:
         if column.hidden:
@@ -415,13 +419,13 @@ def _check_specs(columns: Sequence[ColumnSpec]) -> None:
 def _check_names(names: Sequence[str]) -> None:
     known: dict[str, str] = {}
     for name in names:
-        other = known.get(name.casefold())
+        other = known.get(name.lower())
         if other is not None:
             raise ConfigError(
                 f"columns '{printable(other)}' and '{printable(name)}' have one name, as case "
                 "makes no difference: rename one"
             )
-        known[name.casefold()] = name
+        known[name.lower()] = name
 
 
 def _with_id(column_id: int, spec: ColumnSpec) -> SchemaColumn:

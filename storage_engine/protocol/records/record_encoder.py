@@ -53,6 +53,7 @@ from storage_engine.protocol.records.record_batch import (
     seal,
 )
 from storage_engine.protocol.records.record_headers import HeaderColumn
+from storage_engine.protocol.records.record_times import milliseconds
 from storage_engine.protocol.records.uniform_records import UniformColumn, UniformRows
 from storage_engine.protocol.records.varints import (
     VARINT_BYTES,
@@ -213,7 +214,7 @@ def _timestamps(array: Any, now_ms: int) -> Ints | int:
     if pa.types.is_null(array.type):
         return now_ms
     if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
+        array = milliseconds(array)
     elif not pa.types.is_integer(array.type):
         raise InvalidRecordError(
             f"the timestamp column has type {array.type}: make it a timestamp or int64 milliseconds"
@@ -223,8 +224,8 @@ def _timestamps(array: Any, now_ms: int) -> Ints | int:
         import pyarrow.compute as pc
 
         array = pc.fill_null(array, now_ms)
-    milliseconds: Ints = array.to_numpy()
-    return milliseconds
+    numbers: Ints = array.to_numpy()
+    return numbers
 
 
 def _timestamp_at(timestamps: Ints | int, row: int) -> int:

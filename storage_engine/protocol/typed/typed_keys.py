@@ -23,9 +23,9 @@ def key_bytes(rows: Any, schema: TopicSchema, version: SchemaVersion) -> Any:
     columns by their names, in any case, in the types of `arrow_types`."""
     if not schema.key:
         return pa.nulls(rows.num_rows, pa.binary())
-    places = {name.casefold(): place for place, name in enumerate(rows.schema.names)}
+    places = {name.lower(): place for place, name in enumerate(rows.schema.names)}
     columns = schema.key_columns(version)
-    arrays = [rows.column(places[column.name.casefold()]) for column in columns]
+    arrays = [rows.column(places[column.name.lower()]) for column in columns]
     return key_texts(arrays, schema, version)
 
 

@@ -23,6 +23,7 @@ from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.tables.column_casts import cast_column
 from storage_engine.core.typed.topic_schema import SchemaVersion, TopicSchema
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
+from storage_engine.protocol.records.record_times import milliseconds
 
 PARTITION, TIMESTAMP, HEADERS, DELETED = "_partition", "_timestamp", "_headers", "_deleted"
 SPECIAL_COLUMNS = (PARTITION, TIMESTAMP, HEADERS, DELETED)
@@ -95,7 +96,7 @@ def _check_names(table: pa.Table, topic: str, version: SchemaVersion) -> None:
                 f"the table's column '{name}' can't be sent; of those that begin with _ there are "
                 f"{', '.join(SPECIAL_COLUMNS)}: drop it"
             )
-        folded = [each for each in visible if each.casefold() == name.casefold()]
+        folded = [each for each in visible if each.lower() == name.lower()]
         near = folded or difflib.get_close_matches(name, visible, n=1)
         hint = f"; is '{near[0]}' meant?" if near else ""
         raise SerializationError(
@@ -152,8 +153,7 @@ def _timestamps(column: pa.ChunkedArray | None) -> pa.ChunkedArray | None:
     if column is None:
         return None
     if pa.types.is_timestamp(column.type):
-        # Kafka's times are milliseconds; the rest is cut off.
-        millis = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+        millis = milliseconds(column)
     elif pa.types.is_int64(column.type):
         millis = column
     else:

@@ -37,6 +37,9 @@ MOST_BYTES = 64 << 10
 """Nothing is looked for in a longer value: Python takes seconds for the numbers of some megabytes,
 in which nothing else of the broker runs."""
 
+MOST_DIGITS = 20
+"""No integer of a column has as many."""
+
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 _FLOAT_MAX = 3.4028235677973366e38
 _ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
@@ -143,9 +146,7 @@ def _is_valid(value: Any, column_type: ColumnType) -> bool:
             return isinstance(value, bool)
         case IntegerColumn() | IntervalColumn():
             bits = column_type.bits if isinstance(column_type, IntegerColumn) else 64
-            if not isinstance(value, _Number) or not re.fullmatch(r"-?\d{1,40}", value):
-                return False
-            return -(1 << (bits - 1)) <= int(value) < 1 << (bits - 1)
+            return isinstance(value, _Number) and _fits_integer(value, bits)
         case FloatColumn(bits):
             if is_text:
                 return value in _NO_NUMBERS
@@ -159,6 +160,14 @@ def _is_valid(value: Any, column_type: ColumnType) -> bool:
             return is_text
         case _:
             return is_text and _fits_text(value, column_type)
+
+
+def _fits_integer(value: str, bits: int) -> bool:
+    number = Decimal(value)
+    # A number with a great exponent has as many digits.
+    if not number.is_finite() or number.adjusted() > MOST_DIGITS or number % 1:
+        return False
+    return -(1 << (bits - 1)) <= int(number) < 1 << (bits - 1)
 
 
 def _fits_decimal(value: str, column_type: DecimalColumn) -> bool:

@@ -6,6 +6,8 @@ halves.
 """
 
 import binascii
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from storage_engine.core.typed.column_types import (
     DateColumn,
     DecimalColumn,
     FloatColumn,
+    IntegerColumn,
     IntervalColumn,
     MapColumn,
     StructColumn,
@@ -46,6 +49,9 @@ MOST_PREPARED_SIGNS = 1 << 20
 _COUNTED_BYTES = 1 << 20
 """Counted at once, without others getting their turn."""
 
+_ANY_INTEGER = pa.decimal128(38, 18)
+"""What an integer may be written as: its digits, and a fraction of zeros."""
+
 _FRAME = "record"
 _BLOCK_ROOM = 64
 _PREFIX, _SUFFIX = text(f'{{"{_FRAME}":'), text("}\n")
@@ -59,7 +65,9 @@ class JsonReader:
         fields = tuple(StructColumnField(each.name, each.type) for each in columns)
         record = StructColumn(fields)
         self._shape = JsonShape.of(StructColumn((StructColumnField(_FRAME, record),)))
-        self._schema = pa.schema([pa.field(_FRAME, _parsed_type(record))])
+        self._schema = _schema_of(record, pa.int64())
+        self._has_integers = _schema_of(record, _ANY_INTEGER) != self._schema
+        self._record = record
         self._leaves = _leaves(record)
         self._nested_leaves = max(map(_nested_leaves, (each.type for each in columns)), default=0)
 
@@ -73,11 +81,26 @@ class JsonReader:
         """Return an array for each column from a pa.BinaryArray, without nulls, with one JSON
         object each. UnreadableJsonError, without a record's number, when one is not."""
         try:
+            return self._columns_of(self._record_as(self._schema, values))
+        except UnreadableJsonError as error:
+            if not self._has_integers:
+                raise
+            fault = error
+        try:
+            # An integer may be written as 1.0 or 1e3. Arrow reads it as a decimal, as which it
+            # takes texts, too, and as a float, as which it takes none.
+            self._record_as(_schema_of(self._record, pa.float64()), values)
+            return self._columns_of(self._record_as(_schema_of(self._record, _ANY_INTEGER), values))
+        except UnreadableJsonError:
+            raise fault from None
+
+    def _record_as(self, schema: Any, values: Any) -> Any:
+        """Return the objects as a pa.StructArray of the types of the schema."""
+        with _in_one_line():
             if len(values) == 1:
                 self._check_size(values)
             texts = joined(_PREFIX, cast(values, pa.string()), _SUFFIX)
-            source = _source(texts, self._shape)
-            parsed = self._parsed(source)
+            parsed = self._parsed(_source(texts, self._shape), schema)
             if parsed.num_rows != len(values):
                 raise UnreadableJsonError("a record must be one JSON object")
             record = parsed.column(0).combine_chunks()
@@ -85,10 +108,11 @@ class JsonReader:
                 record = pa.concat_arrays(record.chunks)
             if record.null_count:
                 raise UnreadableJsonError("a record must be one JSON object, not null")
-            parts = [record.field(n) for n in range(len(self._columns))]
-            return [_as(part, each.type) for part, each in zip(parts, self._columns, strict=True)]
-        except (pa.ArrowException, OSError, binascii.Error) as error:
-            raise UnreadableJsonError(" ".join(str(error).split())) from None
+            return record
+
+    def _columns_of(self, record: Any) -> list[Any]:
+        with _in_one_line():
+            return [_as(record.field(n), each.type) for n, each in enumerate(self._columns)]
 
     def _check_size(self, values: Any) -> None:
         if int(as_column(values, "the values").lengths[0]) <= LARGE_BYTES:
@@ -100,16 +124,24 @@ class JsonReader:
                 f"more than {most} colons, commas and braces are in it: send smaller records"
             )
 
-    def _parsed(self, source: Any) -> Any:
+    def _parsed(self, source: Any, schema: Any) -> Any:
         from pyarrow import json
 
         return json.read_json(
             pa.BufferReader(source),
             read_options=json.ReadOptions(use_threads=False, block_size=source.size + _BLOCK_ROOM),
             parse_options=json.ParseOptions(
-                explicit_schema=self._schema, unexpected_field_behavior="error"
+                explicit_schema=schema, unexpected_field_behavior="error"
             ),
         )
+
+
+@contextlib.contextmanager
+def _in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, binascii.Error) as error:
+        raise UnreadableJsonError(" ".join(str(error).split())) from None
 
 
 def _count(values: Any, characters: bytes) -> int:
@@ -138,22 +170,29 @@ def _source(texts: Any, shape: JsonShape) -> Any:
     return pa.py_buffer(prepared(np.frombuffer(bytearray(source), np.uint8), shape))
 
 
-def _parsed_type(column_type: ColumnType) -> Any:
-    """Return the type as which Arrow reads the JSON of a type."""
+def _schema_of(record: StructColumn, integers: Any) -> Any:
+    return pa.schema([pa.field(_FRAME, _parsed_type(record, integers))])
+
+
+def _parsed_type(column_type: ColumnType, integers: Any) -> Any:
+    """Return the type as which Arrow reads the JSON of a type. `integers`: int64 for the types of
+    the columns, else the one that all of them are read as."""
     match column_type:
         case BinaryColumn() | DateColumn() | TimestampColumn():
             return pa.string()
         case IntervalColumn():
-            return pa.int64()
+            return integers
+        case IntegerColumn() if integers != pa.int64():
+            return integers
         case FloatColumn():
             return pa.float64()
         case ArrayColumn(element, _):
-            return pa.list_(pa.field("element", _parsed_type(element)))
+            return pa.list_(pa.field("element", _parsed_type(element, integers)))
         case MapColumn(key, value, _):
-            fields = [("key", _parsed_type(key)), ("value", _parsed_type(value))]
-            return pa.list_(pa.struct(fields))
+            inner = (_parsed_type(key, integers), _parsed_type(value, integers))
+            return pa.list_(pa.struct(list(zip(("key", "value"), inner, strict=True))))
         case StructColumn(fields):
-            return pa.struct([pa.field(each.name, _parsed_type(each.type)) for each in fields])
+            return pa.struct([pa.field(e.name, _parsed_type(e.type, integers)) for e in fields])
         case _:
             return arrow_type(column_type)
 
@@ -163,8 +202,10 @@ def _as(array: Any, column_type: ColumnType) -> Any:
     match column_type:
         case BinaryColumn():
             return _bytes_of_base64(array)
+        case IntegerColumn():
+            return _integers(array, arrow_type(column_type))
         case IntervalColumn():
-            return array.view(pa.duration("us"))
+            return _integers(array, pa.int64()).view(pa.duration("us"))
         case FloatColumn(bits_count):
             return _floats(array, bits_count)
         case ArrayColumn(element, _):
@@ -184,6 +225,13 @@ def _as(array: Any, column_type: ColumnType) -> Any:
             return array
         case _:
             return cast(array, arrow_type(column_type))
+
+
+def _integers(array: Any, kind: Any) -> Any:
+    if array.type != kind:
+        array.validate(full=True)
+    # Arrow refuses a decimal with a fraction.
+    return cast(array, kind)
 
 
 def _floats(array: Any, bits_count: int) -> Any:

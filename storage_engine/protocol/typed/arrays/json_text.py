@@ -2,7 +2,7 @@
 
     column                  JSON
     BOOLEAN                 true, false
-    integers, DECIMAL       number
+    integers, DECIMAL       number, a DECIMAL with all digits of its scale and without an exponent
     FLOAT, DOUBLE           number; "NaN", "Infinity", "-Infinity"
     STRING                  string
     BINARY                  string, base64
@@ -46,6 +46,7 @@ from storage_engine.protocol.records.arrow_binary import as_column, binary_array
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
 from storage_engine.protocol.typed.arrays.kernel_options import (
     MatchSubstringOptions,
+    PadOptions,
     ReplaceSliceOptions,
     ReplaceSubstringOptions,
 )
@@ -60,6 +61,8 @@ _TIME_SEPARATOR = ReplaceSliceOptions(10, 11, "T")
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31."""
 _DAY_US = 86_400_000_000
+_EXPONENT, _MINUS = MatchSubstringOptions("E"), MatchSubstringOptions("-")
+_WHOLE = pa.decimal128(38, 0)
 _NO_NUMBERS = (("nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"'))
 
 
@@ -123,6 +126,8 @@ def plain_texts(array: Any, column_type: ColumnType) -> Any:
             return _base64(array)
         case IntervalColumn():
             return cast(array.view(pa.int64()), pa.string())
+        case DecimalColumn(_, scale):
+            return _decimals(array, scale)
         case DateColumn():
             days = array.view(pa.int32())
             return _times(cast(array, pa.string()), cast(days, pa.int64()), "D", 1)
@@ -170,6 +175,24 @@ def _floats(array: Any) -> Any:
         for found, written in _NO_NUMBERS:
             texts = kernel("if_else", kernel("equal", texts, text(found)), text(written), texts)
     return texts
+
+
+def _decimals(array: Any, scale: int) -> Any:
+    """Write out those that Arrow gives an exponent, 0E-8 among them: they are nearer to 0 than a
+    millionth."""
+    texts = cast(array, pa.string())
+    has_exponent = kernel("match_substring", texts, options=_EXPONENT)
+    if not _any(has_exponent):
+        return texts
+    rows = kernel("filter", array, has_exponent)
+    whole = pa.Array.from_buffers(_WHOLE, len(rows), rows.buffers(), offset=rows.offset)
+    digits = cast(whole, pa.string())
+    is_negative = kernel("starts_with", digits, options=_MINUS)
+    unsigned = kernel("binary_replace_slice", digits, options=ReplaceSliceOptions(0, 1, ""))
+    digits = kernel("if_else", is_negative, unsigned, digits)
+    padded = kernel("ascii_lpad", digits, options=PadOptions(scale, "0"))
+    written = joined(kernel("if_else", is_negative, text("-0."), text("0.")), padded)
+    return kernel("replace_with_mask", texts, kernel("coalesce", has_exponent, _FALSE), written)
 
 
 def _lists(array: Any, elements: Any, opening: str, closing: str) -> Any:

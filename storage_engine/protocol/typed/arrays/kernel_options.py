@@ -3,6 +3,7 @@
 try:
     from pyarrow._compute import (
         MatchSubstringOptions,
+        PadOptions,
         ReplaceSliceOptions,
         ReplaceSubstringOptions,
         SetLookupOptions,
@@ -10,6 +11,7 @@ try:
 except ImportError:
     from pyarrow.compute import (
         MatchSubstringOptions,
+        PadOptions,
         ReplaceSliceOptions,
         ReplaceSubstringOptions,
         SetLookupOptions,
@@ -17,6 +19,7 @@ except ImportError:
 
 __all__ = [
     "MatchSubstringOptions",
+    "PadOptions",
     "ReplaceSliceOptions",
     "ReplaceSubstringOptions",
     "SetLookupOptions",

@@ -29,7 +29,7 @@ def fitting_columns(
     gone = None if tombstones is None else _gone(tombstones, rows.num_rows, schema)
     found = []
     for column in version.visible:
-        place = places.get(column.name.casefold())
+        place = places.get(column.name.lower())
         is_key = column.column_id in schema.key
         if place is None:
             if not column.nullable and rows.num_rows and (gone is None or is_key):
@@ -68,10 +68,10 @@ def fitting_headers(headers: Any, rows: int) -> Any:
 
 
 def _places(rows: Any, version: SchemaVersion) -> dict[str, int]:
-    visible = {column.name.casefold() for column in version.visible}
+    visible = {column.name.lower() for column in version.visible}
     places: dict[str, int] = {}
     for place, name in enumerate(rows.schema.names):
-        folded = name.casefold()
+        folded = name.lower()
         if folded in places:
             raise RowsDoNotFitError(
                 f"the rows have the column '{printable(name)}' twice: drop one", column=name
@@ -84,7 +84,7 @@ def _places(rows: Any, version: SchemaVersion) -> dict[str, int]:
 
 def _unknown(name: str, version: SchemaVersion) -> str:
     shown = printable(name)
-    if any(column.name.casefold() == name.casefold() for column in version.columns):
+    if any(column.name.lower() == name.lower() for column in version.columns):
         return f"the column '{shown}' is hidden in the topic's schema: drop it from the rows"
     near = difflib.get_close_matches(name, [column.name for column in version.visible], n=1)
     hint = f", is '{printable(near[0])}' meant" if near else ""

@@ -253,7 +253,7 @@ def test_a_version_that_no_broker_tells_is_an_error(filled, monkeypatch):
         ({"columns": []}, "columns is empty"),
         ({"columns": "id"}, r"give \['id'\]"),
         ({"columns": ["id", "Id"]}, "has 'Id' twice"),
-        ({"columns": ["_ofset"]}, "there is no metadata column '_ofset'"),
+        ({"columns": ["_ofset"]}, "_ofset"),
         ({"where": "fare >"}, "condition"),
         ({"where": "nothing = 1"}, "nothing"),
     ],

@@ -85,7 +85,7 @@ def test_the_same_columns_are_no_new_version_and_a_hidden_one_may_be_shown_again
         ("id BIGINT, new INT NOT NULL", "column 'new' is new and NOT NULL, but earlier rows don't"),
         ("id BIGINT, tags ARRAY<STRING>", "column 'tags.element' can't change from INT to STRING"),
         ("id BIGINT, tags ARRAY<INT NOT NULL>", "ARRAY<INT> to ARRAY<INT NOT NULL>"),
-        ("id BIGINT, _x INT", "names that begin with _"),
+        ("id BIGINT, _Offset INT", "_Offset': _topic, _partition"),
         ("id BIGINT, x INT, X INT", "columns 'x' and 'X' have one name"),
     ],
 )
@@ -93,6 +93,16 @@ def test_a_change_that_rows_would_not_outlive_is_refused_with_its_reason(change,
     with pytest.raises(ConfigError) as caught:
         trips().evolved(parse_ddl(change))
     assert reason in str(caught.value)
+
+
+def test_names_of_other_programs_are_columns():
+    """Of MongoDB and Debezium; two names are one only where Spark takes them for one."""
+    names = ["_id", "__deleted", "_offset_", "_", "maße", "masse", "ﬁ", "fi"]
+    schema = new_schema([ColumnSpec(name, IntegerColumn(32)) for name in names], ["_ID"])
+    assert [name for _, name in names_of(schema.latest)] == names
+    assert [schema.latest.column(name.upper()).name for name in ("_id", "__deleted")] == names[:2]
+    with pytest.raises(ConfigError, match="'MASSE' have one name"):
+        new_schema([ColumnSpec(name, IntegerColumn(32)) for name in ("masse", "MASSE")])
 
 
 def test_all_columns_can_not_be_hidden():
@@ -107,7 +117,7 @@ def test_all_columns_can_not_be_hidden():
         ("id DOUBLE", ["id"], "can't belong to a key"),
         ("id BIGINT, fare DATE", ["fair"], "there is no column 'fair', did you mean 'fare'?"),
         ("id BIGINT", ["id", "ID"], "the key names a column twice"),
-        ("_offset BIGINT", [], "names that begin with _"),
+        ("_offset BIGINT", [], "tell where a row comes from"),
         ("`" + "x" * 300 + "` INT", [], "has 300 characters"),
     ],
 )

@@ -248,6 +248,13 @@ BAD_VALUES = {
     '{"id": 1, "st": {"z": 2}}': "'st.z' is not in the topic's schema",
     '{"id": 1, "st": {"x": 2, "x": 2}}': "'st.x' stands twice",
     '{"id": 1.5}': r"'id' of type BIGINT can't hold 1\.5",
+    '{"id": "1.0"}': r"'id' of type BIGINT can't hold \"1\.0\"",
+    '{"id": 1e30}': "'id' of type BIGINT can't hold 1e30",
+    '{"id": 1.0, "a": ["1"]}': "'a.element' of type INT can't hold \"1\"",
+    '{"id": 1, "n": 128.0}': r"'n' of type TINYINT can't hold 128\.0",
+    '{"id": NaN}': "'id' of type BIGINT can't hold NaN",
+    '{"id": 1, "dec": NaN}': "'dec' of type DECIMAL\\(5,2\\) can't hold NaN",
+    '{"id": 1, "s": NaN}': "'s' of type STRING can't hold NaN",
     '{"id": "1"}': r"'id' of type BIGINT can't hold \"1\"",
     '{"id": 9223372036854775808}': "'id' of type BIGINT can't hold 9223372036854775808",
     '{"id": true}': "'id' of type BIGINT can't hold true",
@@ -307,6 +314,14 @@ def test_a_record_that_does_not_fit_is_named_by_its_number(bad, before):
     assert f"record {before} " in message or f"row {before} " in message
 
 
+def test_large_integers_keep_their_digits_beside_one_with_a_point():
+    schema = schema_of("id BIGINT")
+    data = records_of(
+        ['{"id": 9223372036854775807}', '{"id": 1.0}', '{"id": -9223372036854775808}']
+    )
+    assert [row["id"] for row in rows_in(typed(data, schema), schema)] == [2**63 - 1, 1, -(2**63)]
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -320,6 +335,12 @@ def test_a_record_that_does_not_fit_is_named_by_its_number(bad, before):
             {"at": datetime(2026, 1, 1, 0, 0, 0, 500_000, UTC)},
         ),
         ('{"\\u0069d": 1, "dec": 1e2}', {"dec": Decimal("100.00")}),
+        ('{"id": 1, "dec": "12.50"}', {"dec": Decimal("12.50")}),
+        ('{"id": 1, "d": NaN, "f": Infinity}', {"f": math.inf}),
+        ('{"id": 1.0, "n": -0.0, "i": 1e3}', {"n": 0, "i": timedelta(milliseconds=1)}),
+        ('{"id": 10E-1, "a": [2147483647.0, -1]}', {"a": [2147483647, -1]}),
+        ('{"id": 1, "im": [{"key": 2.00, "value": 1}]}', {"im": [(2, 1.0)]}),
+        ('{"id": 1, "m": {"a": 1.0}, "d": "NaN"}', {"m": [("a", 1)]}),
     ],
 )
 def test_json_that_fits_is_read(value, expected):
@@ -456,3 +477,41 @@ def test_times_outside_of_four_digits_have_a_sign_and_six():
 
 def test_types_are_shown_as_the_schema_has_them():
     assert ddl_of(schema_of(DDL).latest.column("im").type) == "MAP<INT, DOUBLE>"
+
+
+NEAR_ZERO = {
+    "0": "0.00000000",
+    "1E-8": "0.00000001",
+    "-1E-8": "-0.00000001",
+    "-0.0000012": "-0.00000120",
+    "0.0000001": "0.00000010",
+    "1": "1.00000000",
+    "-1234.5": "-1234.50000000",
+}
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_decimals_have_all_digits_of_their_scale(key):
+    """Arrow writes numbers near zero with an exponent."""
+    schema = schema_of("k DECIMAL(12,8) NOT NULL, d DECIMAL(38,38)", [] if key is None else [key])
+    rows = [{"k": Decimal(each), "d": None} for each in NEAR_ZERO] * 2
+    rows[1]["d"], rows[2]["d"] = Decimal("-1E-38"), Decimal("." + "9" * 38)
+    log = log_of(encoded(rows_from(schema, rows), schema))
+    records = decode_batches([as_json(log, schema)])
+    texts = list(NEAR_ZERO.values()) * 2
+    assert [each.decode().split(",")[0] for each in records.values.to_pylist()] == [
+        f'{{"k":{each}' for each in texts
+    ]
+    assert b"-0." + b"0" * 37 + b"1" in records.values[1].as_py()
+    assert records.keys.to_pylist() == [None if key is None else each.encode() for each in texts]
+    again = records_of(records.values.to_pylist(), records.keys.to_pylist())
+    assert rows_in(typed(again, schema), schema) == rows_in(log, schema)
+
+
+def test_columns_of_any_name_are_fields_of_the_object():
+    schema = schema_of("_id BIGINT NOT NULL, __deleted STRING, `maße` INT, masse INT", ["_id"])
+    value = '{"_id":1,"__deleted":"f","maße":2,"masse":3}'
+    made = typed(records_of([value]), schema)
+    assert rows_in(made, schema) == [{"_id": 1, "__deleted": "f", "maße": 2, "masse": 3}]
+    records = decode_batches([as_json(made, schema)])
+    assert (records.values[0].as_py().decode(), records.keys[0].as_py()) == (value, b"1")

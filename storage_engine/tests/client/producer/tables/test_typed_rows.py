@@ -193,6 +193,10 @@ def test_nanoseconds_become_microseconds_or_the_first_inexact_row_is_named(value
         ({"id": [1], "_partition": ["a"]}, "'_partition' is string, no integer"),
         ({"id": [1], "_timestamp": ["a"]}, "'_timestamp' is string; it must be a timestamp"),
         ({"id": [1], "_timestamp": [-5]}, "'_timestamp' has -5 ms; times are not before 1970"),
+        (
+            {"id": [1], "_timestamp": pa.array([-1], pa.timestamp("us"))},
+            "'_timestamp' has -1 ms; times are not before 1970",
+        ),
         ({"id": [1], "_headers": [5]}, "'_headers' is int64; it must be list"),
         ({"id": [1], "_deleted": [1]}, "'_deleted' is int64, not a boolean"),
     ],

@@ -1,0 +1,25 @@
+"""Times of Arrow as records have them: milliseconds since 1970."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from storage_engine.protocol.records.arrow_kernels import cast, kernel
+
+try:
+    from pyarrow._compute import RoundTemporalOptions
+except ImportError:
+    from pyarrow.compute import RoundTemporalOptions
+
+_WHOLE = RoundTemporalOptions(unit="millisecond")
+
+
+def milliseconds(times: Any) -> Any:
+    """int64 of a column of timestamps. What is less than a millisecond is cut off downwards, before
+    1970, too, as Java does; Arrow's cast goes towards 1970."""
+    unit = times.type.unit
+    # Of a time in a zone Arrow would look for the local time.
+    times = cast(times, pa.timestamp(unit))
+    if unit in ("us", "ns"):
+        times = kernel("floor_temporal", times, options=_WHOLE)
+    return cast(cast(times, pa.timestamp("ms")), pa.int64())
