@@ -48,6 +48,9 @@ class ConsoleSettings:
     """What queries must show that post their progress."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names, with the port where it is not the usual one, by which browsers may ask."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses of reverse proxies whose X-Forwarded-For is believed: failed log-ins are counted by
+    the address from which a browser asks."""
     read_only: bool = False
     thresholds: Thresholds = Thresholds()
     cluster_name: str | None = None
@@ -78,6 +81,12 @@ class ConsoleSettings:
                 raise ConfigError(
                     f"--allowed-host '{name}' is not HOST:PORT, as browsers send it; give for "
                     "example console.example:8480"
+                )
+        for proxy in self.trusted_proxies:
+            if not _is_address(proxy):
+                raise ConfigError(
+                    f"--trusted-proxy '{proxy}' is not an IP address; give that from which the "
+                    "proxy connects to the console"
                 )
         if (self.certificate is None) != (self.key is None):
             raise ConfigError("--certificate and --key go together; give both, as PEM files")
@@ -112,9 +121,14 @@ class ConsoleSettings:
 
 def is_loopback(address: str) -> bool:
     """Whether only programs of this machine reach it."""
-    if address == "localhost":
-        return True
+    return address == "localhost" or (
+        _is_address(address) and ipaddress.ip_address(address).is_loopback
+    )
+
+
+def _is_address(text: str) -> bool:
     try:
-        return ipaddress.ip_address(address).is_loopback
+        ipaddress.ip_address(text)
     except ValueError:
         return False
+    return True

@@ -135,6 +135,46 @@ def test_a_password_is_asked_for_and_tries_are_counted() -> None:
             browser.close()
 
 
+def codes_of_guesses(url: str, *forwarded_for: str) -> list[str]:
+    """A wrong password each, as a proxy passes it on."""
+    with httpx.Client(base_url=f"{url}api/v1", timeout=60) as client:
+        return [
+            code_of(
+                client.post(
+                    "/login", json={"password": "guess"}, headers={"X-Forwarded-For": addresses}
+                )
+            )
+            for addresses in forwarded_for
+        ]
+
+
+def test_guesses_are_counted_by_who_asks_a_trusted_proxy() -> None:
+    settings = ConsoleSettings(
+        bootstrap_servers=NOWHERE,
+        port=0,
+        password=Secret(PASSWORD),
+        trusted_proxies=("127.0.0.1", "203.0.113.1"),
+    )
+    guesser = "203.0.113.5"
+    with running_console(settings) as url:
+        # Whatever the guesser puts before it: the proxy adds from where it asks.
+        many = [f"198.51.100.{number}, {guesser}" for number in range(FAILURES_PER_USER)]
+        codes = codes_of_guesses(url, *many, guesser, f"{guesser}, 203.0.113.1", "198.51.100.1")
+    assert codes == ["log_in"] * FAILURES_PER_USER + ["too_many", "too_many", "log_in"]
+
+
+def test_what_is_forwarded_by_others_is_not_believed() -> None:
+    settings = ConsoleSettings(
+        bootstrap_servers=NOWHERE,
+        port=0,
+        password=Secret(PASSWORD),
+        trusted_proxies=("203.0.113.1",),
+    )
+    with running_console(settings) as url:
+        many = [f"198.51.100.{number}" for number in range(FAILURES_PER_USER + 1)]
+        assert codes_of_guesses(url, *many) == ["log_in"] * FAILURES_PER_USER + ["too_many"]
+
+
 def test_progress_is_taken_from_programs_with_the_token_and_from_nobody_else() -> None:
     token = Secret("the token of the queries")
     settings = ConsoleSettings(bootstrap_servers=NOWHERE, port=0, progress_token=token)

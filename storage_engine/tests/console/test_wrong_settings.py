@@ -22,6 +22,7 @@ SERVERS = "127.0.0.1:9092"
             "'https://x/' is not HOST:PORT",
         ),
         ({"allowed_hosts": (":::",)}, "':::' is not HOST:PORT"),
+        ({"trusted_proxies": ("10.0.0.1", "proxy")}, "'proxy' is not an IP address"),
         ({"address": "127.0.0.2.example.invalid"}, "can be reached by others"),
     ],
 )

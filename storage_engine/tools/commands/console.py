@@ -105,6 +105,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="a further name by which browsers ask for the console; repeatable",
     )
+    parser.add_argument(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="address of a reverse proxy, whose X-Forwarded-For tells who asks: failed log-ins are "
+        "counted by address; repeatable",
+    )
     parser.add_argument("--read-only", action="store_true", help="change nothing")
     _add_thresholds(parser)
 
@@ -193,6 +201,7 @@ def _settings(
             password=_secret(args.password_file, "--password-file"),
             progress_token=_secret(args.progress_token_file, "--progress-token-file"),
             allowed_hosts=tuple(each.lower() for each in args.allowed_host),
+            trusted_proxies=tuple(args.trusted_proxy),
             read_only=args.read_only,
             cluster_name=name,
             thresholds=Thresholds(
