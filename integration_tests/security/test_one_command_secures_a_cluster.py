@@ -1,6 +1,7 @@
 """`headrace up --secure`: clients that we did not write take its files as they are."""
 
 import contextlib
+import os
 import shutil
 import ssl
 import stat
@@ -37,8 +38,12 @@ REQUEST = UpRequest(brokers=2, port=0, settings=(*FEW_GROUPS, *QUICK_FAILOVER), 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster.running(tmp_path_factory.mktemp("secure"), REQUEST) as running:
-        yield running
+    before = os.umask(0o022)
+    try:
+        with LocalCluster.running(tmp_path_factory.mktemp("secure"), REQUEST) as running:
+            yield running
+    finally:
+        os.umask(before)
 
 
 def settings(cluster: LocalCluster, user: str) -> dict[str, str]:

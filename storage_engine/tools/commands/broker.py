@@ -73,9 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace broker`."""
+    config = BrokerConfig.load(args.config, dict(parse_setting(text) for text in args.set))
     # Records and credentials are read by those alone whom access rules let.
     os.umask(0o077)
-    config = BrokerConfig.load(args.config, dict(parse_setting(text) for text in args.set))
     set_up_logging(args.log_file, file_bytes=args.log_file_bytes, level=args.log_level)
     write_state_changes_to(
         _state_change_folder(args.log_file, config.log_dirs) / FILE_NAME,

@@ -30,6 +30,26 @@ def test_a_log_file_rotates_and_old_ones_go(tmp_path: Path) -> None:
     assert "line 199 of the log" in file.read_text()
 
 
+def test_what_a_broker_writes_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    data, logs = tmp_path / "data", tmp_path / "logs"
+    settings = SETTINGS.replace("/nowhere", str(data))
+    config.write_text(f"{settings}zookeeper.connection.timeout.ms=100\n")
+    command = ["broker", str(config), "--log-file", str(logs / "broker.log")]
+    done = subprocess.run(
+        [sys.executable, "-m", "storage_engine.tools.cli", *command],
+        cwd=Path(__file__).parents[4],
+        umask=0o022,
+        capture_output=True,
+        check=False,
+    )
+    assert b"can't reach ZooKeeper" in done.stderr
+    written = [data, *data.rglob("*"), logs, *logs.rglob("*")]
+    assert data / ".lock" in written
+    assert logs / "broker.log" in written
+    assert {oct(path.stat().st_mode & 0o077) for path in written} == {"0o0"}
+
+
 def test_the_limit_of_open_files_is_raised_to_the_hard_one() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 512), hard))
