@@ -29,6 +29,7 @@ pytestmark = pytest.mark.slow
 __all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "spark.md"
 RUN_TIMEOUT_S = 300
 MOMENTS = range(1, len(WRITES) + 1) if ALL_FAULTS else [1]
 
@@ -123,3 +124,36 @@ def test_a_second_write_under_one_name_ends_the_query_before_its_rows(
         assert "give each write a sinkPart of its own" in str(query.exception())
         assert "[BATCH_ID_TAKEN] JoinBatch" in str(query.exception()), "before its first row"
         assert values(servers, topic) == Counter([0, 1])
+
+
+def test_the_writes_that_the_documents_show_each_have_a_place(
+    spark, spark_cluster, servers, topic, tmp_path
+):
+    _, _, section = DOCUMENT.read_text().partition("### Several writes in one `foreachBatch`\n")
+    code = section.partition("```python\n")[2].partition("```")[0]
+    names = ("valid", "rejected", "audit", "first", "others")
+    for each in (topic, *(f"{topic}-{name}" for name in names)):
+        create_topic(spark_cluster, each, partitions=2)
+    good, bad = b'{"item": "a pen"}', b"{}"
+    records = [{"value": value, "partition": at} for value in (good, bad) for at in (0, 1)]
+    produce(servers, topic, records)
+    reader = spark.readStream.format("headrace").option("kafka.bootstrap.servers", servers)
+    orders = reader.options(subscribe=topic, startingOffsets="earliest").load()
+    for shown, here in (
+        ("127.0.0.1:9092", servers),
+        ('"orders', f'"{topic}'),
+        ("'orders", f"'{topic}"),
+        ("/data/checkpoints/orders", str(tmp_path / "checkpoint")),
+    ):
+        assert shown in code
+        code = code.replace(shown, here)
+    names_of_code = {"orders": orders}
+    exec(code, names_of_code)
+    try:
+        spark.streams.active[0].processAllAvailable()
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+    both = Counter([good, bad])
+    found = [Counter(each.value() for each in consume(servers, f"{topic}-{n}")) for n in names]
+    assert found == [Counter({good: 2}), Counter({bad: 2}), both + both, both, both]
