@@ -7,7 +7,7 @@ import struct
 import pytest
 from confluent_kafka import Producer
 
-from integration_tests.support.cluster_support import admin, create_topic, leader_of
+from integration_tests.support.cluster_support import admin, create_topic, leader_of, wait_until
 
 HEADER = struct.pack(">hhih", 3, 1, 7, -1)
 
@@ -106,6 +106,24 @@ def test_random_bytes_never_stop_a_broker(served):
                     break
     _assert_unharmed(producer)
     assert cluster.state.broker(leader).pid is not None
+
+
+def test_a_client_that_is_refused_for_ever_does_not_fill_the_log(served):
+    cluster, producer, leader = served
+    log = cluster.directory / cluster.state.broker(leader).log_file
+    begun = len(log.read_bytes())
+    for _ in range(300):
+        with _connect(cluster, leader) as hostile:
+            hostile.sendall(CLOSING["an unknown version"])
+            assert _is_closed_by_peer(hostile)
+    new = log.read_bytes()[begun:].decode()
+    # Ten in ten seconds, and on slow machines some such periods; the others are counted.
+    assert new.count("version 99 is not served") <= 150
+    wait_until(
+        lambda: "lines left out count=" in log.read_bytes()[begun:].decode(),
+        "the lines that were left out are told",
+    )
+    _assert_unharmed(producer)
 
 
 @pytest.mark.parametrize("records", [b"", b"\x00" * 61, b"\xff" * 200, bytes(range(256)) * 8])

@@ -9,6 +9,8 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +36,7 @@ from storage_engine.core.security.sasl_client import password_client
 from storage_engine.core.settings.settings import BY_BROKER_KEY
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.open_files import descriptor_limit, pool_limit
+from storage_engine.net.client_log import tell_in_time
 from storage_engine.net.event_loop_ports import (
     LoopScheduler,
     SystemClock,
@@ -94,6 +97,7 @@ class Broker:
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(signum, self._stop.set)
         log_without_effect(self._config.given, BY_BROKER_KEY, where="server.properties")
+        tell_in_time(self._call_later)
         tls = load_tls(self._config)
         clock = SystemClock()
         background = ThreadBackground(self._loop)
@@ -139,6 +143,11 @@ class Broker:
             raise self._failure
         log.info("broker %d stopped", self._config.broker_id)
         return 0
+
+    def _call_later(self, delay_s: float, act: Callable[[], None]) -> None:
+        """From any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(partial(self._loop.call_later, delay_s, act))
 
     def _logs(self, clock: SystemClock, background: ThreadBackground) -> LogManager:
         config = self._config

@@ -7,11 +7,12 @@ call waits for ever. A KafkaError that is expected is caught where it is expecte
 """
 
 import enum
-import logging
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
-log = logging.getLogger(__name__)
+from storage_engine.net.client_log import ClientLog
+
+log = ClientLog(__name__)
 
 is_fatal = False
 """Set where a fault of this project must be found, not survived: by its tests and simulation."""
@@ -31,7 +32,7 @@ FAILED: Final = CallFailed.FAILED
 
 def report(what: str, error: Exception) -> None:
     """Log what has failed, with the trace."""
-    log.error("%s: unexpected %s", what, type(error).__name__, exc_info=error)
+    log.error(what, "%s: unexpected %s", what, type(error).__name__, exc_info=error)
     if is_fatal:
         raise error
 

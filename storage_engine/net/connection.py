@@ -19,7 +19,6 @@ other connection anything. Source: R-NET1, R-NET3.
 import asyncio
 import enum
 import itertools
-import logging
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, cast
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.security.principal import ANONYMOUS
+from storage_engine.net.client_log import ClientLog
 from storage_engine.net.frames import FrameProtocol
 from storage_engine.net.pieces import EncryptedWriter, ResponseWriter
 from storage_engine.net.responses import Exchange, Responses
@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from storage_engine.net.served_listener import ServedListener
     from storage_engine.net.server import Server
 
-log = logging.getLogger("storage_engine.net")
+log = ClientLog("storage_engine.net")
+
+REASON_TOLD = 40
+"""Characters by which reasons are told apart."""
 
 
 class _Life(enum.Enum):
@@ -202,8 +205,13 @@ class Connection(FrameProtocol):
         """Say why in the log and close, after what has been answered is sent."""
         if self._life is not _OPEN:
             return
-        log.warning("connection closed connection=%s reason=%s", self.name, reason)
+        self._log_end(reason)
         self.shut()
+
+    def _log_end(self, reason: object) -> None:
+        # By the reason, too: one client's is not hidden by another one's at the same address.
+        source = f"{self.peer_host} {str(reason)[:REASON_TOLD]}"
+        log.warning(source, "connection closed connection=%s reason=%s", self.name, reason)
 
     # The life of the connection, called by the event loop and by the server.
 
@@ -289,7 +297,7 @@ class Connection(FrameProtocol):
         if self._life is not _OPEN or self._responses.writer.pieces:
             self.abort()
         elif self.idle:
-            log.info("idle connection closed connection=%s", self.name)
+            log.info(self.peer_host, "idle connection closed connection=%s", self.name)
             self.shut()
 
     # Requests in.
@@ -407,7 +415,7 @@ class Connection(FrameProtocol):
         if isinstance(error, HeadraceError):
             self.close(str(error))
         else:
-            log.error("request failed connection=%s", self.name, exc_info=error)
+            log.error(self.peer_host, "request failed connection=%s", self.name, exc_info=error)
             self.close("its request met an unexpected error")
 
     def _frame_too_large(self, size: int) -> None:
@@ -455,12 +463,11 @@ class Connection(FrameProtocol):
             writer.flush()
         except HeadraceError as error:
             # A slice of a log that was truncated meanwhile; its size may be announced already.
-            log.warning("connection closed connection=%s reason=%s", self.name, error)
+            self._log_end(error)
             self._give_up_sending()
             return
-        except Exception:
-            # Others are sent in this turn, too.
-            log.exception("answer not sent connection=%s", self.name)
+        except Exception as error:
+            log.error(self.peer_host, "answer not sent connection=%s", self.name, exc_info=error)
             self._give_up_sending()
             return
         if writer.has_more:

@@ -13,14 +13,15 @@ from storage_engine.net.suspended_time import monotonic_with_sleep_ms
 
 Result = TypeVar("Result")
 
-BACKGROUND_THREADS = 12
+BACKGROUND_THREADS = 16
 """Background threads do fsync, deletions of files, cold reads, preparations of appends and
 conversions for fetches. Kinds of work that may take long have limits of their own, which leave a
 thread for the flushes that acknowledgements wait for.
 
 They have the priority of the loop. One of a lower priority holds the interpreter's lock while
 others have the processors: beside three busy processes and hostile batches a write took 188 ms
-with a nice value of 10 (99th percentile; 411 at most), 125 without (252), and 66 instead of 34
+with a nice value of 10 (99th percentile; 411 at most), 125 without (252); a request beside long
+ones 66 instead of 34
 where no other process was busy. The median is lower with it, by 2 to 4 ms."""
 
 SIDE_BY_SIDE = 16

@@ -7,7 +7,6 @@ client ends that client's connection and nothing else. Source: R-NET1, R-NET3.
 import asyncio
 import contextlib
 import errno
-import logging
 import socket
 import time
 from collections import Counter, deque
@@ -18,15 +17,16 @@ from typing import TYPE_CHECKING
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.net.acceptor import Acceptor
+from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
 from storage_engine.net.frames import ReceiveMemory
-from storage_engine.net.limits import LOG_AGAIN_MS, TURN_NS, ServerLimits
+from storage_engine.net.limits import TURN_NS, ServerLimits
 from storage_engine.net.served_listener import ServedListener
 
 if TYPE_CHECKING:
     from storage_engine.net.tls.handshakes import Handshakes
 
-log = logging.getLogger(__name__)
+log = ClientLog(__name__, each=1)
 
 ABORT_MS = 200
 """How long an aborted connection may take to be gone: two turns of the event loop, in a busy
@@ -68,7 +68,6 @@ class Server:
         self._handshakes: Handshakes | None = None
         if any(listener.tls is not None for listener in listeners):
             self._handshakes = self._make_handshakes()
-        self._refused = 0
         """Connections above `max.connections` that are not logged yet."""
         self._released: list[Connection] = []
         self.opened_counts: Counter[str] = Counter()
@@ -169,15 +168,11 @@ class Server:
         if not self._has_room(listener):
             # Before anything is made for it: a crowd must cost no more than this.
             sock.close()
-            self._refused += 1
-            if self._refused == 1:
-                log.warning(
-                    "connection closed reason=there are max.connections=%d already; the number of"
-                    " further ones follows every %d s",
-                    self._most(listener),
-                    LOG_AGAIN_MS // 1000,
-                )
-                self.loop.call_later(LOG_AGAIN_MS / 1000, self._log_refused)
+            log.warning(
+                listener.name,
+                "connection closed reason=there are max.connections=%d already",
+                self._most(listener),
+            )
             return
         if listener.tls is not None:
             assert self._handshakes is not None
@@ -213,7 +208,11 @@ class Server:
         )
         if oldest is None:
             return False
-        log.info("connection closed connection=%s reason=a broker needs its place", oldest.name)
+        log.info(
+            oldest.peer_host,
+            "connection closed connection=%s reason=a broker needs its place",
+            oldest.name,
+        )
         oldest.abort()
         return True
 
@@ -221,17 +220,8 @@ class Server:
         try:
             await self.loop.connect_accepted_socket(partial(Connection, self, listener), sock)
         except OSError as error:
-            log.info("connection lost before it was taken up: %s", error)
+            log.info(listener.name, "connection lost before it was taken up: %s", error)
             sock.close()
-
-    def _log_refused(self) -> None:
-        more, self._refused = self._refused - 1, 0
-        if more:
-            log.warning(
-                "connections closed count=%d reason=there are max.connections=%d already",
-                more,
-                self.limits.max_connections,
-            )
 
     # What connections call.
 

@@ -6,7 +6,8 @@ refused and for which request:
     denied principal=User:app host=10.0.0.7 operation=Write resource=Topic:orders request=Produce
 
 Names that clients choose are written as one line. Where one request is refused many resources, one
-line names the first of them.
+line names the first of them. Where a principal is refused again and again, the lines are counted
+instead, from some number on (`ClientLog`).
 """
 
 import logging
@@ -18,10 +19,11 @@ from storage_engine.core.printable import printable
 from storage_engine.core.security.acl_types import AclOperation, ResourceType
 from storage_engine.core.security.authorizer import Authorizer
 from storage_engine.core.security.principal import Principal
+from storage_engine.net.client_log import ClientLog
 
 AUDIT_LOGGER = "kafka.authorizer.logger"
 
-audit = logging.getLogger(AUDIT_LOGGER)
+audit = ClientLog(AUDIT_LOGGER)
 
 NAMED_MAX = 10
 """Resources that one line names."""
@@ -76,12 +78,14 @@ class AccessControl:
         request: str,
     ) -> None:
         """Write one line about the resources that a request was refused."""
-        if not audit.isEnabledFor(logging.INFO):
+        if not audit.is_enabled_for(logging.INFO):
             return
         named = ",".join(printable(name[:NAME_CHARACTERS]) for name in names[:NAMED_MAX])
         more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+        principal = printable(str(client.principal)[:NAME_CHARACTERS])
         audit.info(
+            f"{principal} {client.peer_host}",
             "denied principal=%s host=%s operation=%s resource=%s:%s%s request=%s",
-            printable(str(client.principal)[:NAME_CHARACTERS]), client.peer_host, operation,
+            principal, client.peer_host, operation,
             kind, named, more, request,
         )  # fmt: skip

@@ -5,8 +5,7 @@ are counted, those of each listener for themselves: a crowd takes no place from 
 logged in, nor from brokers, which have a listener of their own. Source: KIP-43, KIP-368.
 """
 
-import logging
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 
@@ -15,8 +14,8 @@ from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock, Scheduler
 from storage_engine.core.security.sasl_exchange import OfferedMechanism, SaslExchange
+from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
-from storage_engine.net.limits import LOG_AGAIN_MS
 from storage_engine.protocol.apis import sasl_authenticate, sasl_handshake
 from storage_engine.protocol.apis.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -24,7 +23,7 @@ from storage_engine.protocol.apis.sasl_authenticate import (
 )
 from storage_engine.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-log = logging.getLogger(__name__)
+log = ClientLog(__name__, each=1)
 
 OfferedByListener = Mapping[str, Mapping[str, OfferedMechanism]]
 """Listener -> mechanism -> how it is done; only listeners that ask for a log-in."""
@@ -48,7 +47,6 @@ class SaslGate:
         clock: Clock,
         limits: LogInLimits | None = None,
     ) -> None:
-        self._scheduler = scheduler
         self._clock = clock
         self._offered = offered
         self._parts = LogInParts(
@@ -60,8 +58,6 @@ class SaslGate:
         self._log_ins: dict[Connection, SaslLogIn] = {}
         self._in_progress: defaultdict[str, dict[SaslLogIn, None]] = defaultdict(dict)
         """First log-ins by listener, in the order in which they began."""
-        self._refused: Counter[str] = Counter()
-        """By listener: connections closed for want of room since the last line about them."""
         self._is_open = False
 
     def open(self) -> None:
@@ -123,26 +119,12 @@ class SaslGate:
         return True
 
     def _note_refused(self, listener: str) -> None:
-        self._refused[listener] += 1
-        if self._refused[listener] == 1:
-            log.warning(
-                "connection closed listener=%s reason=%d others have not logged in yet; the number"
-                " of further ones follows every %d s",
-                listener,
-                IN_PROGRESS_MAX,
-                LOG_AGAIN_MS // 1000,
-            )
-            self._scheduler.call_later(LOG_AGAIN_MS, partial(self._log_refused, listener))
-
-    def _log_refused(self, listener: str) -> None:
-        more = self._refused.pop(listener) - 1
-        if more:
-            log.warning(
-                "connections closed count=%d listener=%s reason=%d others have not logged in yet",
-                more,
-                listener,
-                IN_PROGRESS_MAX,
-            )
+        log.warning(
+            listener,
+            "connection closed listener=%s reason=%d others have not logged in yet",
+            listener,
+            IN_PROGRESS_MAX,
+        )
 
 
 def _authenticate(

@@ -10,7 +10,6 @@ connection, or the broker does.
 Source: KIP-43, KIP-152, KIP-306, KIP-368.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.ports import Clock, Scheduler, Timer
 from storage_engine.core.security.sasl_client import OAUTHBEARER
 from storage_engine.core.security.sasl_exchange import SaslExchange, SaslRefusal, SaslState
+from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis import sasl_authenticate, sasl_handshake
 from storage_engine.protocol.apis.registry import API_VERSIONS_KEY, name_of
@@ -33,7 +33,7 @@ from storage_engine.protocol.apis.spec import ApiSpec
 from storage_engine.protocol.apis.wire import INT32
 from storage_engine.protocol.framing import RequestHeader, parse_request_header
 
-log = logging.getLogger(__name__)
+log = ClientLog(__name__)
 
 SMALL_FRAME_BYTES = 32 * 1024
 """Before the log-in no request and no token is larger but that of OAUTHBEARER, which has
@@ -216,6 +216,7 @@ class SaslLogIn:
     def _refuse(self, refusal: SaslRefusal, answer: Callable[[], None]) -> None:
         """Answers later, so that guesses take time; nothing more is taken."""
         log.warning(
+            self.connection.peer_host,
             "log-in refused connection=%s listener=%s mechanism=%s user=%s reason=%s",
             self.connection.name,
             self.connection.listener_name,

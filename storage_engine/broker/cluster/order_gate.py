@@ -16,7 +16,6 @@ connection closed. So whoever forges a number holds up the true controller until
 again, and not until its epoch ends. Source: R-CTL1, R-CTL3, R-CTL4.
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -27,12 +26,13 @@ from storage_engine.broker.cluster.registration import UNREGISTERED
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from storage_engine.core.ports import MetadataStore, ZkReply
+from storage_engine.net.client_log import ClientLog
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode, ControllerZNode
 
-log = logging.getLogger(__name__)
+log = ClientLog(__name__)
 
 NO_CONTROLLER_EPOCH = ControllerEpoch(-1)
 MAX_CONNECTIONS = 100
@@ -195,6 +195,7 @@ class OrderGate:
     def _refuse_news(self, waiting: _Waiting, named: _Named) -> None:
         order = waiting.order
         log.warning(
+            str(order.controller_id),
             "order refused: it says that broker %d is the controller of epoch %d, ZooKeeper names "
             "broker %d and epoch %d",
             order.controller_id,
@@ -236,7 +237,7 @@ def _named(epoch: ZkReply, controller: ZkReply) -> _Named:
             ControllerZNode.decode(controller.data).broker_id,
         )
     except ZnodeFormatError as failure:
-        log.error("no controller's orders are accepted: %s", failure)
+        log.error("", "no controller's orders are accepted: %s", failure)
         return _Named()
 
 

@@ -16,7 +16,6 @@ producer's sequence, its transaction and the topic's settings are checked when t
 appended. Source: R-NET1, R-LOG7, R-LOG10.
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -31,6 +30,7 @@ from storage_engine.core.ports import Background
 from storage_engine.core.shared_room import SharedRoom
 from storage_engine.log.appending.append_preparation import DecompressionRoom, Requirement, prepare
 from storage_engine.log.appending.append_result import AppendOutcome
+from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.records.batch_columns import BatchColumns
 
@@ -51,7 +51,7 @@ whose share is used up gets a retriable error. A single append may be larger."""
 _Queue = tuple[TopicPartition, Share]
 """A partition, with a principal and its address."""
 
-log = logging.getLogger(__name__)
+log = ClientLog(__name__)
 
 
 class _Waiting:
@@ -243,7 +243,7 @@ class ProducerAppends:
                 return
             if not isinstance(error, KafkaError):
                 tp = waiting.partition.topic_partition
-                log.error("append not prepared partition=%s", tp, exc_info=error)
+                log.error(tp.topic, "append not prepared partition=%s", tp, exc_info=error)
                 error = _unexpected(tp)
             # Its frames hold what was decompressed, until a collection finds them.
             self._prepared(waiting, error.as_outcome())
@@ -271,8 +271,8 @@ class ProducerAppends:
                 else:
                     outcome = refusal
                     self._note_refused(tp, waiting.records, refusal)
-            except Exception:
-                log.exception("append failed partition=%s", tp)
+            except Exception as error:
+                log.error(tp.topic, "append failed partition=%s", tp, exc_info=error)
                 outcome = _unexpected(tp)
             queue.popleft()
             self._room.give_back(waiting.share, len(waiting.records))
@@ -280,8 +280,8 @@ class ProducerAppends:
                 del self._queues[key]
             try:
                 waiting.on_outcome(outcome)
-            except Exception:
-                log.exception("append not answered partition=%s", tp)
+            except Exception as error:
+                log.error(tp.topic, "append not answered partition=%s", tp, exc_info=error)
 
     def _must_be_prepared_anew(self, waiting: _Waiting) -> bool:
         """Whether the topic's settings ask for something else by now."""

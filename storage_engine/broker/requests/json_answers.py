@@ -13,7 +13,6 @@ A fetch's limits count the bytes that are sent: conversion ends where they are r
 and clients that ask for typed batches, never come here.
 """
 
-import logging
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +33,7 @@ from storage_engine.core.fair_queue import Share
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, SlicedRecords
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
+from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,
     FetchPartitionResponse,
@@ -75,7 +75,7 @@ log that is compacted or truncated all the time would answer nobody."""
 _TRY_AGAIN = ErrorCode.REPLICA_NOT_AVAILABLE
 """A code that every client knows, and tries again after."""
 
-log = logging.getLogger(__name__)
+log = ClientLog(__name__)
 
 
 class _Key(NamedTuple):
@@ -270,7 +270,7 @@ class JsonAnswers:
             self._look_again(fetch)
 
         def failed(error: Exception) -> None:
-            log.error("batches not converted", exc_info=error)
+            log.error("", "batches not converted", exc_info=error)
             self._threads.ended(fetch.share)
             self._look_again(fetch)
 
@@ -424,8 +424,9 @@ def _converted(needs: Sequence[_Need], limit: int) -> dict[_Key, Converted]:
             except KafkaError as error:
                 converted[each.key] = error.as_outcome()
                 break
-            except Exception:
-                log.exception("batch not converted offset=%d", each.header.base_offset)
+            except Exception as error:
+                offset = each.header.base_offset
+                log.error("", "batch not converted offset=%d", offset, exc_info=error)
                 converted[each.key] = KafkaError(
                     "a batch met an error in this broker, see its log",
                     ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -9,7 +9,6 @@ the others.
 
 import asyncio
 import contextlib
-import logging
 import socket
 import ssl
 from collections import Counter
@@ -17,10 +16,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from storage_engine.net.client_log import ClientLog
 from storage_engine.net.limits import (
     HALF_OPEN_PART,
     HANDSHAKE_TIMEOUT_MS,
-    LOG_AGAIN_MS,
     TLS_SHUTDOWN_TIMEOUT_MS,
     ServerLimits,
 )
@@ -30,10 +29,10 @@ from storage_engine.net.tls.hello_gate import HelloGate
 if TYPE_CHECKING:
     from storage_engine.net.served_listener import ServedListener
 
-log = logging.getLogger("storage_engine.net")
-
 _REASONS_TOLD = 8
-"""So many lines each 10 s."""
+
+log = ClientLog("storage_engine.net", each=1, most=_REASONS_TOLD)
+"""One line for each reason."""
 
 MakeProtocol = Callable[["ServedListener"], asyncio.BaseProtocol]
 
@@ -61,9 +60,6 @@ class Handshakes:
         """By the connection that is to come of it."""
         self._per_host: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._untold = 0
-        self._told: set[str] = set()
-        """The reasons of the failures that were told in these 10 s."""
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -169,21 +165,13 @@ class Handshakes:
         self._tell(listener, name, reason)
 
     def _tell(self, listener: "ServedListener", name: str, reason: str) -> None:
-        if reason in self._told or len(self._told) >= _REASONS_TOLD:
-            self._untold += 1
-            return
         log.warning(
-            "TLS handshake failed connection=%s listener=%s reason=%s", name, listener.name, reason
+            reason,
+            "TLS handshake failed connection=%s listener=%s reason=%s",
+            name,
+            listener.name,
+            reason,
         )
-        if not self._told:
-            self._loop.call_later(LOG_AGAIN_MS / 1000, self._tell_the_rest)
-        self._told.add(reason)
-
-    def _tell_the_rest(self) -> None:
-        self._told.clear()
-        untold, self._untold = self._untold, 0
-        if untold:
-            log.warning("TLS handshakes failed count=%d, beside those that were told", untold)
 
     def _forget(self, sock: socket.socket) -> None:
         found = self._peers.pop(sock, None)

@@ -3,7 +3,6 @@
 Each replica succeeds or fails by itself; done means that the move has begun. Source: KIP-113.
 """
 
-import logging
 from pathlib import Path
 
 from storage_engine.broker.handlers.api_call import ApiCall
@@ -11,6 +10,7 @@ from storage_engine.broker.replicas.replica_moves import ReplicaMoves
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -19,7 +19,7 @@ from storage_engine.protocol.apis.alter_replica_log_dirs import (
 _Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 _Partition = _Topic.AlterReplicaLogDirPartitionResult
 
-log = logging.getLogger(__name__)
+log = ClientLog(__name__)
 
 
 def handle(
@@ -56,6 +56,6 @@ def _move(replica_moves: ReplicaMoves, tp: TopicPartition, path: Path) -> ErrorC
     try:
         replica_moves.move(tp, path)
     except KafkaError as failure:
-        log.info("move refused partition=%s folder=%s: %s", tp, path, failure)
+        log.info("", "move refused partition=%s folder=%s: %s", tp, path, failure)
         return failure.code
     return ErrorCode.NONE

@@ -8,7 +8,6 @@ client, if it asks about certain topics, has heard that the one before it is gon
 Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 """
 
-import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import NO_LEADER, BrokerId, TopicPartition, topic_name_problem
 from storage_engine.core.internal_topics import INTERNAL_TOPICS
+from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.apis.metadata import (
     MetadataBroker,
     MetadataPartition,
@@ -33,7 +33,7 @@ from storage_engine.protocol.apis.metadata import (
 )
 from storage_engine.protocol.apis.update_metadata import UpdateMetadataPartition
 
-log = logging.getLogger(__name__)
+log = ClientLog(__name__)
 
 
 class LivePeers(NamedTuple):
@@ -156,9 +156,9 @@ class MetadataHandler:
 
         def on_written(failure: KafkaError | None) -> None:
             if failure is None:
-                log.info("created topic=%s for a client that asked for it", topic)
+                log.info(topic, "created topic=%s for a client that asked for it", topic)
             elif failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                log.warning("topic=%s not created: %s", topic, failure)
+                log.warning(topic, "topic=%s not created: %s", topic, failure)
 
         try:
             planned = self.topic_admin.plan(RequestedTopic(topic=topic))

@@ -4,7 +4,6 @@ Only committed records can be deleted (up to the high watermark); each partition
 by itself; the new start is on disk before anyone learns of it. Source: R-LOG9, KIP-107.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +25,10 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.security.acl_types import ResourceType
+from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.apis.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 
-log = logging.getLogger(__name__)
+log = ClientLog(__name__)
 
 TO_HIGH_WATERMARK = -1
 
@@ -64,7 +64,7 @@ class DeleteRecordsHandler:
                     call.check_allowed(ResourceType.TOPIC, tp.topic)
                     outcomes[t, p] = self._delete(tp, item.offset, moved)
                 except KafkaError as failure:
-                    log.info("deletion refused partition=%s: %s", tp, failure)
+                    log.info(tp.topic, "deletion refused partition=%s: %s", tp, failure)
                     outcomes[t, p] = failure.as_outcome()
 
         def wait(is_kept: bool) -> None:
@@ -111,7 +111,7 @@ class DeleteRecordsHandler:
                 self.log_starts.note(partition)
                 partition.follower_watches.note()
             if self.log_starts.is_pending(partition):
-                log.info("records deleted partition=%s log_start_offset=%d", tp, offset)
+                log.info(tp.topic, "records deleted partition=%s log_start_offset=%d", tp, offset)
                 # When the new start can't be written, the replica goes offline: it is as if the
                 # deletion had not begun.
                 moved.append(partition)

@@ -5,7 +5,6 @@ Each partition succeeds or fails by itself; with acks=0 nothing is answered, and
 connection, which is all that such a client can notice. Source: R-REP3, R-REP6, R-LOG12.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from storage_engine.core.errors import ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
 from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
+from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis.produce import (
@@ -38,7 +38,7 @@ from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 TOLD_MAX = 2_000
 """The most characters of an error that a producer is told."""
 
-log = logging.getLogger(__name__)
+log = ClientLog(__name__)
 
 STEP_PARTITIONS = 20
 STEP_BYTES = 1 << 20
@@ -294,7 +294,9 @@ def _refusal(version: int, request: ProduceRequest) -> KafkaError | None:
 
 def _failed(item: ProducePartition, failure: KafkaError) -> ProducePartitionResponse:
     if not failure.retriable:
-        log.info("produce refused partition=%s-%d: %s", item.topic, item.partition, failure)
+        log.info(
+            item.topic, "produce refused partition=%s-%d: %s", item.topic, item.partition, failure
+        )
     return ProducePartitionResponse(
         item.topic,
         item.partition,

@@ -6,7 +6,6 @@ only brings a producer id that is used once, answers, and logs the rows that are
 R-SPARK2.
 """
 
-import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +33,7 @@ from storage_engine.core.transactions.transaction_events import (
     TransactionAnswer,
 )
 from storage_engine.core.transactions.transaction_state import Claim
+from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
 from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
@@ -47,7 +47,7 @@ from storage_engine.protocol.apis.micro_batch_fields import (
     CommittedBy,
 )
 
-log = logging.getLogger(__name__)
+log = ClientLog(__name__)
 
 
 _INVALID = int(ErrorCode.INVALID_REQUEST)
@@ -98,6 +98,7 @@ class SinkBatchHandlers:
             code = answer.error
             if code is ErrorCode.NONE:
                 log.debug(
+                    request.sink,
                     "joined sink=%s query=%s batch=%d nonce=%s producer_id=%d",
                     request.sink, request.query, request.batch, request.nonce, answer.producer_id,
                 )  # fmt: skip
@@ -306,6 +307,7 @@ def _log_dropped(request: CommitBatchRequest, answer: TransactionAnswer) -> None
     is_own = by is not None and by.winner in {producer_id for producer_id, _ in request.members}
     if request.dropped > 0 and (is_own or answer.error is ErrorCode.NONE):
         log.warning(
+            request.sink,
             "rows dropped sink=%r query=%r batch=%d rows=%d: the sink has them, by their origin",
             request.sink, request.query, request.batch, request.dropped,
         )  # fmt: skip
@@ -314,12 +316,14 @@ def _log_dropped(request: CommitBatchRequest, answer: TransactionAnswer) -> None
     rows = _rows_of(request)
     if rows > 0 or (rows == UNKNOWN_ROWS and (request.members or request.drained)):
         log.warning(
+            request.sink,
             "rows dropped sink=%r query=%r batch=%d rows=%s: %s, by owner=%r run=%s rows=%s",
             request.sink, request.query, request.batch, _count(rows), answer.error.meaning,
             by.owner, by.run, _count(by.rows),
         )  # fmt: skip
     if UNKNOWN_ROWS not in (rows, by.rows) and rows != by.rows:
         log.warning(
+            request.sink,
             "a replay has another number of rows sink=%r query=%r batch=%d run=%s rows=%d: "
             "what was committed by run=%s had rows=%d",
             request.sink, request.query, request.batch, request.run, rows, by.run, by.rows,
