@@ -7,6 +7,9 @@ BIN := .venv/bin
 # Beside that of .venv; integration_tests/support/spark_versions.py lists the same.
 EARLIER_SPARKS := 4.0 4.1 4.2
 
+# Beside that of .venv, where they are on the PATH or of pyenv.
+LATER_PYTHONS := 3.12 3.13
+
 # What Python has compiled is kept, whatever the environment says: hundreds of processes start.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -38,13 +41,17 @@ compiled: .venv/.set-up
 
 test-all: export HEADRACE_FAULTS := full
 test-all: $(EARLIER_SPARKS:%=.venv/versions/%/classes.jsa) test
-	$(MAKE) --keep-going $(EARLIER_SPARKS:%=spark-%)
+	$(MAKE) --keep-going $(EARLIER_SPARKS:%=spark-%) $(LATER_PYTHONS:%=python-%)
 
 # One version: make spark-4.1
 spark-%: .venv/versions/%/classes.jsa
 	HEADRACE_FAULTS= HEADRACE_SPARK=$* $(BIN)/python -m pytest connector/tests \
 		integration_tests/spark/test_spark_*.py integration_tests/*/test_spark_exactly_once.py \
 		integration_tests/keyed_sink examples/usage
+
+# The package is installed with one version of Python and streams there, or it is said that there is none: make python-3.12
+python-%: .venv/.set-up
+	HEADRACE_FAULTS=full HEADRACE_PYTHON=$* $(BIN)/python -m pytest integration_tests/alone -k bare_package
 
 .venv/.set-up: setup.cfg pyproject.toml .ci/set-up
 	.ci/set-up

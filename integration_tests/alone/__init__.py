@@ -1,0 +1,1 @@
+"""The package and each of its extras, installed alone."""
