@@ -310,6 +310,14 @@ class OutOfOrderSequenceError(KafkaError):
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+class EarlierBatchExpectedError(OutOfOrderSequenceError):
+    """A producer of which the log has nothing begins in the middle: an earlier batch may be under
+    way. The producer has to send it again, with what comes before it, if anything does."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+    """One that every client sends again, in order; a sequence that is out of order ends some."""
+
+
 class InvalidProducerEpochError(KafkaError):
     """The producer was fenced by a newer epoch."""
 

@@ -113,7 +113,7 @@ class CoordinatorKind(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     ]
     tick: Callable[[Moment], EventT]
     """The event of the periodic work."""
-    writes: Callable[[EventT], bool]
+    writes: Callable[[EventT | Replicated], bool]
     """Whether a step may append."""
     answer_type: type[AnswerT]
     refusal: Callable[[int, ErrorCode], AnswerT]
@@ -193,7 +193,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             return
         self._requests = number
         self._pending.expect(number, on_answer)
-        if self._stepping or (self._events and self._writes(event)):
+        if self._stepping or (self._events and self._kind.writes(event)):
             self._events.append(_Due(number, make))
         else:
             self._events.appendleft(_Due(number, lambda: event))
@@ -202,7 +202,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     def submit(self, event: EventT | Replicated) -> None:
         """Step an event that nobody sends again, as soon as it is possible."""
         if not self._ended:
-            queue = self._events if self._writes(event) else self._news
+            queue = self._events if self._kind.writes(event) else self._news
             queue.append(_Due(0, lambda: event))
         self._drain()
 
@@ -283,11 +283,8 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self.coordinator = coordinator
         log.info(
             "coordinates partition=%s leader_epoch=%d keys=%d end_offset=%d",
-            self.topic_partition,
-            self.leader_epoch,
-            keys,
-            self._load.end_offset,
-        )
+            self.topic_partition, self.leader_epoch, keys, self._load.end_offset,
+        )  # fmt: skip
         self._appended.append((0, self._load.end_offset))
         records = [effect for effect in effects if isinstance(effect, AppendRecord)]
         parts = self._encode(records) if records else []
@@ -311,12 +308,9 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
 
     # --- steps ---
 
-    def _writes(self, event: EventT | Replicated) -> bool:
-        return isinstance(event, Replicated) or self._kind.writes(event)
-
     def _refusal(self, event: EventT | Replicated) -> ErrorCode:
         """NONE when a step is possible."""
-        return self._refusal_where(writes=self._writes(event))
+        return self._refusal_where(writes=self._kind.writes(event))
 
     def _refusal_where(self, *, writes: bool) -> ErrorCode:
         if self._ended:
@@ -468,7 +462,9 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         leader = self.partition.leader
         if leader is None or not self._appended or self._appended[0][1] > leader.high_watermark:
             return
-        refusal = self._refusal_where(writes=True)
+        # What was restored is read with whatever replicas are in sync.
+        counts_replicas = self._appended[0][0] > 0
+        refusal = self._refusal_where(writes=counts_replicas)
         if refusal is not ErrorCode.NONE:
             if refusal is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 self._retry_later()
@@ -476,7 +472,11 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         number = 0
         while self._appended and self._appended[0][1] <= leader.high_watermark:
             number, _ = self._appended.popleft()
+            if not counts_replicas:
+                break
         self.submit(Replicated(number=number))
+        if not counts_replicas:
+            self._note_replicated()
 
     def _retry_later(self) -> None:
         if not self._retry_is_due and not self._ended:

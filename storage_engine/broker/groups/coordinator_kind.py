@@ -55,7 +55,8 @@ def group_coordinators(
         new_core=lambda _max_message_bytes: GroupCoordinator(settings),
         new_carrier=lambda runner: _GroupCarrier(runner, topics, scheduler, clock),
         tick=lambda at: ExpireOffsets(at=at),
-        writes=lambda event: isinstance(event, Replicated) or event.writes,
+        # What waits for replicas is only answered then.
+        writes=lambda event: not isinstance(event, Replicated) and event.writes,
         answer_type=Answer,
         refusal=refusal,
     )

@@ -12,7 +12,8 @@ with its first offset.
     same epoch                  last sequence + 1 (or wrap)  accepted
     same epoch                  anything else                OutOfOrderSequenceError
     any sequence                a refused one before it      OutOfOrderSequenceError
-    any sequence but 0          nothing of the producer      accepted if it may be forgotten
+    any sequence but 0          nothing of the producer      accepted if it may be forgotten, or
+                                                             when it comes for the second time
     no transaction              an open one                  InvalidTxnStateError
 
     marker comes with           state has                    outcome
@@ -22,11 +23,13 @@ with its first offset.
     anything else               an open transaction or none  accepted; ends it, or is harmless
 
 The lines on an unknown producer are where we are stricter than Kafka, which always accepts: where
-nothing of the producer can have been forgotten, a producer that does not start at 0 has an earlier
-batch that failed and will be sent again; if the later batch were accepted first, the earlier one
-would be refused for good. A producer that may be forgotten may begin at any sequence, but not
-behind a batch that was refused here and will be sent again. Source: KIP-98, KIP-360, KIP-890,
-KIP-1228; R-CLI7.
+nothing of the producer can have been forgotten, a producer that does not start at 0 may have an
+earlier batch that failed and will be sent again; if the later batch were accepted first, the
+earlier one would be refused for good. So it is refused once, with an error after which clients send
+again, in order: when it comes again and nothing before it has come, there is nothing before it, as
+with a producer that goes on when its topic was deleted and created again. A producer that may be
+forgotten may begin at any sequence, but not behind a batch that was refused here and will be sent
+again. Source: KIP-98, KIP-360, KIP-890, KIP-1228; R-CLI7.
 """
 
 from collections import deque
@@ -34,6 +37,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from storage_engine.core.errors import (
+    EarlierBatchExpectedError,
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
@@ -216,10 +220,11 @@ class ProducerStates:
                 f"producer {producer_id} epoch {epoch} sent sequence {first_sequence}, but"
                 f" {refused.first_sequence} was refused here and comes first: send both again"
             )
-        if first_sequence != 0 and producer_id > self.forgotten_to:
-            raise OutOfOrderSequenceError(
+        comes_again = refused is not None and refused == (epoch, first_sequence)
+        if first_sequence != 0 and producer_id > self.forgotten_to and not comes_again:
+            raise EarlierBatchExpectedError(
                 f"producer {producer_id} starts with sequence {first_sequence}, but this"
-                " log has nothing of it: expected sequence 0"
+                " log has nothing of it: expected sequence 0, or this one again"
             )
 
     def note_refused(self, producer_id: int, epoch: int, first_sequence: int) -> None:

@@ -1,5 +1,5 @@
-"""DescribeProducers: the idempotent producers that a partition's leader remembers. They show which
-transaction hangs. Source: KIP-664."""
+"""DescribeProducers: the idempotent producers that a replica of a partition remembers. They show
+which transaction hangs. Source: KIP-664."""
 
 from collections.abc import Generator
 from typing import Any
@@ -45,7 +45,8 @@ def handle(
 
 def _described(replicas: ReplicaManager, tp: TopicPartition) -> Generator[None, Any, Any]:
     try:
-        known = replicas.leader(tp).log.producer_state
+        # Not only of a leader: an operator asks a broker for all of its replicas.
+        known = replicas.in_service(tp).log.producer_state
     except KafkaError as failure:
         return _Partition(
             partition_index=tp.partition,

@@ -427,3 +427,26 @@ def test_offsets_that_a_client_wants_kept_for_ever_cost_no_other_group_its_coord
     cluster.loop.run_for(5_000)
     cluster[coordinator].kill(session_ends_at_once=True)
     assert client.offset() == 5
+
+
+def test_offsets_are_read_while_too_few_replicas_are_in_sync(cluster):
+    """By the next coordinator: nothing of what it has read can be lost but with its disk."""
+    client = GroupClient(cluster)
+    assert client.commit(7) is ErrorCode.NONE
+    cluster.loop.run_for(2_000)
+    first = client.coordinator()
+    other = next(each for each in (1, 2, 3) if each != first)
+    for broker in (other, first):
+        tp = offsets_partition()
+        left = {1, 2, 3} - {other, broker}
+        cluster[broker].kill(session_ends_at_once=True)
+        cluster.loop.run_until(
+            lambda left=left, tp=tp: (
+                set(cluster.state(tp).isr) <= left and cluster.state(tp).leader in left
+            )
+        )
+    assert len(cluster.state(tp).isr) == 1
+    assert client.offset() == 7
+    refused = cluster.answer(client.send(offset_commit.API, 8, client.commit_request(8)))
+    assert ErrorCode.of(_partition_code(refused)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert client.offset() == 7

@@ -112,5 +112,5 @@ def test_a_new_leader_is_as_strict_with_new_producers_as_the_old_one(partition):
     partition.cluster.loop.run_until(lambda: partition.leader not in (-1, before))
     partition.cluster.loop.run_for(500)
     assert partition.producers.forgotten_to == OLD
-    assert partition.send(OLD + 1, 1) == OUT_OF_ORDER
+    assert partition.send(OLD + 1, 1) == REFUSED
     assert partition.send(OLD, 1) == (ErrorCode.NONE, 2)

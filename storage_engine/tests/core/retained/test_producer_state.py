@@ -4,7 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.core.errors import InvalidProducerEpochError, OutOfOrderSequenceError
+from storage_engine.core.errors import (
+    EarlierBatchExpectedError,
+    InvalidProducerEpochError,
+    OutOfOrderSequenceError,
+)
 from storage_engine.core.retained.producer_state import (
     ANY_FORGOTTEN,
     BATCHES_REMEMBERED,
@@ -116,6 +120,31 @@ def test_an_unknown_producer_must_begin_with_0_while_the_history_is_complete():
     with pytest.raises(OutOfOrderSequenceError, match="expected sequence 0"):
         writer.send(4)
     assert writer.send(0) == ("appended", 0)
+
+
+def test_an_unknown_producer_goes_on_when_its_batch_comes_again_and_nothing_before_it():
+    """As after its topic was deleted and created again: clients send again in order."""
+    writer = Writer()
+    with pytest.raises(EarlierBatchExpectedError) as refusal:
+        writer.send(4)
+    assert refusal.value.retriable
+    writer.states.note_refused(7, 0, 4)
+    with pytest.raises(OutOfOrderSequenceError, match="4 was refused here"):
+        writer.send(5)
+    assert [writer.send(each) for each in (4, 5)] == [("appended", 0), ("appended", 1)]
+
+
+def test_an_earlier_batch_that_comes_meanwhile_is_the_first():
+    writer = Writer()
+    writer.states.note_refused(7, 0, 4)
+    with pytest.raises(EarlierBatchExpectedError):
+        writer.send(3)
+    writer.states.note_refused(7, 0, 3)
+    with pytest.raises(OutOfOrderSequenceError, match="3 was refused here"):
+        writer.send(4)
+    assert [writer.send(each) for each in (3, 4)] == [("appended", 0), ("appended", 1)]
+    with pytest.raises(EarlierBatchExpectedError):
+        Writer().states.check(7, 1, 4, 4)
 
 
 def test_an_unknown_producer_may_begin_anywhere_once_something_was_forgotten():
