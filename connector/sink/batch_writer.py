@@ -63,7 +63,7 @@ class HeadraceBatchWriter(DataSourceArrowWriter):
             from connector.sink.micro_batch_commit import abort_members, close_micro_batch
 
             if self._options.batch_id is None:
-                close_micro_batch(self._options, self._batch)
+                close_micro_batch(self._options, self._batch, messages)
             else:
                 # A job of the same number may be running again already, under the same id.
                 abort_members(self._options, messages)

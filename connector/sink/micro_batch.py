@@ -45,6 +45,10 @@ class MicroBatchId:
     """Of a named batch write: this write, of several under the same name."""
     claim: ClaimedBy | None = None
     """Which write of the streaming query this is, where there is an owner."""
+    origins: "MicroBatchId | None" = None
+    """Of a write with `idempotentKey` within `foreachBatch`: the name under which it notes that it
+    has moved the sink's origins. A second write in the same call would take its own rows for
+    copies of the first one's."""
 
     def __str__(self) -> str:
         if self.part is not None:
@@ -74,7 +78,8 @@ def batch_write_id(options: SinkOptions) -> MicroBatchId:
             sink=options.sink_id, query=query, batch=number, part=part, write=uuid.uuid4()
         )
     sink = options.sink_id or str(uuid.uuid4())
-    return MicroBatchId(sink=sink, query=unnamed_write_query(), batch=0)
+    write = None if options.origin is None else uuid.uuid4()
+    return MicroBatchId(sink=sink, query=unnamed_write_query(), batch=0, write=write)
 
 
 def with_streaming_query(batch: MicroBatchId) -> MicroBatchId:
@@ -87,7 +92,25 @@ def with_streaming_query(batch: MicroBatchId) -> MicroBatchId:
     if not micro_batch or attempt is None:
         raise _no_batch_id()
     claim = ClaimedBy(int(micro_batch), attempt, batch.write)
-    return replace(batch, owner=owner, run=query_run(), claim=claim)
+    if batch.part is not None:
+        return replace(batch, owner=owner, run=query_run(), claim=claim)
+    return replace(batch, origins=_of_origins(batch.sink, owner, claim))
+
+
+def _of_origins(sink: str, owner: str, claim: ClaimedBy) -> MicroBatchId:
+    """A part for each query: with a new checkpoint numbers begin anew, and origins go on."""
+    from storage_engine.client.micro_batches import named_write_query
+
+    part, number = f"idempotentKey/{owner}", claim.micro_batch
+    return MicroBatchId(
+        sink=sink,
+        query=named_write_query(part, number),
+        batch=number,
+        part=part,
+        owner=owner,
+        run=query_run(),
+        claim=claim,
+    )
 
 
 def _no_batch_id() -> ConnectorError:

@@ -58,6 +58,8 @@ def commit_micro_batch(
         )
         if batch_id is not None and batch.sink != batch.query:
             _claim_sink(batches, batch)
+        if batch.origins is not None:
+            _claim_origins(options, batch.origins)
         try:
             commit = batches.commit(
                 batch.batch,
@@ -105,7 +107,7 @@ def abort_members(options: SinkOptions, messages: Messages) -> None:
         give_up(cluster_for(options.connection), batch, members, deadline_ms=deadline_ms)
 
 
-def close_micro_batch(options: SinkOptions, batch: MicroBatchId) -> None:
+def close_micro_batch(options: SinkOptions, batch: MicroBatchId, messages: Messages) -> None:
     """Aborts all that any task of the batch has written or still writes, by committing it with no
     members, unless it is committed. For an id that nobody uses again: Spark does not report what
     those tasks wrote that it stopped listening to."""
@@ -115,6 +117,10 @@ def close_micro_batch(options: SinkOptions, batch: MicroBatchId) -> None:
         batches.commit(batch.batch, [])
     except HeadraceError as error:
         logger.warning("the transactions of a failed job are not aborted yet: %s", error)
+    for each in messages:
+        if isinstance(each, TaskAttemptResult) and each.batch.origins is not None:
+            give_up(cluster, each.batch.origins, [], deadline_ms=ABORT_TIMEOUT_MS)
+            return
 
 
 def _claim_sink(batches: MicroBatches, batch: MicroBatchId) -> None:
@@ -126,6 +132,22 @@ def _claim_sink(batches: MicroBatches, batch: MicroBatchId) -> None:
         # Who may write under the sinkId alone can't have written under the query's id.
         if error.code is not ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             raise
+
+
+def _claim_origins(options: SinkOptions, note: MicroBatchId) -> None:
+    cluster = cluster_for(options.connection)
+    batches = micro_batches(cluster, note, deadline_ms=options.delivery_timeout_ms)
+    try:
+        batches.commit(note.batch, [])
+    except KafkaError as error:
+        if error.code is not ErrorCode.BATCH_ID_TAKEN:
+            raise
+        raise ConnectorError(
+            "BATCH_ID_TAKEN",
+            f"this is a second write with idempotentKey under the sinkId '{note.sink}' in "
+            f"micro-batch {note.batch}, whose rows would count as copies of the first one's: give "
+            "each write a sinkId of its own",
+        ) from None
 
 
 def _lost(options: SinkOptions, batch: MicroBatchId, *, is_stream: bool) -> ConnectorError:

@@ -4,10 +4,13 @@ restart. Source: R-SPARK2."""
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from connector.connections import close_all
 from connector.errors import ConnectorError
+from connector.options.sink_options import parse_sink_options
+from connector.sink.batch_writer import HeadraceBatchWriter
 from integration_tests.support.cluster_support import (
     COORDINATOR_PARTITIONS,
     admin,
@@ -122,3 +125,37 @@ def test_a_number_is_one_of_its_micro_batch(spark_cluster, servers, topic, query
     with pytest.raises(ConnectorError, match=r"give each micro-batch a batchId of its own$"):
         Job(servers, topic, 0).work("lost")
     assert read(servers, topic) == {"first": ROWS}
+
+
+def test_a_second_frame_is_not_taken_for_a_copy_of_the_first(spark_cluster, servers, topic, query):
+    """With `idempotentKey` both have rows of the same source; each restart repeats the first."""
+    create_topic(spark_cluster, topic, replication_factor=1)
+    keyed = {"idempotentKey": "from,part,at", "originServers": "none"}
+
+    def write(value: str, *, at: int, sink: str = topic) -> None:
+        options = {"bootstrap.servers": servers, "topic": topic, "sinkId": sink} | keyed
+        writer = HeadraceBatchWriter(parse_sink_options(options))
+        origin = {"from": ["source"], "part": pa.array([0], pa.int32()), "at": [at]}
+        written = [writer.write(iter([pa.record_batch({"value": [value]} | origin)]))]
+        try:
+            writer.commit(written)
+        except ConnectorError:
+            writer.abort(written)
+            raise
+
+    second = r"^\[BATCH_ID_TAKEN\] this is a second write with idempotentKey .* in micro-batch 0,"
+    write("first", at=9)
+    for _ in range(2):
+        with pytest.raises(ConnectorError, match=second):
+            write("second", at=3)
+        query = query.restart()
+        query.is_at_work()
+        write("repeated", at=9)
+    write("second", at=3, sink=f"{topic}-2")
+    assert read(servers, topic) == {"first": 1, "second": 1}
+    query.batch = 1
+    write("next", at=10)
+    other = Query(query._monkeypatch)
+    other.is_at_work()
+    write("a new checkpoint", at=11)
+    assert read(servers, topic) == dict.fromkeys(("first", "second", "next", "a new checkpoint"), 1)
