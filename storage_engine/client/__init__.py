@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     )
     from storage_engine.client.producer.record_future import RecordMetadata
     from storage_engine.client.topic_schemas import KnownSchema
+    from storage_engine.client.turn import ClientInUseError
     from storage_engine.client.zookeeper_consumer.assignment import TopicFilter
     from storage_engine.client.zookeeper_consumer.connector import ConsumerConnector
     from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
@@ -85,6 +86,7 @@ __all__ = [
     "BufferFullError",
     "BulkReader",
     "ClientCollector",
+    "ClientInUseError",
     "ClusterDescription",
     "CommitRefusedError",
     "ConfigEntry",
@@ -142,6 +144,7 @@ _MODULES = {
     "BufferFullError": "client.producer.producer_errors",
     "BulkReader": "client.fetching.bulk_reader",
     "ClientCollector": "client.process_metrics",
+    "ClientInUseError": "client.turn",
     "ClusterDescription": "client.admin.admin_client",
     "CommitRefusedError": "client.groups.group_errors",
     "ConfigEntry": "client.admin.topics",

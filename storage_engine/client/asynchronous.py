@@ -21,6 +21,7 @@ iteration returns nothing and loses nothing. All tasks that use a client must ru
 import asyncio
 import contextlib
 import functools
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -62,6 +63,7 @@ class InThread(Generic[Client]):
         self.blocking = client
         """The blocking client, for callbacks: they run in the client's thread and may call it."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="headrace-async")
+        self._process = os.getpid()
         self._closed = False
         # Of the calls made, which are done in this order.
         self._last: Future[Any] = Future()
@@ -74,8 +76,12 @@ class InThread(Generic[Client]):
         *arguments: Arguments.args,
         **named: Arguments.kwargs,
     ) -> "Future[Result]":
+        name = type(self.blocking).__name__.lower()
+        if self._process != os.getpid():
+            # Its thread is the parent's.
+            raise HeadraceError(f"the {name} was made before a fork; make one in each process")
         if self._closed:
-            raise HeadraceError(f"the {type(self.blocking).__name__.lower()} is closed")
+            raise HeadraceError(f"the {name} is closed")
         future = self._last = self._thread.submit(work, *arguments, **named)
         return future
 
@@ -103,7 +109,7 @@ class InThread(Generic[Client]):
     ) -> None:
         """Closes the client like its own `with` block does, and completes in the thread even when
         this is cancelled."""
-        if self._closed:
+        if self._closed or self._process != os.getpid():
             return
         ended = self._submit(self.blocking.__exit__, kind, error, traceback)
         self._closed = True

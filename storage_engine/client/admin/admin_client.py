@@ -8,8 +8,8 @@
         print(admin.describe_group("billing").lag)
 
 A call returns when its effect is visible on the brokers, or raises an error of one line. It follows
-leaders, coordinators and controllers that move, up to `default.api.timeout.ms`. Only one thread may
-use an `Admin` at a time. Source: KIP-4 and what the methods' modules cite.
+leaders, coordinators and controllers that move, up to `default.api.timeout.ms`. Calls of several
+threads are done one after the other. Source: KIP-4 and what the methods' modules cite.
 
 error                    what to do
 ConfigError              correct the setting or the argument that it names
@@ -49,7 +49,6 @@ from storage_engine.client.admin.reassignment import Ongoing
 from storage_engine.client.admin.topics import ConfigEntry, NewTopic
 from storage_engine.client.admin.transaction_states import ListedTransaction, TransactionDescription
 from storage_engine.client.closing import Closing
-from storage_engine.client.cluster import Cluster
 from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.client.metadata import TopicMetadata
 from storage_engine.client.settings import (
@@ -62,7 +61,8 @@ from storage_engine.client.settings import (
     parse_settings,
 )
 from storage_engine.client.topic_schemas import KnownSchema
-from storage_engine.core.errors import ConfigError, ErrorCode, HeadraceError, KafkaError
+from storage_engine.client.turn import Turn, in_turn
+from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.quotas.quota_entity import QuotaEntity
 from storage_engine.core.typed.topic_schema import TopicSchema
@@ -91,10 +91,11 @@ class Admin(Closing):
         Opens nothing before the first call."""
         values = parse_settings(config, SETTINGS, client="admin")
         self._cluster = cluster_of(values)
-        self._closed = False
+        self._turn = Turn("admin", lambda _: self._cluster.close())
 
     # --- topics ---
 
+    @in_turn
     def create_topics(
         self,
         topics: Iterable[NewTopic],
@@ -107,104 +108,122 @@ class Admin(Closing):
         these columns, given as Spark's DDL, an Avro record, a JSON Schema or Spark's JSON; `key`
         names the columns by which rows are partitioned and compacted, which become NOT NULL."""
         if schema is None and not key:
-            admin.create_topics(self._open, topics, validate_only=validate_only)
+            admin.create_topics(self._cluster, topics, validate_only=validate_only)
             return
         if schema is None:
             raise ConfigError("a key is given without a schema: give the schema, too")
         schemas.create_typed_topics(
-            self._open, topics, schemas.schema_from(schema, key), validate_only=validate_only
+            self._cluster, topics, schemas.schema_from(schema, key), validate_only=validate_only
         )
 
+    @in_turn
     def alter_schema(self, topic: str, schema: str, *, based_on: int | None = None) -> TopicSchema:
         """Give a typed topic these columns, by name: new ones are added, types may be wider, those
         that are left out are hidden; rows that are there stay readable. `based_on`: the version
         from which you made them; where there is a newer one, it is an error. Returns when the
         leaders of the topic work by it; ConfigError says why a change is refused."""
-        return schemas.alter_schema(self._open, topic, schema, based_on=based_on)
+        return schemas.alter_schema(self._cluster, topic, schema, based_on=based_on)
 
+    @in_turn
     def describe_schemas(self, topics: Iterable[str]) -> dict[str, KnownSchema | None]:
         """The schema of each topic; None for one that is not typed."""
-        return schemas.describe_schemas(self._open, _names(topics))
+        return schemas.describe_schemas(self._cluster, _names(topics))
 
+    @in_turn
     def delete_topics(self, topics: Iterable[str]) -> None:
         """Deletes topics and their records; returns when no broker lists them any more."""
-        admin.delete_topics(self._open, _names(topics))
+        admin.delete_topics(self._cluster, _names(topics))
 
+    @in_turn
     def create_partitions(self, counts: Mapping[str, int]) -> None:
         """Raise the numbers of partitions of topics to these; returns when each has a leader. Keys
         go to other partitions then."""
-        admin.create_partitions(self._open, counts)
+        admin.create_partitions(self._cluster, counts)
 
+    @in_turn
     def list_topics(self, *, internal: bool = False) -> list[str]:
         """The topics by name; with `internal`, the internal topics too."""
-        topics = self._open.metadata().topics
+        topics = self._cluster.metadata().topics
         return sorted(name for name, each in topics.items() if internal or not each.is_internal)
 
+    @in_turn
     def describe_topics(self, topics: Iterable[str]) -> dict[str, TopicMetadata]:
         """Partitions with their leaders, replicas and in-sync replicas, by topic."""
         wanted = _names(topics)
-        self._open.refresh(wanted)
-        return {name: self._open.topic(name) for name in wanted}
+        self._cluster.refresh(wanted)
+        return {name: self._cluster.topic(name) for name in wanted}
 
     # --- settings ---
 
+    @in_turn
     def describe_topic_configs(self, topic: str) -> dict[str, ConfigEntry]:
         """The settings in force for a topic, by name."""
-        return admin.describe_topic_configs(self._open, topic)
+        return admin.describe_topic_configs(self._cluster, topic)
 
+    @in_turn
     def describe_broker_configs(self, broker_id: int) -> dict[str, ConfigEntry]:
         """The settings in force for a broker, by name, from the broker itself."""
-        return admin.describe_broker_configs(self._open, broker_id)
+        return admin.describe_broker_configs(self._cluster, broker_id)
 
+    @in_turn
     def alter_topic_configs(
         self, topic: str, values: Mapping[str, str], *, remove: Iterable[str] = ()
     ) -> None:
         """Set some settings of a topic, and those of `remove` back to the brokers'; the others stay
         as they are. All or none."""
-        admin.alter_topic_configs(self._open, topic, values, remove=_names(remove))
+        admin.alter_topic_configs(self._cluster, topic, values, remove=_names(remove))
 
+    @in_turn
     def alter_broker_configs(
         self, broker_id: int | str, values: Mapping[str, str], *, remove: Iterable[str] = ()
     ) -> None:
         """The same for a broker at run time, or for ALL_BROKERS. All or none."""
-        admin.alter_broker_configs(self._open, str(broker_id), values, remove=_names(remove))
+        admin.alter_broker_configs(self._cluster, str(broker_id), values, remove=_names(remove))
 
     # --- quotas ---
 
+    @in_turn
     def describe_client_quotas(self) -> list[ClientQuota]:
         """All quotas of users, client ids and addresses."""
-        return client_quotas.describe_client_quotas(self._open)
+        return client_quotas.describe_client_quotas(self._cluster)
 
+    @in_turn
     def alter_client_quotas(
         self, entity: QuotaEntity, values: Mapping[str, float], *, remove: Iterable[str] = ()
     ) -> None:
         """Set some quotas of a user, a client id, both or an address, and remove those of
         `remove`."""
-        client_quotas.alter_client_quotas(self._open, entity, values, remove=_names(remove))
+        client_quotas.alter_client_quotas(self._cluster, entity, values, remove=_names(remove))
 
     # --- groups ---
 
+    @in_turn
     def list_groups(self) -> list[ListedGroup]:
         """The groups by name."""
-        return groups.list_groups(self._open)
+        return groups.list_groups(self._cluster)
 
+    @in_turn
     def describe_group(self, group: str) -> GroupDescription:
         """The members of a group, and the committed offset and the lag of each partition."""
-        return groups.describe_group(self._open, group)
+        return groups.describe_group(self._cluster, group)
 
+    @in_turn
     def delete_group(self, group: str) -> None:
         """Delete a group without members, and its offsets."""
-        groups.delete_group(self._open, group)
+        groups.delete_group(self._cluster, group)
 
+    @in_turn
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """The committed offset of each partition: the next one to read. Empty when the group does
         not exist."""
-        return committed_offsets(self._open, group)
+        return committed_offsets(self._cluster, group)
 
+    @in_turn
     def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Store where a group without members goes on; it is made where there is none."""
-        offset_resets.set_offsets(self._open, group, _partitions(offsets))
+        offset_resets.set_offsets(self._cluster, group, _partitions(offsets))
 
+    @in_turn
     def reset_group_offsets(
         self,
         group: str,
@@ -220,7 +239,7 @@ class Admin(Closing):
         `offset`; or `shift_by` so many on, negative for back. Kept within what there is. What was
         done, by partition, or with `dry_run` would be."""
         return offset_resets.reset_offsets(
-            self._open,
+            self._cluster,
             group,
             topics=_names(topics),
             at_ms=at_ms,
@@ -229,13 +248,15 @@ class Admin(Closing):
             dry_run=dry_run,
         )
 
+    @in_turn
     def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget what a group has stored of these; no member may read their topics."""
         wanted = [TopicPartition(*tp) for tp in partitions]
-        offset_resets.delete_offsets(self._open, group, wanted)
+        offset_resets.delete_offsets(self._cluster, group, wanted)
 
     # --- records ---
 
+    @in_turn
     def list_offsets(
         self,
         at_ms: Mapping[TopicPartition, int],
@@ -245,19 +266,21 @@ class Admin(Closing):
         """For each partition: the first offset whose record is not older than that time (None when
         all are older), for EARLIEST the first offset of the log, for LATEST the next that will be
         readable under `isolation`."""
-        found = self._open.list_offsets(_partitions(at_ms), isolation=isolation)
+        found = self._cluster.list_offsets(_partitions(at_ms), isolation=isolation)
         return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
+    @in_turn
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete all records below these offsets (-1: all that are committed); where each partition
         begins now."""
-        return record_deletion.delete_records(self._open, _partitions(before))
+        return record_deletion.delete_records(self._cluster, _partitions(before))
 
     # --- the cluster ---
 
+    @in_turn
     def describe_cluster(self) -> ClusterDescription:
         """The live brokers and the controller, asked for anew."""
-        view = self._open.metadata([])
+        view = self._cluster.metadata([])
         known = view.controller_id in view.brokers
         return ClusterDescription(
             cluster_id=view.cluster_id,
@@ -265,15 +288,17 @@ class Admin(Closing):
             brokers=tuple(view.brokers[broker_id] for broker_id in sorted(view.brokers)),
         )
 
+    @in_turn
     def describe_log_dirs(
         self, broker_ids: Iterable[int] | None = None
     ) -> dict[int, tuple[LogDir, ...]]:
         """The log directories of brokers with the replicas in them, by broker; None asks all live
         brokers. The request is not retried."""
         if broker_ids is None:
-            broker_ids = sorted(self._open.metadata([]).brokers)
-        return {each: log_dirs.describe_log_dirs(self._open, each) for each in broker_ids}
+            broker_ids = sorted(self._cluster.metadata([]).brokers)
+        return {each: log_dirs.describe_log_dirs(self._cluster, each) for each in broker_ids}
 
+    @in_turn
     def alter_replica_log_dirs(
         self, broker_id: int, targets: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, ErrorCode]:
@@ -282,20 +307,23 @@ class Admin(Closing):
         such replica yet, which will be made in that folder. `describe_log_dirs` shows how far the
         others are."""
         wanted = {TopicPartition(*tp): path for tp, path in targets.items()}
-        return log_dirs.alter_replica_log_dirs(self._open, broker_id, wanted)
+        return log_dirs.alter_replica_log_dirs(self._cluster, broker_id, wanted)
 
+    @in_turn
     def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, KafkaError]:
         """Move partitions to other brokers, the preferred leader first; None takes that back. The
         partitions that were refused, with the reason; the others are on their way."""
         wanted = {TopicPartition(*tp): replicas for tp, replicas in targets.items()}
-        return reassignment.alter_reassignments(self._open, wanted)
+        return reassignment.alter_reassignments(self._cluster, wanted)
 
+    @in_turn
     def list_reassignments(self) -> dict[TopicPartition, Ongoing]:
         """The reassignments in progress."""
-        return reassignment.list_reassignments(self._open)
+        return reassignment.list_reassignments(self._cluster)
 
+    @in_turn
     def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, ErrorCode]:
@@ -303,10 +331,11 @@ class Admin(Closing):
         live replica where no in-sync one is left: what it does not have is lost. How each ended; of
         all, only those that needed one."""
         wanted = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
-        return reassignment.elect_leaders(self._open, wanted, unclean=unclean)
+        return reassignment.elect_leaders(self._cluster, wanted, unclean=unclean)
 
     # --- transactions ---
 
+    @in_turn
     def list_transactions(
         self,
         *,
@@ -317,33 +346,28 @@ class Admin(Closing):
         """Transactional ids, by name; only those in one of `states`, of one of `producer_ids`, with
         a transaction that is open for so long, where that is given."""
         return transaction_states.list_transactions(
-            self._open, states=_names(states), producer_ids=producer_ids, open_for_ms=open_for_ms
+            self._cluster, states=_names(states), producer_ids=producer_ids, open_for_ms=open_for_ms
         )
 
+    @in_turn
     def describe_transaction(self, transactional_id: str) -> TransactionDescription:
         """The open partitions of a transaction, and when it began."""
-        return transaction_states.describe_transaction(self._open, transactional_id)
+        return transaction_states.describe_transaction(self._cluster, transactional_id)
 
+    @in_turn
     def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[ActiveProducer]]:
         """The idempotent producers that the partitions' leaders remember, by producer id: where a
         transaction hangs, its first offset is among them."""
         wanted = [TopicPartition(*tp) for tp in partitions]
-        return active_producers.describe_producers(self._open, wanted)
+        return active_producers.describe_producers(self._cluster, wanted)
 
     # --- the end ---
 
     def close(self) -> None:
-        """Close all connections."""
-        self._closed = True
-        self._cluster.close()
-
-    @property
-    def _open(self) -> Cluster:
-        if self._closed:
-            raise HeadraceError("the admin is closed")
-        return self._cluster
+        """Close all connections, after the call that is at work."""
+        self._turn.end()
 
 
 def _names(names: Iterable[str]) -> list[str]:

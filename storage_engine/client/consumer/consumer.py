@@ -15,7 +15,8 @@
 Records of a topic with a schema are JSON rows; `poll_table` returns its columns. A record that was
 handed out counts as read once the next records are asked for; `commit` stores, and `position`
 tells, where each partition goes on. A record is handed out again after a crash, and never left out.
-For one thread; a second one, of the consumer's own, keeps the membership. Source: R-CLI2; the
+For one thread, any other's calls but `close` fail; a second one, of the consumer's own, keeps the
+membership. Source: R-CLI2; the
 errors are in `consumer_errors`.
 """
 
@@ -25,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from storage_engine.client.closing import Closing
-from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.cluster import EARLIEST, LATEST
 from storage_engine.client.consumer import membership
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.consumer_coordinator import (
@@ -35,13 +36,14 @@ from storage_engine.client.consumer.consumer_coordinator import (
     ConsumerCoordinator,
     OffsetsCommitted,
 )
+from storage_engine.client.consumer.consumer_lookups import LARGEST_OFFSET, ConsumerLookups
 from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece, PolledTable
 from storage_engine.client.consumer.subscription import Subscription
 from storage_engine.client.fetching.typed_reading import Selection
-from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.client.groups.group_requests import GroupMetadata, MemberIdentity
+from storage_engine.client.turn import Turn, in_turn
 from storage_engine.core.errors import ConfigError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
@@ -64,20 +66,13 @@ _CLOSE_MS = 5_000
 """How long `close` waits for the answers to commits."""
 
 
-class Consumer(Closing):
+class Consumer(ConsumerLookups, Closing):
     """Use it in a `with` block, or `close` it: its partitions go to other members at once then."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """`config`: see `consumer_config.SETTINGS`, Kafka's keys, values also as text; ConfigError
         for a wrong one. Opens nothing before the first call."""
-        self._config = ConsumerConfig.of(config)
-        self._cluster = Cluster(
-            self._config.bootstrap_servers,
-            client_id=self._config.client_id,
-            request_timeout_ms=self._config.request_timeout_ms,
-            deadline_ms=self._config.default_api_timeout_ms,
-            security=self._config.security,
-        )
+        super().__init__(ConsumerConfig.of(config), Turn("consumer", self._end, waits=False))
         self._positions = Positions(self._config)
         self._group: ConsumerCoordinator | None = None
         self._caller: MemberIdentity = NOBODY
@@ -91,10 +86,10 @@ class Consumer(Closing):
         self._piece: Piece | None = None
         self._rows: list[ConsumerRecord] = []
         self._run_left = 0
-        self._closed = False
 
     # --- what is read ---
 
+    @in_turn
     def subscribe(
         self,
         topics: Iterable[str] | re.Pattern[str],
@@ -110,7 +105,6 @@ class Consumer(Closing):
         record of the partitions (it may `seek`), `on_revoked` while they are still this member's
         (it may `commit`), `on_lost` when another may have them already (None: as `on_revoked`).
         """
-        self._check_open()
         if self._config.group_id is None:
             raise ConfigError("subscribe needs a group.id; give one, or assign partitions")
         if self._subscription is None and self._positions.assigned:
@@ -124,19 +118,19 @@ class Consumer(Closing):
         self._on_lost = on_lost or on_revoked
         self._thread().subscribe(subscription)
 
+    @in_turn
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these, outside of any sharing; a `group.id` serves to commit only. What was
         assigned before and is still, goes on where it is."""
-        self._check_open()
         if self._subscription is not None:
             raise ConfigError("topics are subscribed; unsubscribe before you assign partitions")
         self._stop_run()
         self._positions.assign(TopicPartition(*tp) for tp in partitions)
         self._auto_commit_ms = monotonic_ms() + self._config.auto_commit_interval_ms
 
+    @in_turn
     def unsubscribe(self) -> None:
         """Leave the group, and read nothing any more."""
-        self._check_open()
         self._release_partitions(lost=False, commits=self._config.enable_auto_commit)
         if self._subscription is not None and self._group is not None:
             self._group.unsubscribe()
@@ -147,25 +141,25 @@ class Consumer(Closing):
         """The partitions that the consumer reads now."""
         return frozenset(self._positions.assigned)
 
-    def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """All partitions of a topic. Raises KafkaError when the topic does not exist."""
-        return [TopicPartition(topic, n) for n in sorted(self._cluster.topic(topic).partitions)]
-
     # --- records ---
 
+    @in_turn
     def poll(
         self, timeout_ms: int = POLL_MS, max_records: int | None = None
     ) -> list[ConsumerRecord]:
         """The next records, at most `max_records` (None: `max.poll.records`); none when none has
         come in time. Waits longer than `timeout_ms` only for a broker that hangs, and for
         callbacks."""
-        self._check_open()
         self._stop_run()
         self._positions.read_as(None)
         limit = max_records or self._config.max_poll_records
         deadline = Deadline.after(timeout_ms)
         while self._fill(deadline):
             if rows := self._positions.take_rows(limit):
+                if self._turn.is_ending:
+                    self._take_back(
+                        {TopicPartition(row[0], row[1]): row.offset for row in reversed(rows)}
+                    )
                 return rows
         return []
 
@@ -189,6 +183,7 @@ class Consumer(Closing):
         """
         return self.poll_rows(timeout_ms, columns=columns, where=where).table
 
+    @in_turn
     def poll_rows(
         self,
         timeout_ms: int = POLL_MS,
@@ -200,7 +195,6 @@ class Consumer(Closing):
         # Imported now: it brings Arrow.
         import pyarrow as pa
 
-        self._check_open()
         self._stop_run()
         self._positions.read_as(Selection.of(columns, where))
         deadline = Deadline.after(timeout_ms)
@@ -210,6 +204,8 @@ class Consumer(Closing):
                 firsts: dict[TopicPartition, int] = {}
                 for each in taken:
                     firsts.setdefault(each.tp, each.first_offset)
+                if self._turn.is_ending:
+                    self._take_back(firsts)
                 return PolledTable(table, firsts)
         return PolledTable(self._positions.shape(self._topics()).empty_table(), {})
 
@@ -248,11 +244,11 @@ class Consumer(Closing):
         """The number of records that iteration can return without waiting, once there is one; 0
         when none has arrived in time. It returns no record itself."""
         if not self._run_left:
-            self._begin_run(Deadline.after(timeout_ms))
+            with self._turn:
+                self._begin_run(Deadline.after(timeout_ms))
         return self._run_left
 
     def _begin_run(self, deadline: Deadline) -> None:
-        self._check_open()
         self._positions.read_as(None)
         if not self._fill(deadline):
             return
@@ -267,6 +263,7 @@ class Consumer(Closing):
     def _fill(self, deadline: Deadline) -> bool:
         """Polls the group, and fetches until something is buffered; False when the time is over."""
         while True:
+            self._turn.check()
             self._serve()
             if self._positions.next_piece() is not None:
                 return True
@@ -276,8 +273,16 @@ class Consumer(Closing):
             if not self._positions.fetch(wait_ms):
                 sleep_ms(wait_ms)
 
+    def _take_back(self, firsts: Mapping[TopicPartition, int]) -> None:
+        """A handler has closed the consumer meanwhile: what was taken is not handed out, so that
+        nobody commits it. Raises that it is closed."""
+        for tp, offset in firsts.items():
+            self._positions.seek(tp, offset)
+        self._turn.check()
+
     # --- where it is ---
 
+    @in_turn
     def position(self, tp: TopicPartition) -> int:
         """The offset of the next record of a partition; DeadlineExceededError when it can't be
         found out in time."""
@@ -285,22 +290,29 @@ class Consumer(Closing):
         deadline = Deadline.after(self._config.default_api_timeout_ms)
         while (offset := self._positions.known().get(tp)) is None:
             self._positions.find()
+            self._turn.check()
             deadline.check(f"the position of {tp} was not found")
         return offset
 
+    @in_turn
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Moves the position in a partition."""
+        if not 0 <= offset <= LARGEST_OFFSET:
+            raise ConfigError(f"{offset} is not an offset of a log; see seek_to_beginning")
+        self._seek(tp, offset)
+
+    def _seek(self, tp: TopicPartition, offset: int) -> None:
         self._check_assigned(tp)
-        if offset < 0:
-            raise ConfigError(f"the offset {offset} is negative; see seek_to_beginning")
         self._stop_run()
         self._positions.seek(tp, offset)
 
+    @in_turn
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Moves the positions to the first record of these partitions; None means all assigned
         ones."""
         self._seek_all(partitions, EARLIEST)
 
+    @in_turn
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Moves the positions behind the last record of these partitions; None means all assigned
         ones."""
@@ -310,13 +322,15 @@ class Consumer(Closing):
         wanted = self.assignment if partitions is None else [*partitions]
         found = self._offsets(wanted, end)
         for tp, offset in found.items():
-            self.seek(tp, offset)
+            self._seek(tp, offset)
 
+    @in_turn
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Returns no records of these partitions until `resume`; they stay assigned to this member
         as long as it polls."""
         self._set_paused(partitions, paused=True)
 
+    @in_turn
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         self._set_paused(partitions, paused=False)
 
@@ -330,31 +344,9 @@ class Consumer(Closing):
     def paused(self) -> frozenset[TopicPartition]:
         return frozenset(self._positions.paused)
 
-    def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int | None]:
-        """The first offset of each partition whose record is not older than the given time; None
-        when all are older."""
-        found = self._cluster.list_offsets(
-            {TopicPartition(*tp): at for tp, at in timestamps_ms.items()},
-            isolation=self._config.isolation_level,
-        )
-        return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
-
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each log."""
-        return self._offsets(partitions, EARLIEST)
-
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end of each log, exclusive, as far as it can be read under `isolation.level`."""
-        return self._offsets(partitions, LATEST)
-
-    def _offsets(self, partitions: Iterable[TopicPartition], end: int) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys((TopicPartition(*tp) for tp in partitions), end)
-        return self._cluster.list_offsets(wanted, isolation=self._config.isolation_level)
-
     # --- what is committed ---
 
+    @in_turn
     def commit(
         self,
         offsets: Mapping[TopicPartition, int] | None = None,
@@ -365,24 +357,16 @@ class Consumer(Closing):
         """Store where the group goes on: `offsets`, by partition the next one to read, or the
         positions. CommitRefusedError when the partitions are another's by now. `asynchronous`
         returns at once; the next `poll` passes its outcome to `callback`."""
-        self._check_open()
         group = self._thread()
         wanted = self._positions.known() if offsets is None else offsets
         if not wanted:
             if callback is not None:
-                callback(None)
+                with self._turn.lent():
+                    callback(None)
             return
         commit = group.commit(wanted, self._caller, callback)
         if not asynchronous:
             group.wait_for(commit)
-
-    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The group's committed offsets for these partitions; None for a partition without one.
-        Waits for the end of transactions that commit offsets."""
-        self._check_open()
-        group = self._group_id("committed")
-        stored = committed_offsets(self._cluster, group)
-        return {tp: stored.get(tp) for tp in (TopicPartition(*tp) for tp in partitions)}
 
     def group_metadata(self) -> GroupMetadata:
         """The metadata that a producer's `send_offsets_to_transaction` needs."""
@@ -396,16 +380,15 @@ class Consumer(Closing):
     # --- the end ---
 
     def close(self) -> None:
-        """Commit where that is automatic, and leave the group."""
-        self._close(commits=self._config.enable_auto_commit)
+        """Commit where that is automatic, and leave the group. In a signal handler or from another
+        thread: the call that is at work does it, and raises that the consumer is closed."""
+        self._turn.end()
 
-    def _close(self, *, commits: bool) -> None:
-        if self._closed:
-            return
+    def _end(self, after_error: bool) -> None:
         try:
+            commits = self._config.enable_auto_commit and not after_error
             self._release_partitions(lost=False, commits=commits, timeout_ms=_CLOSE_MS)
         finally:
-            self._closed = True
             if self._group is not None:
                 self._group.close(_CLOSE_MS)
             self._positions.close()
@@ -413,7 +396,7 @@ class Consumer(Closing):
 
     def _close_after_error(self) -> None:
         """Commit nothing: what was read since the last commit comes again."""
-        self._close(commits=False)
+        self._turn.end_after_error()
 
     # --- the group ---
 
@@ -422,11 +405,6 @@ class Consumer(Closing):
         if self._group is None:
             self._group = ConsumerCoordinator(self._config)
         return self._group
-
-    def _group_id(self, what: str) -> str:
-        if self._config.group_id is None:
-            raise ConfigError(f"{what} needs a group.id; give the consumer one")
-        return self._config.group_id
 
     def _serve(self) -> None:
         """Apply what has become of the group, commit when it is time, find out where to read."""
@@ -459,9 +437,11 @@ class Consumer(Closing):
                 self._positions.assign(change.partitions)
                 self._auto_commit_ms = monotonic_ms() + self._config.auto_commit_interval_ms
                 if self._on_assigned is not None:
-                    self._on_assigned(list(change.partitions))
+                    with self._turn.lent():
+                        self._on_assigned(list(change.partitions))
             case OffsetsCommitted():
-                change.callback(change.error)
+                with self._turn.lent():
+                    change.callback(change.error)
             case _:
                 self._failure = change.error
 
@@ -480,16 +460,12 @@ class Consumer(Closing):
                     self._group.wait_for(commit)
             hears = self._on_lost if lost else self._on_revoked
             if hears is not None and partitions and self._subscription is not None:
-                hears(partitions)
+                with self._turn.lent():
+                    hears(partitions)
         finally:
             self._positions.assign(())
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise HeadraceError("the consumer is closed")
-
     def _check_assigned(self, tp: TopicPartition) -> None:
-        self._check_open()
         if tp not in self._positions.assigned:
             raise ConfigError(f"{TopicPartition(*tp)} is not assigned to this consumer")
 

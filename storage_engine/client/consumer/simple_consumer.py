@@ -24,6 +24,7 @@ from storage_engine.client.fetching.fetch import (
     FetchedBatches,
 )
 from storage_engine.client.settings import FETCH_BYTES, client_security
+from storage_engine.client.turn import Turn, in_turn
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
@@ -45,7 +46,8 @@ class Fetched(NamedTuple):
 
 
 class SimpleConsumer(Closing):
-    """A consumer whose caller keeps the offsets. It is for one thread."""
+    """A consumer whose caller keeps the offsets. Calls of several threads are done one after the
+    other."""
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class SimpleConsumer(Closing):
             deadline_ms=deadline_ms,
             security=client_security(security or {}, client="simple consumer"),
         )
+        self._turn = Turn("simple consumer", lambda _: self._cluster.close())
         self._isolation = isolation
 
     def fetch(
@@ -79,6 +82,7 @@ class SimpleConsumer(Closing):
         outside of the log."""
         return self.multifetch({tp: offset}, max_bytes=max_bytes, max_wait_ms=max_wait_ms)[tp]
 
+    @in_turn
     def multifetch(
         self,
         offsets: Mapping[TopicPartition, int],
@@ -118,6 +122,7 @@ class SimpleConsumer(Closing):
             reader.close()
         return found
 
+    @in_turn
     def offsets_before(self, tp: TopicPartition, time_ms: int, max_offsets: int) -> list[int]:
         """At most `max_offsets` offsets to begin at, in descending order: the first is where
         messages of that time or later begin (`LATEST` means the end of the log, `EARLIEST` its
@@ -140,8 +145,8 @@ class SimpleConsumer(Closing):
         return self._cluster.list_offsets({tp: time_ms}, isolation=self._isolation)[tp]
 
     def close(self) -> None:
-        """Close all connections."""
-        self._cluster.close()
+        """Close all connections, after the call that is at work."""
+        self._turn.end()
 
 
 def _decoded(fetched: FetchedBatches) -> Fetched:

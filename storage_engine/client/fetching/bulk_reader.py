@@ -41,6 +41,7 @@ from storage_engine.client.settings import (
     parse_settings,
 )
 from storage_engine.client.topic_schemas import TopicSchemas
+from storage_engine.client.turn import Turn, in_turn, steps_in_turn
 from storage_engine.core.errors import (
     ConfigError,
     ErrorCode,
@@ -111,10 +112,12 @@ class BulkReader(Closing):
         before the first call."""
         values = parse_settings(config, SETTINGS, client="bulk reader")
         self._cluster = cluster_of(values)
+        self._turn = Turn("bulk reader", lambda _: self._cluster.close())
         self._schemas = TopicSchemas(self._cluster)
         self.isolation: str = values["isolation.level"]
         self._fetch_bytes: int = values["fetch.max.bytes"]
 
+    @in_turn
     def splits(
         self,
         topics: Iterable[str],
@@ -190,6 +193,11 @@ class BulkReader(Closing):
         wrong). Raises RecordsGoneError when the log does not have all of them any more,
         CorruptRecordError, and DeadlineExceededError when their leader was away for
         `default.api.timeout.ms`."""
+        return steps_in_turn(self._turn, self._read(split, columns, where))
+
+    def _read(
+        self, split: Split, columns: Iterable[str] | None, where: str | None
+    ) -> "Generator[pa.RecordBatch, None, None]":
         selection = Selection.of(columns, where)
         self._check_topic(split)
         reading = self._reading(split, selection)
@@ -296,8 +304,8 @@ class BulkReader(Closing):
             raise _gone(split, "the topic was deleted, and is another one now")
 
     def close(self) -> None:
-        """Close all connections."""
-        self._cluster.close()
+        """Close all connections, after the call that is at work."""
+        self._turn.end()
 
 
 def cut(start: int, end: int, most: int) -> list[tuple[int, int]]:
