@@ -85,7 +85,7 @@ class LongRequest(Protocol):
 
 
 class _Job:
-    __slots__ = ("error", "request", "share", "size", "steps", "value", "was_waiting")
+    __slots__ = ("end", "error", "request", "share", "size", "steps", "value")
 
     def __init__(
         self,
@@ -94,13 +94,14 @@ class _Job:
         steps: Steps,
         *,
         size: int = 1,
-        was_waiting: bool = False,
+        end: Callable[[], None] = lambda: None,
     ) -> None:
+        """`end`: called when it has ended; it gives its place to others."""
         self.request = request
         self.share = share
         self.steps = steps
         self.size = size
-        self.was_waiting = was_waiting
+        self.end = end
         # What the yield that it stands at is to give back, or to raise.
         self.value: Any = None
         self.error: Exception | None = None
@@ -118,8 +119,9 @@ class LongWork:
         self._thread = SharedThreads(background, at_once=1)
         self.work_ns = work_ns
         self._running: FairQueue[_Job] = FairQueue()
-        self._admitted = 0
-        """Decoded requests that are worked on, whether it is their turn or a thread's."""
+        self._admitted = self._urgent = 0
+        """Requests that have been, or are being, decoded here: of all, and of brokers without a
+        wait. What came short is not among them, however long the work for it takes."""
         self._waiting: FairQueue[tuple[LongRequest, Callable[[], Steps], int]] = FairQueue(
             RUNNING_EACH_MAX
         )
@@ -130,7 +132,6 @@ class LongWork:
         """Work on `steps`: now, and in later turns where that takes too long."""
         job = _Job(request, request.share, steps)
         if self._advance(job, INLINE_NS):
-            self._admitted += 1
             request.is_long = True
             request.hold()
             self._go_on(job)
@@ -140,9 +141,9 @@ class LongWork:
         request.is_long = True
         request.hold()
         share = request.share
-        if share[0] is FIRST and self._admitted < URGENT_MAX:
-            self._admitted += 1
-            self._go_on(_Job(request, share, begin(), size=size))
+        if share[0] is FIRST and self._urgent < URGENT_MAX:
+            self._urgent += 1
+            self._go_on(_Job(request, share, begin(), size=size, end=self._end_urgent))
         else:
             self._waiting.put(share, (request, begin, size), size)
             self._admit()
@@ -178,7 +179,16 @@ class LongWork:
                 request.release()
                 continue
             self._admitted += 1
-            self._go_on(_Job(request, share, begin(), size=size, was_waiting=True))
+            end = partial(self._end_admitted, share)
+            self._go_on(_Job(request, share, begin(), size=size, end=end))
+
+    def _end_urgent(self) -> None:
+        self._urgent -= 1
+
+    def _end_admitted(self, share: Share) -> None:
+        self._admitted -= 1
+        self._waiting.done(share)
+        self._admit()
 
     def _go_on(self, job: _Job) -> None:
         self._running.put(job.share, job)
@@ -212,7 +222,6 @@ class LongWork:
                 wanted = steps.throw(error) if error is not None else steps.send(value)
                 if wanted is not None:
                     if not is_admitted:
-                        self._admitted += 1
                         job.request.hold()
                     on_result = partial(self._on_result, job)
                     self.beside(job.share, wanted, on_result, size=job.size)
@@ -227,11 +236,8 @@ class LongWork:
         finally:
             job.request.worked(work_ns() - started_ns)
         if is_admitted:
-            self._admitted -= 1
-            if job.was_waiting:
-                self._waiting.done(job.share)
             job.request.release()
-            self._admit()
+            job.end()
         return False
 
     def _on_result(self, job: _Job, value: Any, error: Exception | None) -> None:

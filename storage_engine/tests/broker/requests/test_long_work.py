@@ -14,6 +14,7 @@ from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, Waiting
 from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.broker.requests.long_work import (
     INLINE_NS,
+    RUNNING_EACH_MAX,
     RUNNING_MAX,
     SLICE_NS,
     URGENT_MAX,
@@ -132,7 +133,7 @@ def test_requests_of_brokers_are_bounded_too(worked):
 
     for number in range(2 * URGENT_MAX):
         worked.work.run_later(Client((FIRST, "host", number)), partial(begin, number))
-    assert len(begun) == URGENT_MAX
+    assert len(begun) == URGENT_MAX + RUNNING_EACH_MAX
     worked.loop.run_for(1000)
     assert len(begun) == 2 * URGENT_MAX
 
@@ -176,6 +177,20 @@ def test_clients_that_nobody_tells_apart_take_turns_by_connection(worked):
     worked.loop.run_for(1000)
     # Behind what was admitted when it came, however much the others have in front of it.
     assert decoded.index("other") <= 2 * RUNNING_MAX
+
+
+def test_short_requests_with_long_work_keep_nobody_from_being_decoded(worked):
+    """However many there are: an order of the controller, or a client's long request."""
+    for number in range(2 * URGENT_MAX):
+        worked.work.run(Client(("User:crowd", "host", number)), worked.steps("crowd", 500))
+    by_then = len(worked.turns)
+    worked.work.run_later(Client((FIRST, "host", 1)), partial(worked.steps, "order", 1))
+    worked.work.run_later(Client(("User:other", "host", 2)), partial(worked.steps, "other", 1))
+    worked.loop.run_for(1000)
+    names = [name for _, name in worked.turns[by_then:]]
+    assert Counter(names)["crowd"] > 100 * SLICE_NS // STEP_NS
+    assert names.index("order") == 0
+    assert names.index("other") <= 1 + SLICE_NS // STEP_NS
 
 
 def test_two_that_are_long_take_turns(worked):
