@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Call(NamedTuple):
+class MicroBatchCall(NamedTuple):
     """A call of `foreachBatch`."""
 
     micro_batch: str
@@ -32,7 +32,7 @@ class _Frame(NamedTuple):
     """The last frame of a place, which is written or just being written."""
 
     batch: int
-    call: Call
+    call: MicroBatchCall
 
 
 class FramesOfCalls:
@@ -43,7 +43,9 @@ class FramesOfCalls:
         self._last: dict[tuple[str, ...], _Frame] = {}
 
     @contextmanager
-    def only_one(self, place: tuple[str, ...], batch: int, call: Call | None) -> Iterator[None]:
+    def only_one(
+        self, place: tuple[str, ...], batch: int, call: MicroBatchCall | None
+    ) -> Iterator[None]:
         """Of the frames of a place in one call only one comes in; after one that failed another
         may. ConnectorError BATCH_ID_TAKEN. `call`: None where Spark does not say it."""
         if call is None:
@@ -65,7 +67,7 @@ class FramesOfCalls:
             raise
 
 
-def _check(before: _Frame, call: Call, *, table: str) -> None:
+def _check(before: _Frame, call: MicroBatchCall, *, table: str) -> None:
     if before.call.micro_batch != call.micro_batch:
         raise ConnectorError(
             "BATCH_ID_TAKEN",
@@ -81,7 +83,7 @@ def _check(before: _Frame, call: Call, *, table: str) -> None:
         )
 
 
-def call_of(frame: "DataFrame") -> Call | None:
+def call_of(frame: "DataFrame") -> MicroBatchCall | None:
     """The call of `foreachBatch` that this thread is in. None outside of one, in a thread that was
     started without `in_session`, and with Spark Connect."""
     from pyspark.errors import PySparkException
@@ -91,4 +93,4 @@ def call_of(frame: "DataFrame") -> Call | None:
     except PySparkException:
         return None
     micro_batch, attempt = read(BATCH_ID), root_execution(read)
-    return None if micro_batch is None or attempt is None else Call(micro_batch, attempt)
+    return None if micro_batch is None or attempt is None else MicroBatchCall(micro_batch, attempt)

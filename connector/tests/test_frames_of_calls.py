@@ -6,17 +6,19 @@ from uuid import UUID
 import pytest
 from pyspark.errors import PySparkAttributeError
 
-from connector.database.frames_of_calls import Call, FramesOfCalls, call_of
+from connector.database.frames_of_calls import FramesOfCalls, MicroBatchCall, call_of
 from connector.errors import ConnectorError
 from connector.task_properties import APPLICATION, BATCH_ID, ROOT_EXECUTION
 
 PLACE = ("url", "t", "", "query")
-FIRST, REPEATED = Call("7", UUID(int=1)), Call("7", UUID(int=2))
-NEXT = Call("8", UUID(int=3))
+FIRST, REPEATED = MicroBatchCall("7", UUID(int=1)), MicroBatchCall("7", UUID(int=2))
+NEXT = MicroBatchCall("8", UUID(int=3))
 SECOND = r"^\[BATCH_ID_TAKEN\] this is a second frame for the table 't' in micro-batch 7, "
 
 
-def written(frames: FramesOfCalls, call: Call | None, batch: int = 7, place=PLACE) -> None:
+def written(
+    frames: FramesOfCalls, call: MicroBatchCall | None, batch: int = 7, place=PLACE
+) -> None:
     with frames.only_one(place, batch, call):
         pass
 

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.transactions.transaction_events import CommittedMicroBatch, RunRequest
-from storage_engine.core.transactions.transaction_state import Claim, LedgerKey, LedgerRecord
+from storage_engine.core.transactions.transaction_state import LedgerKey, LedgerRecord, NumberClaim
 
 
 def answer_to(committed: CommittedMicroBatch, event: RunRequest) -> ErrorCode:
@@ -30,7 +30,7 @@ def answer_to(committed: CommittedMicroBatch, event: RunRequest) -> ErrorCode:
     return ErrorCode.ALREADY_COMMITTED if is_repeated else ErrorCode.BATCH_ID_TAKEN
 
 
-def _are_two(before: Claim | None, claim: Claim | None) -> bool:
+def _are_two(before: NumberClaim | None, claim: NumberClaim | None) -> bool:
     if before is None or claim is None:
         return False
     if before.micro_batch != claim.micro_batch:

@@ -23,8 +23,8 @@ from storage_engine.core.transactions.transaction_state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_ROWS,
-    Claim,
     LedgerKey,
+    NumberClaim,
     StateEntry,
     StateKey,
 )
@@ -128,7 +128,7 @@ class RunRequest(MicroBatchRequest):
     """The streaming query that a named batch write is a part of; empty: none."""
     run: UUID | None = None
     """The run of the streaming query; None where the client does not say."""
-    claim: Claim | None = None
+    claim: NumberClaim | None = None
     """Which write of the streaming query a named batch write is; None where it is no part of
     one."""
 
@@ -262,7 +262,7 @@ class CommittedMicroBatch:
     rows: int = NO_ROWS
     winner: int = NO_PRODUCER_ID
     """One of the batch's members."""
-    claim: Claim | None = None
+    claim: NumberClaim | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

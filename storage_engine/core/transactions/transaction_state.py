@@ -159,7 +159,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class NumberClaim:
     """The write that may say of a number that it has written it, in the `foreachBatch` of a
     streaming query."""
 
@@ -192,7 +192,7 @@ class LedgerRecord:
     winner: int = NO_PRODUCER_ID
     """One of the members that have written `last`: a client that names it asks about a commit of
     its own."""
-    claim: Claim | None = None
+    claim: NumberClaim | None = None
     """Of a named batch write that is a part of a streaming query."""
     runs: tuple[UUID, ...] = ()
     """The runs of the query that have been seen, the newest last; it has replaced all others."""

@@ -36,12 +36,12 @@ from storage_engine.core.transactions.transaction_state import (
     NO_PRODUCER_ID,
     NO_ROWS,
     NO_TIME,
-    Claim,
     LedgerKey,
     LedgerRecord,
     MemberEnd,
     MemberKey,
     MemberRecord,
+    NumberClaim,
     NumberInterval,
     NumbersKey,
     NumbersRecord,
@@ -360,12 +360,12 @@ def _read_ledger(reader: Reader) -> LedgerRecord:
     )
 
 
-def _claim_bytes(claim: Claim) -> bytes:
+def _claim_bytes(claim: NumberClaim) -> bytes:
     write = claim.write or _NO_WRITE
     return INT64.pack(claim.micro_batch) + claim.attempt.bytes + write.bytes
 
 
-def _tagged_claim(tags: Mapping[int, memoryview]) -> Claim | None:
+def _tagged_claim(tags: Mapping[int, memoryview]) -> NumberClaim | None:
     value = bytes(tags.get(_TAG_CLAIM, b""))
     if not value:
         return None
@@ -375,7 +375,7 @@ def _tagged_claim(tags: Mapping[int, memoryview]) -> Claim | None:
     attempt, write = (
         UUID(bytes=value[at : at + _UUID_BYTES]) for at in (INT64.size, INT64.size + _UUID_BYTES)
     )
-    return Claim(micro_batch, attempt, None if write == _NO_WRITE else write)
+    return NumberClaim(micro_batch, attempt, None if write == _NO_WRITE else write)
 
 
 def _write_numbers(writer: Writer, record: NumbersRecord) -> None:

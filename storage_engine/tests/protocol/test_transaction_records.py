@@ -11,12 +11,12 @@ from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import (
     NO_TIME,
-    Claim,
     LedgerKey,
     LedgerRecord,
     MemberEnd,
     MemberKey,
     MemberRecord,
+    NumberClaim,
     NumberInterval,
     NumbersKey,
     NumbersRecord,
@@ -86,7 +86,7 @@ ledgers = st.builds(
     rows=st.integers(-1, 2**63 - 1),
     winner=st.integers(-1, 2**63 - 1),
     claim=st.none()
-    | st.builds(Claim, st.integers(0, 2**63 - 1), st.uuids(), st.none() | st.uuids()),
+    | st.builds(NumberClaim, st.integers(0, 2**63 - 1), st.uuids(), st.none() | st.uuids()),
     runs=st.lists(st.uuids(), max_size=3).map(tuple),
 )
 

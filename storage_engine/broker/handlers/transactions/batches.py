@@ -32,7 +32,7 @@ from storage_engine.core.transactions.transaction_events import (
     MicroBatchHeartbeat,
     TransactionAnswer,
 )
-from storage_engine.core.transactions.transaction_state import Claim
+from storage_engine.core.transactions.transaction_state import NumberClaim
 from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
@@ -273,7 +273,7 @@ def _text(request: _Named, answer: TransactionAnswer) -> str | None:
     return f"batchId {request.batch} of part '{named[0]}'{owner}: {code.meaning}"
 
 
-def _taken(name: str, by: Claim, claim: ClaimedBy) -> str:
+def _taken(name: str, by: NumberClaim, claim: ClaimedBy) -> str:
     """Says which write of the same query has committed the number."""
     if by.micro_batch != claim.micro_batch:
         return (
@@ -286,12 +286,12 @@ def _taken(name: str, by: Claim, claim: ClaimedBy) -> str:
     )
 
 
-def _claim(request: _Named) -> Claim | None:
+def _claim(request: _Named) -> NumberClaim | None:
     """The claim of a named batch write. Others have none: their numbers are Spark's."""
     claim = request.claim
     if claim is None or part_and_number(request.query) is None or not request.owner:
         return None
-    return Claim(claim.micro_batch, claim.attempt, claim.write)
+    return NumberClaim(claim.micro_batch, claim.attempt, claim.write)
 
 
 def _committed(committed: CommittedMicroBatch | None) -> CommittedBy:

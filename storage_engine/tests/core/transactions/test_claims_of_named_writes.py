@@ -8,7 +8,7 @@ import pytest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.transactions import committed_numbers
 from storage_engine.core.transactions.sink_names import named_write
-from storage_engine.core.transactions.transaction_state import Claim
+from storage_engine.core.transactions.transaction_state import NumberClaim
 from storage_engine.tests.core.transactions.coordinator_bench import (
     OUT0,
     CoordinatorBench,
@@ -28,20 +28,24 @@ class Call:
         self.attempt = UUID(int=attempt)
         self._writes = 0
 
-    def write(self) -> Claim:
+    def write(self) -> NumberClaim:
         self._writes += 1
-        return Claim(self.spark, self.attempt, UUID(int=self.attempt.int * 100 + self._writes))
+        return NumberClaim(
+            self.spark, self.attempt, UUID(int=self.attempt.int * 100 + self._writes)
+        )
 
-    def who(self, claim: Claim, part: str) -> dict:
+    def who(self, claim: NumberClaim, part: str) -> dict:
         return {"query": named_write(part, self.number), "owner": "q", "claim": claim}
 
-    def asks(self, claim: Claim, part: str = "t") -> ErrorCode | None:
+    def asks(self, claim: NumberClaim, part: str = "t") -> ErrorCode | None:
         return error(self.bench.join(self.number, **self.who(claim, part)))
 
-    def opens(self, claim: Claim, part: str = "t") -> int:
+    def opens(self, claim: NumberClaim, part: str = "t") -> int:
         return self.bench.attempt(self.number, OUT0, **self.who(claim, part))
 
-    def ends(self, claim: Claim, *members: int, part: str = "t", drained=0) -> ErrorCode | None:
+    def ends(
+        self, claim: NumberClaim, *members: int, part: str = "t", drained=0
+    ) -> ErrorCode | None:
         told = error(
             self.bench.commit(self.number, *members, drained=drained, **self.who(claim, part))
         )
@@ -58,7 +62,7 @@ class Call:
             return joined.error
         return self.ends(claim, joined.producer_id, part=part)
 
-    def gives_up(self, claim: Claim, *members: int, part: str = "t") -> None:
+    def gives_up(self, claim: NumberClaim, *members: int, part: str = "t") -> None:
         query = named_write(part, self.number)
         assert error(self.bench.give_up(claim.write, *members, query=query)) is OK
         self.bench.settle()
