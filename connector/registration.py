@@ -5,6 +5,7 @@ Python path. It does not look into archives that came with `--py-files`. It look
 that the JVM was started for, which may not be the one that the session runs. Source: R-SPARK5.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ def register(spark: "SparkSession") -> None:
 
     from connector.data_source import HeadraceDataSource
 
-    with _this_python(spark):
+    with _this_python(spark), _own_archives(spark):
         try:
             spark.dataSource.register(HeadraceDataSource)
         except AnalysisException as error:
@@ -42,9 +43,8 @@ def register(spark: "SparkSession") -> None:
 @contextmanager
 def _this_python(spark: Any) -> Iterator[None]:
     """Spark notes with a format the Python that runs it: the context's at the time."""
-    is_remote = type(spark).__module__.startswith("pyspark.sql.connect")
     if (
-        is_remote
+        _is_remote(spark)
         or is_chosen()
         or is_default()
         or not spark.sparkContext.master.startswith("local")
@@ -58,3 +58,31 @@ def _this_python(spark: Any) -> Iterator[None]:
         yield
     finally:
         context.pythonExec = before
+
+
+@contextmanager
+def _own_archives(spark: Any) -> Iterator[None]:
+    """Spark notes with a format the environment of its processes, too. The one that plans a stream
+    looks for the archives of `--py-files` in a folder that does not exist, up to Spark 4.3, so its
+    PYTHONPATH names them where the driver has them. Where they lie elsewhere, in executors, that
+    changes nothing: Spark tells those the right place."""
+    if _is_remote(spark) or not spark.sparkContext._python_includes:
+        yield
+        return
+    from pyspark import SparkFiles
+
+    environment = spark.sparkContext.environment
+    before = environment.get("PYTHONPATH")
+    archives = [SparkFiles.get(name) for name in spark.sparkContext._python_includes]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [*archives, before]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del environment["PYTHONPATH"]
+        else:
+            environment["PYTHONPATH"] = before
+
+
+def _is_remote(spark: Any) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")

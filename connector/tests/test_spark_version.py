@@ -56,7 +56,7 @@ def refusing(condition: str) -> SimpleNamespace:
     def refuse(_: type) -> None:
         raise Refused(condition)
 
-    context = SimpleNamespace(master="yarn", pythonExec="python3")
+    context = SimpleNamespace(master="yarn", pythonExec="python3", _python_includes=[])
     return SimpleNamespace(sparkContext=context, dataSource=SimpleNamespace(register=refuse))
 
 

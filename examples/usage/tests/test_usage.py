@@ -3,6 +3,7 @@
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -32,6 +33,8 @@ ROOT = Path(__file__).parents[3]
 USAGE = ROOT / "examples" / "usage"
 PACKAGES = ("connector", "storage_engine", "pyspark_headrace")
 SPARK_HOME = Path(os.environ.get("SPARK_HOME", Path(pyspark.__file__).parent))
+PACKED_JOB = ROOT / "integration_tests" / "spark" / "packed_job.py"
+TEN_TWICE = sorted([*range(10), *range(10)])
 TIMEOUT_S = 600
 
 
@@ -46,14 +49,14 @@ def spark_cluster(tmp_path_factory) -> Iterator[LocalCluster]:
 @pytest.fixture
 def orders(spark_cluster, servers, topic) -> str:
     """Three orders of two customers, as key and amount."""
-    for name in (topic, f"{topic}-target"):
+    for name in (topic, f"{topic}-target", f"{topic}-all", f"{topic}-all-copy"):
         create_topic(spark_cluster, name, replication_factor=1)
     amounts = [("anna", 12), ("bert", 7), ("anna", 30)]
     produce(servers, topic, ({"key": key, "value": str(value)} for key, value in amounts))
     return str(topic)
 
 
-def run(command: list[Any], **environment: str) -> str:
+def run(command: list[Any], *, folder: Path = Path("/"), **environment: str) -> str:
     """Its output; AssertionError with what it said when it fails. Nothing of Spark is inherited but
     what the tests say of its JVM."""
     inherited = {
@@ -63,18 +66,23 @@ def run(command: list[Any], **environment: str) -> str:
     }
     done = subprocess.run(
         [str(each) for each in command],
-        cwd="/", env=inherited | environment, capture_output=True, text=True, timeout=TIMEOUT_S,
+        cwd=folder, env=inherited | environment, capture_output=True, text=True, timeout=TIMEOUT_S,
     )  # fmt: skip
     errors = [line for line in done.stderr.splitlines() if "Error" in line or "Exception" in line]
     assert done.returncode == 0, "\n".join([done.stdout[-2000:], *errors])
     return done.stdout
 
 
-def submit(*arguments: Any, **environment: str) -> None:
+def submit(*arguments: Any, folder: Path = Path("/"), **environment: str) -> None:
     configuration = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
     configuration += ["--conf", "spark.sql.shuffle.partitions=1"]
     command = [SPARK_HOME / "bin" / "spark-submit", *configuration, *arguments]
-    run(command, SPARK_HOME=str(SPARK_HOME), **environment)
+    run(command, folder=folder, SPARK_HOME=str(SPARK_HOME), **environment)
+
+
+def copied(servers: str, topic: str) -> list[int]:
+    """What the packed job has copied."""
+    return sorted(int(each.value() or b"") for each in consume(servers, f"{topic}-all-copy"))
 
 
 def totals(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
@@ -98,14 +106,19 @@ def test_spark_submit_with_the_package_installed(servers, orders):
     assert totals(servers, orders) == [(b"anna", b"42"), (b"bert", b"7")]
 
 
-@in_full
-def test_spark_submit_with_py_files(servers, orders, tmp_path):
-    archive = tmp_path / "headrace.zip"
-    with zipfile.ZipFile(archive, "w") as packed:
+def packed(archive: Path) -> Path:
+    """Our packages, as `--py-files` takes them."""
+    with zipfile.ZipFile(archive, "w") as made:
         for package in PACKAGES:
             for file in sorted((ROOT / package).rglob("*.py")):
                 if "tests" not in file.parts:
-                    packed.write(file, file.relative_to(ROOT))
+                    made.write(file, file.relative_to(ROOT))
+    return archive
+
+
+@in_full
+def test_spark_submit_with_py_files(servers, orders, tmp_path):
+    archive = packed(tmp_path / "headrace.zip")
     # A Python that has all packages but ours: without site, nothing that is installed editable.
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
@@ -116,6 +129,25 @@ def test_spark_submit_with_py_files(servers, orders, tmp_path):
     job = [USAGE / "submit_totals.py", servers, orders, f"{orders}-target"]
     submit("--py-files", archive, *job, 20260402, **python)
     assert totals(servers, orders) == [(b"anna", b"42"), (b"bert", b"7")]
+    submit("--py-files", archive, PACKED_JOB, servers, f"{orders}-all", tmp_path, **python)
+    assert copied(servers, orders) == TEN_TWICE
+
+
+@in_full
+def test_spark_submit_with_an_environment_in_an_archive(servers, orders, tmp_path):
+    """As Spark's documents have it; executors that unpack it, and a driver beside which it is."""
+    environment = tmp_path / "environment"
+    run([sys.executable, "-m", "venv", "--without-pip", environment])
+    (packages,) = environment.glob("lib/python*/site-packages")
+    path = python_path(ROOT, sysconfig.get_path("purelib"))
+    (packages / "all.pth").write_text(path.replace(os.pathsep, "\n"))
+    archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", environment)
+    python = {"PYSPARK_PYTHON": "./environment/bin/python"}
+    python["PYSPARK_DRIVER_PYTHON"] = str(environment / "bin" / "python")
+    master = ["--master", "local-cluster[1,1,1024]", "--archives", f"{archive}#environment"]
+    job = [PACKED_JOB, servers, f"{orders}-all", tmp_path]
+    submit(*master, *job, folder=tmp_path, **python)
+    assert copied(servers, orders) == TEN_TWICE
 
 
 class Widgets:
