@@ -53,7 +53,9 @@ def parse_connection(given: GivenOptions) -> ConnectionOptions:
     servers = given.text("bootstrap.servers")
     if servers is None:
         raise OptionError(
-            "MISSING_OPTION", "'kafka.bootstrap.servers' must be set, for example host1:9092"
+            "MISSING_OPTION",
+            "'kafka.bootstrap.servers' must be set, for example host1:9092; for a table by each "
+            "query, … FROM t WITH ('kafka.bootstrap.servers' = …), as Spark passes no others",
         )
     config_file = given.text("client.config.file")
     inline = {key: text for key in sorted(SECURITY_KEYS) if (text := given.text(key)) is not None}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from connector.errors import OptionError
-from connector.options.option_table import Side, Status, lookup
+from connector.options.option_table import Side, Status, lookup, without_table_properties
 from storage_engine.client.security.setting_names import SECRET_KEYS
 
 INT32_MAX = 2**31 - 1
@@ -29,7 +29,7 @@ class GivenOptions:
     def __init__(self, options: Mapping[str, str], *, side: Side) -> None:
         self._texts: dict[str, str] = {}
         notes = []
-        for key, text in options.items():
+        for key, text in without_table_properties(options).items():
             entry = lookup(key, side=side)
             if entry.status is Status.NO_EFFECT:
                 notes.append(f"the option '{entry.name}' has no effect here: {entry.why}")

@@ -154,6 +154,30 @@ OPTIONS: Mapping[str, OptionEntry] = {entry.name.lower(): entry for entry in _EN
 """By name in lower case without prefix, because Spark's options are case-insensitive."""
 
 
+_OF_A_TABLE = frozenset({"provider", "owner", "comment", "collation", "is_managed_location"})
+"""What Spark says of a table that CREATE TABLE makes, among the options."""
+
+_COPY_PREFIX = "option."
+"""Before the second copy of each option that CREATE TABLE names."""
+
+
+def without_table_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """The options without what Spark adds of its own in CREATE TABLE … USING headrace. Where the
+    words come from elsewhere they are options like any other."""
+    lowered = {key.lower(): text for key, text in options.items()}
+    if lowered.get("provider", "").lower() != "headrace":
+        return dict(options)
+    return {
+        key: text
+        for key, text in options.items()
+        if key.lower() not in _OF_A_TABLE
+        and not (
+            key.lower().startswith(_COPY_PREFIX)
+            and lowered.get(key.lower().removeprefix(_COPY_PREFIX)) == text
+        )
+    }
+
+
 def lookup(key: str, *, side: Side) -> OptionEntry:
     """The entry of an option that is accepted on `side`. OptionError for one that is not."""
     lowered = key.lower()

@@ -427,6 +427,30 @@ def test_many_small_records_fit_a_topic_with_a_small_limit(spark, spark_cluster,
     assert len(consume(servers, topic)) == 20000
 
 
+def test_tables_and_views_of_sql_are_read_and_written(spark, spark_cluster, servers, topic):
+    create_topic(spark_cluster, topic)
+    produce(servers, topic, [{"value": b"1"}, {"value": b"2"}])
+    place = f"'kafka.bootstrap.servers' {{0}} '{servers}'"
+    options = f"OPTIONS ({place.format('')}, 'subscribe' '{topic}')"
+    reads = f"SELECT count(*) FROM a WITH ({place.format('=')}, 'subscribe' = '{topic}')"
+    inserts = f"INSERT INTO b WITH ({place.format('=')}, 'topic' = '{topic}')"
+    spark.sql(f"CREATE TEMPORARY VIEW v USING headrace {options}")
+    spark.sql(f"CREATE TABLE a USING headrace {options} COMMENT 'of records'")
+    spark.sql("CREATE TABLE b (value BINARY) USING headrace")
+    try:
+        assert spark.sql("SELECT count(*) FROM v").first()[0] == 2
+        assert spark.sql(reads).first()[0] == 2
+        spark.sql(f"{inserts} SELECT value FROM v LIMIT 1")
+        assert spark.sql(reads).first()[0] == 3
+        with pytest.raises(AnalysisException) as raised:
+            spark.sql("SELECT * FROM a").collect()
+        assert "for a table by each query, … FROM t WITH (" in last_line(raised.value)
+    finally:
+        spark.sql("DROP TABLE a")
+        spark.sql("DROP TABLE b")
+        spark.catalog.dropTempView("v")
+
+
 def test_only_the_columns_asked_for_are_read(spark, spark_cluster, servers, topic):
     create_topic(spark_cluster, topic, partitions=1)
     produce(servers, topic, [{"value": b"v", "key": b"k"}] * 3)

@@ -98,6 +98,8 @@ def test_some_columns_some_rows_and_where_they_come_from(spark, spark_cluster, s
     some = _read(spark, servers, topic, columns="name,ID", where="id >= 2990 AND name IS NOT NULL")
     expected = _trips(spark, 2990, 3000).where("name is not null").select("name", "id")
     assert_df_equality(some.orderBy("id"), expected, ignore_nullable=True)
+    late = _read(spark, servers, topic, where="at >= TIMESTAMP '2023-11-15 00:03:10+01:00'")
+    assert {row.id for row in late.select("id").collect()} == set(range(2990, 3000))
     reader = spark.read.format("headrace").option("kafka.bootstrap.servers", servers)
     reader = reader.option("subscribe", topic).schema("Fare DOUBLE, _partition INT, id BIGINT")
     place = _read(spark, servers, topic, columns="id,_topic,_partition,_offset,_timestamp")

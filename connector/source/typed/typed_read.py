@@ -196,7 +196,8 @@ def _check_same_names(schema: Sequence[str], chosen: Sequence[str]) -> None:
 
 def _parsed(where: str, topic: str, version: SchemaVersion) -> tuple[Comparison, ...]:
     try:
-        return parse_where(where, version)
+        # Spark reads a time without a zone in the session's, which no source in Python is told.
+        return parse_where(where, version, needs_zone=True)
     except ConfigError as error:
         raise OptionError("BAD_OPTION", f"'where', for the topic '{topic}': {error}") from None
 

@@ -52,6 +52,31 @@ def test_names_are_case_insensitive_and_the_prefix_may_be_left_out():
     assert options.max_offsets_per_trigger == 7
 
 
+OF_A_TABLE = {"provider": "headrace", "owner": "root", "comment": "c", "collation": "UTF8_BINARY"}
+
+
+def test_what_spark_adds_in_create_table_is_no_option_of_the_users():
+    doubled = {f"option.{key}": text for key, text in SERVERS.items()}
+    options = SERVERS | doubled | {"subscribe": "t", "option.subscribe": "t"} | OF_A_TABLE
+    assert parse_source_options(options) == source()
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"owner": "root"}, "owner"),
+        ({"provider": "kafka"}, "provider"),
+        ({"option.subscribe": "t"}, "option.subscribe"),
+        (OF_A_TABLE | {"option.subscribe": "u"}, "option.subscribe"),
+        (OF_A_TABLE | {"suscribe": "u"}, "suscribe"),
+        (OF_A_TABLE | {"location": "file:/x", "path": "file:/x"}, "location"),
+    ],
+)
+def test_elsewhere_its_words_are_unknown_and_so_are_other_properties_of_a_table(more, named):
+    with pytest.raises(OptionError, match=f"'{named}' is not an option"):
+        source(**more)
+
+
 def test_columns_come_in_the_order_of_the_schema_whatever_the_order_asked_for():
     assert source(columns=" timestampTYPE, key").columns == ("key", "timestampType")
     assert source(columns="value,headers").columns == ("value", "headers")

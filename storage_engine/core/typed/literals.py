@@ -44,11 +44,18 @@ _NO_NUMBERS = {
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
 
+_DATE = r"\d{4}-\d{2}-\d{2}"
+_CLOCK = r"\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?"
+_TIME = re.compile(rf"({_DATE}(?:[T ]{_CLOCK})?) ?(Z|UTC|[+-]\d{{2}}:\d{{2}})?", re.ASCII)
+"""Other forms that Python reads, such as 20260131, are other times for Spark."""
 
-def literal_of(column_type: ColumnType, token: Token, prefix: str) -> Literal:
+
+def literal_of(
+    column_type: ColumnType, token: Token, prefix: str, *, needs_zone: bool = False
+) -> Literal:
     """Return the value of a token for a column of that type. `prefix` is what stood before it: a
     sign, or the name of a type in capitals. ValueError, perhaps with a reason, for one of another
-    type."""
+    type. A time without a zone is UTC, or refused with `needs_zone`."""
     match column_type:
         case BooleanColumn():
             return _boolean(token, prefix)
@@ -65,7 +72,7 @@ def literal_of(column_type: ColumnType, token: Token, prefix: str) -> Literal:
         case DateColumn():
             return _days(_text(token, prefix, ("", "DATE")))
         case TimestampColumn(with_zone):
-            return _microseconds(_text(token, prefix, ("", *_TIMES)), with_zone)
+            return _microseconds(_text(token, prefix, ("", *_TIMES)), with_zone, needs_zone)
         case IntervalColumn():
             return _interval(_text(token, prefix, ("INTERVAL",)))
         case _:
@@ -132,14 +139,23 @@ def _text(token: Token, prefix: str, prefixes: tuple[str, ...]) -> str:
 
 
 def _days(text: str) -> int:
+    if re.fullmatch(_DATE, text.strip(), re.ASCII) is None:
+        raise ValueError("a date is 2026-01-31")
     return (date.fromisoformat(text.strip()) - _EPOCH_DAY).days
 
 
-def _microseconds(text: str, with_zone: bool) -> int:
-    moment = datetime.fromisoformat(text.strip())
-    if moment.tzinfo is not None:
-        if not with_zone:
-            raise ValueError("the time has a zone, and the column's times have none")
+def _microseconds(text: str, with_zone: bool, needs_zone: bool) -> int:
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise ValueError("a time is 2026-01-31 12:00:00, with Z, UTC or +01:00 behind it")
+    zone = found[2]
+    if zone is None and with_zone and needs_zone:
+        raise ValueError("the time has no zone: put Z, UTC or an offset such as +01:00 behind it")
+    if zone is not None and not with_zone:
+        raise ValueError("the time has a zone, and the column's times have none")
+    moment = datetime.fromisoformat(found[1])
+    if zone not in (None, "Z", "UTC"):
+        moment = datetime.fromisoformat(f"{moment.isoformat()}{zone}")
         try:
             moment = moment.astimezone(UTC).replace(tzinfo=None)
         except OverflowError:

@@ -1,8 +1,8 @@
 """Conditions on columns as text: `fare > 10 AND id IN (1, 2) AND at >= TIMESTAMP '2026-01-31'`.
 
 The text is a small part of Spark's SQL: comparisons of a column with a literal, IN, BETWEEN, IS
-NULL and IS NOT NULL, joined by AND. Times without a zone are UTC. In texts an apostrophe is
-doubled, and a backslash is a character like any other.
+NULL and IS NOT NULL, joined by AND. Times without a zone are UTC, or refused. In texts an
+apostrophe is doubled, and a backslash is a character like any other.
 """
 
 from typing import NoReturn
@@ -35,19 +35,23 @@ _OPERATORS = {
 _ONLY = "conditions are a column, =, <>, <, <=, >, >=, IN, BETWEEN or IS [NOT] NULL, joined by AND"
 
 
-def parse_where(text: str, version: SchemaVersion) -> tuple[Comparison, ...]:
+def parse_where(
+    text: str, version: SchemaVersion, *, needs_zone: bool = False
+) -> tuple[Comparison, ...]:
     """Return the comparisons, all of which rows have to match; ConfigError, with the place, for a
-    text that can't be read, a column that `version` does not have, or a value of another type."""
+    text that can't be read, a column that `version` does not have, or a value of another type.
+    `needs_zone`: times of TIMESTAMP columns must say their zone."""
     check_text_size(text, "the condition")
-    return _WhereReader(Tokens(text, "the condition"), version).conjunction()
+    return _WhereReader(Tokens(text, "the condition"), version, needs_zone).conjunction()
 
 
 class _WhereReader:
     """Reads tokens one after the other."""
 
-    def __init__(self, tokens: Tokens, version: SchemaVersion) -> None:
+    def __init__(self, tokens: Tokens, version: SchemaVersion, needs_zone: bool) -> None:
         self._tokens = tokens
         self._version = version
+        self._needs_zone = needs_zone
 
     def conjunction(self) -> tuple[Comparison, ...]:
         found = list(self._condition())
@@ -135,7 +139,7 @@ class _WhereReader:
         if prefix == "INTERVAL":
             self._interval_words()
         try:
-            value = literal_of(column.type, token, prefix)
+            value = literal_of(column.type, token, prefix, needs_zone=self._needs_zone)
         except ValueError as error:
             reason = f"{error}; " if str(error) else ""
             self._refuse(

@@ -109,6 +109,12 @@ def test_topics_of_different_columns_are_not(other, message):
     assert "\n" not in str(raised.value)
 
 
+def test_a_time_in_where_says_its_zone_as_the_sessions_is_not_known():
+    _read("at TIMESTAMP, wall TIMESTAMP_NTZ", where="at > '2026-01-01Z' AND wall > '2026-01-01'")
+    with pytest.raises(OptionError, match=r"'where', for the topic 't1': .* the time has no zone"):
+        _read("at TIMESTAMP", where="at > TIMESTAMP '2026-01-01 00:00:00'")
+
+
 def test_topics_of_different_columns_are_read_together_by_columns_that_both_have():
     read = _read("id BIGINT, fare DOUBLE", "id BIGINT, n INT", chosen=("id",))
     assert _told(read) == "struct<id:bigint>"

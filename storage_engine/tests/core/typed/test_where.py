@@ -40,6 +40,10 @@ DAY_US = 86_400_000_000
         ("day = '1969-12-31'", [(DAY, Operator.EQ, -1)]),
         ("at > TIMESTAMP '1970-01-01 00:00:01.5'", [(AT, Operator.GT, 1_500_000)]),
         ("at = '1970-01-01T02:00:00+02:00'", [(AT, Operator.EQ, 0)]),
+        ("at = '1970-01-01 00:00:00 UTC'", [(AT, Operator.EQ, 0)]),
+        ("at = '1969-12-31T23:59:59.9999999Z'", [(AT, Operator.EQ, -1)]),
+        ("at = '1969-12-31T19:59:59.000001-04:00'", [(AT, Operator.EQ, -999_999)]),
+        ("local = '1850-01-01T00:00:00.000001'", [(LOCAL, Operator.EQ, -43_829 * DAY_US + 1)]),
         ("local = TIMESTAMP_NTZ '1970-01-02'", [(LOCAL, Operator.EQ, DAY_US)]),
         ("gap = INTERVAL '-1 00:00:00.000001' DAY TO SECOND", [(GAP, Operator.EQ, -DAY_US - 1)]),
         ("ok = TRUE", [(OK, Operator.EQ, True)]),
@@ -72,6 +76,9 @@ def test_what_a_condition_means(text, expected):
         ("day = '2026-02-30'", "day is out of range"),
         ("local = '2026-01-01T00:00:00Z'", "the time has a zone, and the column's times have none"),
         ("at = '0001-01-01T00:00:00+23:00'", "the time is out of range"),
+        ("at = '20260101'", "a time is 2026-01-31 12:00:00, with Z"),
+        ("at = '2026-W01-1'", "a time is 2026-01-31 12:00:00, with Z"),
+        ("day = '20260101'", "a date is 2026-01-31"),
         ("gap = 5", "column gap is INTERVAL DAY TO SECOND"),
         ("raw = X'0'", "column raw is BINARY"),
         ("tags = 'x'", "nested columns can only be compared with NULL"),
@@ -98,6 +105,14 @@ def test_what_is_refused_is_told(text, message):
         parse_where(text, VERSION)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("time", ["2026-06-15", "2026-06-15 00:00:00", "2026-06-15T00:00:00.5"])
+def test_times_of_columns_with_a_zone_may_have_to_say_theirs(time):
+    for literal in (f"'{time}'", f"TIMESTAMP '{time}'", f"TIMESTAMP_NTZ '{time}'"):
+        with pytest.raises(ConfigError, match=r"no zone: put Z, UTC or an offset"):
+            parse_where(f"at > {literal}", VERSION, needs_zone=True)
+    assert parse_where(f"local > '{time}'", VERSION, needs_zone=True)
 
 
 WORDS = [
