@@ -26,11 +26,13 @@ from storage_engine.simulation.checks.convergence import Convergence
 from storage_engine.simulation.checks.ledger import InvariantViolation
 from storage_engine.simulation.checks.trace import Trace
 from storage_engine.simulation.clients.workload import WorkloadConsumer, WorkloadProducer
+from storage_engine.simulation.deleted_records import DeletedRecords
 from storage_engine.simulation.faults.faults import (
     SESSION_MS,
     Fault,
     FaultKind,
     Profile,
+    disk_faults_of,
     marker_faults_of,
     port_faults_of,
     profile_of,
@@ -59,6 +61,16 @@ SETTINGS = {
     "leader.imbalance.check.interval.seconds": "2",
     "default.replication.factor": "3",
 }
+DISK_SETTINGS = {
+    "log.flush.scheduler.interval.ms": "700",
+    "log.flush.offset.checkpoint.interval.ms": "900",
+    "log.retention.check.interval.ms": "600",
+    # The clients' records are older than any limit.
+    "log.retention.ms": "-1",
+}
+"""The settings where disks fail: much is flushed and deleted."""
+MOVE_RATES = (3_000, 20_000, 10_000_000)
+"""replica.alter.log.dirs.io.max.bytes.per.second, of which each seed has one."""
 SCRIPT_SETTINGS = {"auto.leader.rebalance.enable": "false"}
 """The settings of a seed with one script alone: leaders stay where the script wants them."""
 CONVERGE_MS = 45_000
@@ -113,14 +125,16 @@ class SeedRun:
         transactions: bool,
         typed: bool = False,
         proof: bool = False,
+        disks: bool = False,
         only: Collection[int] | None = None,
     ) -> None:
         """`typed`: with typed topics, too. `proof`: who is dead may be known before its session
-        ends. `only`: the numbers of the faults that take place; None:
-        all."""
+        ends. `disks`: brokers have two log directories, which fail. `only`: the numbers of the
+        faults that take place; None: all."""
         self.seed = seed
         self.profile = profile_of(seed)
         self._seconds = seconds
+        self._disks = disks
         placement = placement_of(seed, self.profile.brokers) if proof else None
         self.faults = [
             fault
@@ -132,6 +146,7 @@ class SeedRun:
         self.cluster = self._make_cluster(placement, transactions=transactions, typed=typed)
         self.trace = Trace(self.cluster.loop)
         self.checker = Checker(self.cluster, self.trace)
+        self.checker.disks_fail = disks
         if placement is not None:
             self.checker.may_be_mistaken = placement.proof == BY_PORT
             self.trace.note(str(placement))
@@ -144,6 +159,9 @@ class SeedRun:
         self.typed: TypedWorld | None = None
         if typed:
             self.typed = TypedWorld(self.cluster, self.checker, self.profile, seed)
+        self.deleted: DeletedRecords | None = None
+        if disks:
+            self.deleted = DeletedRecords(self.cluster, self.checker, self.profile, seed)
         self.injector = Injector(
             self.cluster,
             self.checker,
@@ -163,6 +181,8 @@ class SeedRun:
             faults += marker_faults_of(seed, seconds=seconds)
         if placement is not None and placement.proof == BY_PORT:
             faults += port_faults_of(seed, brokers=self.profile.brokers, seconds=seconds)
+        if self._disks and seed >= 0:
+            faults += disk_faults_of(seed, brokers=self.profile.brokers, seconds=seconds)
         return faults
 
     def _make_cluster(
@@ -173,12 +193,14 @@ class SeedRun:
         cluster = SimulatedCluster(
             root,
             self.profile.brokers,
+            folders=2 if self._disks else 1,
             disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
             machines=placement.make_machines(notices) if placement else (),
             **SETTINGS  # type: ignore[arg-type]
             | (SCRIPT_SETTINGS if seed < 0 else {})
             | (settings_of(self.profile) if transactions else {})
             | (BROKER_SETTINGS if typed else {})
+            | (_disk_settings(seed) if self._disks else {})
             | ({DEATH_PROOF: placement.proof} if placement else {}),
         )
         cluster.network.cuts_refuse = placement is not None and placement.cuts_refuse
@@ -264,6 +286,8 @@ class SeedRun:
         self.cluster.create_topic(UNCLEAN, 1, unclean_leader_election_enable="true")
         if self.typed is not None:
             self.typed.create_topics()
+        if self.deleted is not None:
+            self.deleted.create_topic()
 
     def _start_clients(self) -> None:
         choose = self._choose
@@ -306,6 +330,9 @@ class SeedRun:
         if self.typed is not None:
             self.typed.start()
             self.producers += self.typed.producers
+        if self.deleted is not None:
+            self.deleted.start()
+            self.producers += self.deleted.producers
 
     # --- after the faults ---
 
@@ -414,6 +441,11 @@ class SeedRun:
         world.check_end()
 
 
+def _disk_settings(seed: int) -> dict[str, str]:
+    rate = random.Random(f"rate of moves {seed}").choice(MOVE_RATES)
+    return DISK_SETTINGS | {"replica.alter.log.dirs.io.max.bytes.per.second": str(rate)}
+
+
 def run_seed(
     seed: int,
     *,
@@ -421,11 +453,18 @@ def run_seed(
     transactions: bool = False,
     typed: bool = False,
     proof: bool = False,
+    disks: bool = False,
     only: Collection[int] | None = None,
 ) -> SeedOutcome:
     """Run one seed. All objects of the run are freed, also where no garbage collection runs."""
     run = SeedRun(
-        seed, seconds=seconds, transactions=transactions, typed=typed, proof=proof, only=only
+        seed,
+        seconds=seconds,
+        transactions=transactions,
+        typed=typed,
+        proof=proof,
+        disks=disks,
+        only=only,
     )
     outcome = run.outcome()
     del run

@@ -16,8 +16,9 @@ from storage_engine.log.files.checkpoints import (
     read_offsets,
 )
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.simulation.checks.copies import BatchNote, noted
+from storage_engine.simulation.checks.copies import BatchNote, NotedLog, noted
 from storage_engine.simulation.checks.ledger import InvariantViolation, PartitionRecord
+from storage_engine.simulation.checks.lives import Life, Seen
 from storage_engine.simulation.checks.trace import Trace
 from storage_engine.simulation.world.broker import SimulatedBroker
 from storage_engine.simulation.world.clock import ProcessLoop
@@ -31,39 +32,6 @@ DELETIONS_PATH = "/admin/delete_topics"
 _STATE_PARTS = 7
 """The number of parts of "/brokers/topics/<topic>/partitions/<partition>/state", split at
 slashes."""
-
-
-class _Seen:
-    """The state of a replica at its last check."""
-
-    __slots__ = ("end_offset", "high_watermark", "leader_epoch", "leading", "log", "session")
-
-    def __init__(self) -> None:
-        self.end_offset = -1
-        self.log: PartitionLog | None = None
-        self.high_watermark = 0
-        self.leader_epoch = -1
-        self.leading = False
-        self.session = 0
-        """The session in which it began its present leader epoch."""
-
-
-class _Life:
-    """The checker's view of one life of a broker's process."""
-
-    __slots__ = ("announced_epochs", "broker", "brokers_known", "logs", "replicas", "saved")
-
-    def __init__(self, broker: SimulatedBroker) -> None:
-        self.broker = broker
-        self.logs: dict[TopicPartition, PartitionLog] = {}
-        """The logs at the last check, hosted or not."""
-        self.replicas: dict[TopicPartition, _Seen] = {}
-        self.brokers_known: object = None
-        """The metadata's brokers, an object that each UpdateMetadata replaces."""
-        self.announced_epochs: dict[tuple[str, int], int] = {}
-        """The leader epoch in the broker's answers to clients, by partition."""
-        self.saved: dict[TopicPartition, int] = {}
-        """The high watermarks on the disk at the start."""
 
 
 class Checker:
@@ -83,8 +51,10 @@ class Checker:
         self._knows_registration: set[int] = set()
         """The brokers among these that have received their registration, and so have kept its
         number."""
-        self._lives: dict[ProcessLoop, _Life] = {}
+        self._lives: dict[ProcessLoop, Life] = {}
         self._controller_epoch = 0
+        self.disks_fail = False
+        """Whether log directories fail, so that brokers can't read what this reads all the same."""
         self.may_be_mistaken = False
         """Whether brokers may take a living one for dead (`broker.death.proof=port`)."""
         self.closed_sessions = 0
@@ -149,7 +119,7 @@ class Checker:
 
     def started(self, broker: SimulatedBroker) -> None:
         """Record the beginning of a new life."""
-        life = _Life(broker)
+        life = Life(broker)
         for folder in broker.config.log_dirs:
             if broker.disk.exists(folder):
                 saved = read_offsets(broker.disk, folder / HIGH_WATERMARKS_FILE).offsets
@@ -169,6 +139,13 @@ class Checker:
         life = self._lives.get(process) if process is not None else None
         if life is None or not life.broker.serving:
             return
+        if not self.disks_fail:
+            self._check_life(life)
+            return
+        with self._cluster.seen_whole():
+            self._check_life(life)
+
+    def _check_life(self, life: Life) -> None:
         broker = life.broker
         if broker.id in self._registered_since and broker.broker_epoch >= 0:
             self._knows_registration.add(broker.id)
@@ -183,7 +160,7 @@ class Checker:
         for partition in broker.replicas:
             seen = replicas.get(partition.topic_partition)
             if seen is None:
-                seen = replicas[partition.topic_partition] = _Seen()
+                seen = replicas[partition.topic_partition] = Seen()
             log, leader = partition.log, partition.leader
             if (
                 log.log_end_offset != seen.end_offset
@@ -195,20 +172,32 @@ class Checker:
                 self._changed(life, partition, seen)
                 seen.end_offset = log.log_end_offset
 
-    def _check_deletions(self, life: _Life, logs: dict[TopicPartition, PartitionLog]) -> None:
+    def _check_deletions(self, life: Life, logs: dict[TopicPartition, PartitionLog]) -> None:
         """Check that no replica in sync is deleted, except with its topic. A log that exists may
         have been created anew in the same event."""
         broker, before = life.broker, life.logs
         life.logs = dict(logs)
         for tp, record in self.records.items():
-            log = logs.get(tp)
-            if broker.id in record.copies and (log is None or log is not before.get(tp, log)):
+            log, copy = logs.get(tp), record.copies.get(broker.id)
+            if copy is None or not (log is None or log is not before.get(tp, log)):
+                continue
+            is_hidden = log is None and broker.logs.dirs.unusable_count > 0
+            if not (is_hidden or self._was_moved(copy, record, log)):
                 self._trace.note(f"broker {broker.id} has deleted {tp}")
                 del record.copies[broker.id]
                 if self._cluster.zookeeper.data(f"{DELETIONS_PATH}/{tp.topic}") is None:
                     record.check_in_sync()
 
-    def _check_metadata(self, life: _Life) -> None:
+    @staticmethod
+    def _was_moved(copy: NotedLog, record: PartitionRecord, log: PartitionLog | None) -> bool:
+        """Return True when another log, in another log directory, has taken the place of one, with
+        the same records."""
+        if log is None:
+            return False
+        found = noted(log, record.history())
+        return found.holds(copy) and copy.holds(found)
+
+    def _check_metadata(self, life: Life) -> None:
         """Check R-CTL1: no order of a replaced controller is accepted after one of a newer
         controller."""
         metadata = life.broker.metadata
@@ -223,7 +212,7 @@ class Checker:
                     )
                 life.announced_epochs[topic, number] = item.leader_epoch
 
-    def _changed(self, life: _Life, partition: HostedPartition, seen: _Seen) -> None:
+    def _changed(self, life: Life, partition: HostedPartition, seen: Seen) -> None:
         record = self.record(partition.topic_partition)
         broker = life.broker
         if partition.log is not seen.log:
@@ -253,21 +242,24 @@ class Checker:
             self.on_leader(partition)
 
     def _check_restart(
-        self, life: _Life, partition: HostedPartition, record: PartitionRecord
+        self, life: Life, partition: HostedPartition, record: PartitionRecord
     ) -> None:
         """Check a log that was opened anew: a killed process loses no records and no high watermark
         (R-REP10)."""
         broker, tp = life.broker, partition.topic_partition
         before = record.copies.pop(broker.id, None)
-        if before is not None and broker.id not in self._lost_power:
+        if before is not None:
             found = noted(partition.log, record.history())
-            if _is_known(record) and not (found.holds(before) and before.holds(found)):
+            if found.holds(before) and before.holds(found):
+                record.copies[broker.id] = before
+            elif _is_known(record) and broker.id not in self._lost_power:
                 raise InvariantViolation(
                     "a killed process loses nothing of its log",
                     f"{tp} on broker {broker.id} ended at {before.end_offset}, and at"
                     f" {found.end_offset} after the restart, or differs",
                 )
-        saved = min(life.saved.get(tp, 0), partition.log.log_end_offset)
+        # Once: a log that takes another's place later goes on with the high watermark in memory.
+        saved = min(life.saved.pop(tp, 0), partition.log.log_end_offset)
         if partition.high_watermark < saved:
             raise InvariantViolation(
                 "the high watermark survives a restart",
@@ -280,7 +272,6 @@ class Checker:
     ) -> bool:
         """Bring the notes up to the log; return True when something was appended."""
         copy = record.copy(broker.id)
-        last_epoch = copy.notes[-1].leader_epoch if copy.notes else -1
         cut, added = copy.follow(partition.log, record.history())
         if cut:
             self._trace.note(
@@ -288,7 +279,8 @@ class Checker:
                 f" from {cut[0].end_offset}"
             )
             record.check_in_sync()
-            last_epoch = copy.notes[-1].leader_epoch if copy.notes else -1
+        kept = len(copy.notes) - len(added)
+        last_epoch = copy.notes[kept - 1].leader_epoch if kept else -1
         for note in added:
             if note.leader_epoch < last_epoch and _is_known(record):
                 raise InvariantViolation(
@@ -299,9 +291,7 @@ class Checker:
             record.note_chain(broker.id, note)
         return bool(added)
 
-    def _check_epoch(
-        self, broker: SimulatedBroker, partition: HostedPartition, seen: _Seen
-    ) -> None:
+    def _check_epoch(self, broker: SimulatedBroker, partition: HostedPartition, seen: Seen) -> None:
         tp = partition.topic_partition
         if partition.leader_epoch < seen.leader_epoch:
             raise InvariantViolation(
@@ -318,7 +308,7 @@ class Checker:
         self,
         broker: SimulatedBroker,
         partition: HostedPartition,
-        seen: _Seen,
+        seen: Seen,
     ) -> None:
         """Check R-REP11: nothing is appended once the session has ended, nor in a later session
         under the epoch of the ended one."""
@@ -342,7 +332,7 @@ class Checker:
                 f"{record.partition} on broker {broker.id}: {high_watermark}, the log ends at"
                 f" {partition.log.log_end_offset}",
             )
-        if record.unclean:
+        if record.unclean or 0 < high_watermark <= partition.log.log_start_offset:
             return
         if high_watermark <= record.committed.end_offset:
             record.check_replica(broker.id, high_watermark)
@@ -472,6 +462,10 @@ class Checker:
 
     def check_everything(self) -> None:
         """Read all logs of living brokers again."""
+        with self._cluster.seen_whole():
+            self._check_everything()
+
+    def _check_everything(self) -> None:
         for life in self._lives.values():
             if not life.broker.serving:
                 continue

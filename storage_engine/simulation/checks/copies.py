@@ -79,6 +79,9 @@ class NotedLog:
         its partition."""
         end_offset = log.log_end_offset
         cut = self.cut_to(end_offset) if end_offset < self.end_offset else []
+        if committed is not None and log.log_start_offset > self.end_offset:
+            # It has begun anew, behind records that were deleted: nothing is left of what it had.
+            cut += self.cut_to(0)
         if end_offset == self.end_offset:
             return cut, []
         before = len(self.notes)
@@ -86,7 +89,8 @@ class NotedLog:
         return cut, self.notes[before:]
 
     def _read(self, log: PartitionLog, committed: "NotedLog | None") -> None:
-        offset = self.end_offset
+        # What lies before the log's start was committed, and is known from then.
+        offset = max(self.end_offset, log.log_start_offset)
         while (piece := log.reads.read(offset, max_bytes=READ_BYTES)) is not None:
             data = piece.view()
             for position, header in iter_headers(data):
@@ -100,6 +104,10 @@ class NotedLog:
                 self.add(_note(header, commits, self.notes[-1].chain if self.notes else 0))
         end_offset = log.log_end_offset
         if committed is not None and self.end_offset < end_offset:
+            if log.log_start_offset == end_offset:
+                # It may begin amid a batch, which it does not have yet.
+                ends = committed.place_of_end
+                end_offset = max(each for each in ends if each <= end_offset)
             self._fill(committed, end_offset, None)
         if self.end_offset < end_offset:
             # Compaction has removed everything there, and its content is unknown.

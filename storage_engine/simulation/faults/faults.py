@@ -6,6 +6,7 @@ So any part of a schedule is a schedule, and a failing one can be shrunk.
 
 import enum
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -67,6 +68,16 @@ class FaultKind(enum.Enum):
     REFUSED_PORT = "refused port"
     """A firewall between a living broker and all others breaks their connections, and refuses new
     ones in its name; clients reach it. It is scheduled only with `broker.death.proof=port`."""
+    MOVE_LOG = "move of a log"
+    """A replica is to move to another log directory of its broker. This fault and those up to
+    `CLOCK_STEP` are scheduled only with `disks`."""
+    BROKEN_FOLDER = "broken folder"
+    """Every call on a log directory fails; the broker may be restarted without it, and is restarted
+    when it works again."""
+    FAILED_SYNCS = "failed syncs"
+    """Syncs in a log directory fail, as Linux fails them; then the broker is restarted."""
+    DELETE_RECORDS = "delete records"
+    CLOCK_STEP = "step of the wall clock"
     ELECT_PREFERRED = "elect preferred"
     """An administrator asks for it."""
     REASSIGN = "reassign"
@@ -169,6 +180,10 @@ OF_RUNNING = frozenset(
         FaultKind.LOST_ANSWERS,
         FaultKind.SLOW_SESSION,
         FaultKind.REFUSED_PORT,
+        FaultKind.MOVE_LOG,
+        FaultKind.BROKEN_FOLDER,
+        FaultKind.FAILED_SYNCS,
+        FaultKind.CLOCK_STEP,
     }
 )
 """The kinds that befall a broker only while it runs."""
@@ -179,8 +194,20 @@ OF_TRANSACTIONS = (FaultKind.LATE_MARKERS, FaultKind.LOST_MARKERS, FaultKind.SLO
 OF_PROOF = (FaultKind.REFUSED_PORT,)
 """The kinds that are scheduled only where a refused port counts as proof."""
 
+OF_DISKS = (
+    FaultKind.BROKEN_FOLDER,
+    FaultKind.FAILED_SYNCS,
+    FaultKind.DELETE_RECORDS,
+    FaultKind.CLOCK_STEP,
+    FaultKind.MOVE_LOG,
+)
+"""The kinds that are scheduled only where brokers have two log directories."""
+
 _AT_ONCE = frozenset(
     {
+        FaultKind.MOVE_LOG,
+        FaultKind.DELETE_RECORDS,
+        FaultKind.CLOCK_STEP,
         FaultKind.QUICK_RESTART,
         FaultKind.RESET,
         FaultKind.GIVE_UP,
@@ -209,6 +236,14 @@ PORTS_PAUSE_MS = 1000
 """The mean pause between two refused ports."""
 FIRST_OF_PORTS = 2001
 """The number of the first of them."""
+DISKS_PAUSE_MS = 700
+"""The mean pause between two faults of disks."""
+MOVES_PAUSES_MS = (60, 200, 500)
+"""The mean pauses between two moves, of which each seed has one."""
+FIRST_OF_DISKS = 3001
+"""The number of the first fault of disks."""
+FIRST_OF_MOVES = 4001
+"""The number of the first move."""
 SCRIPT_MS = 6000
 """The time for a whole script."""
 
@@ -340,6 +375,58 @@ def port_faults_of(seed: int, *, brokers: int, seconds: int) -> list[Fault]:
                 kind=FaultKind.REFUSED_PORT,
                 broker=choose.randint(1, brokers),
                 for_ms=choose.randint(500, 3000),
+                seed=choose.getrandbits(32),
+            )
+        )
+    return faults
+
+
+def disk_faults_of(seed: int, *, brokers: int, seconds: int) -> list[Fault]:
+    """Return the faults that are added where brokers have two log directories, from generators of
+    their own. Power is lost during all of them."""
+    kinds = [FaultKind.POWER_LOSS, *(kind for kind in OF_DISKS if kind is not FaultKind.MOVE_LOG)]
+    choose = random.Random(f"disk faults {seed}")
+    likely = [choose.choice((0.3, 1, 3)) for _ in kinds]
+    faults = _evenly(
+        choose,
+        FIRST_OF_DISKS,
+        lambda: choose.choices(kinds, likely)[0],
+        brokers=brokers,
+        pause_ms=DISKS_PAUSE_MS,
+        seconds=seconds,
+    )
+    movers = random.Random(f"moves {seed}")
+    return faults + _evenly(
+        movers,
+        FIRST_OF_MOVES,
+        lambda: FaultKind.MOVE_LOG,
+        brokers=brokers,
+        pause_ms=movers.choice(MOVES_PAUSES_MS),
+        seconds=seconds,
+    )
+
+
+def _evenly(
+    choose: random.Random,
+    first: int,
+    kind_of: Callable[[], FaultKind],
+    *,
+    brokers: int,
+    pause_ms: int,
+    seconds: int,
+) -> list[Fault]:
+    """Return faults of these kinds, numbered from `first`, with that mean pause."""
+    faults: list[Fault] = []
+    at_ms = 0
+    while (at_ms := at_ms + 1 + int(choose.expovariate(1 / pause_ms))) < seconds * 1000:
+        kind = kind_of()
+        faults.append(
+            Fault(
+                number=first + len(faults),
+                at_ms=at_ms,
+                kind=kind,
+                broker=choose.randint(1, brokers),
+                for_ms=_duration_ms(kind, choose),
                 seed=choose.getrandbits(32),
             )
         )

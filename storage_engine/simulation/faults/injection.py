@@ -16,6 +16,7 @@ from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.simulation.checks.checkers import Checker
 from storage_engine.simulation.checks.trace import Trace
 from storage_engine.simulation.faults.administrator import WISHES, Administrator
+from storage_engine.simulation.faults.disk_faults import DiskFaults, End, nothing
 from storage_engine.simulation.faults.faults import (
     BETWEEN_TWO,
     OF_RUNNING,
@@ -42,8 +43,6 @@ LEAVE_MS = 1500
 """How long a broker in controlled shutdown waits for its leaders to move."""
 POLL_MS = 5
 """The interval at which a script's conditions are checked."""
-
-End = Callable[[], None]
 
 
 class Injector:
@@ -75,6 +74,7 @@ class Injector:
         self._administrator = Administrator(
             cluster, checker, trace, growing_topic=growing_topic, partitions=partitions
         )
+        self._disks = DiskFaults(cluster, trace, restart=self._restart, later=self._later)
         self.done: Counter[FaultKind] = Counter()
         self._ways: dict[FaultKind, Callable[[Fault, SimulatedBroker], End | None]] = {
             FaultKind.KILL: self._kill,
@@ -99,6 +99,7 @@ class Injector:
             **dict.fromkeys(WISHES, self._request),
             **dict.fromkeys(SCRIPTS, self._run_script),
             **dict.fromkeys(BETWEEN_TWO, self._between_two),
+            **self._disks.ways,
         }
         cluster.network.resend_ms = lambda: choose.randint(0, RESEND_MAX_MS)
         cluster.network.delay_ms = self._network_delay_ms
@@ -119,6 +120,7 @@ class Injector:
             script.close()
         self._trace.note("--- the faults are over ---")
         self._cluster.network.heal()
+        self._disks.heal()
         for broker in self._cluster.brokers:
             if broker.serving and broker.parts.cluster.registration.is_leaving:
                 broker.kill()
@@ -174,7 +176,7 @@ class Injector:
 
     def _restart_quickly(self, _fault: Fault, broker: SimulatedBroker) -> End:
         self._restart(broker)
-        return _nothing
+        return nothing
 
     def _restart(self, broker: SimulatedBroker) -> None:
         broker.kill(session_ends_at_once=True)
@@ -290,7 +292,7 @@ class Injector:
 
     def _lose_answers(self, fault: Fault, broker: SimulatedBroker) -> End:
         broker.session.lose_answers = 1 + fault.seed % 3
-        return _nothing
+        return nothing
 
     def _slow_session(self, _fault: Fault, broker: SimulatedBroker) -> End:
         session = broker.session
@@ -307,7 +309,7 @@ class Injector:
         if self._cluster.zookeeper.data(ControllerZNode.PATH) is None:
             return None
         self._cluster.zookeeper.drop(ControllerZNode.PATH)
-        return _nothing
+        return nothing
 
     def _delay_orders(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
         controller = self._cluster.controller
@@ -366,7 +368,7 @@ class Injector:
                 self._restart_quickly(fault, broker)
 
         self._later(fault.for_ms // 3, go_on)
-        return _nothing
+        return nothing
 
     def _slow_load(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
         topic = GROUP_OFFSETS_TOPIC if fault.for_ms % 3 else TRANSACTION_STATE_TOPIC
@@ -446,12 +448,12 @@ class Injector:
                     network.release()
 
                 return heal
-        return _nothing
+        return nothing
 
     # --- requests at bad moments, which are no faults ---
 
     def _request(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
-        return _nothing if self._administrator.request(fault) else None
+        return nothing if self._administrator.request(fault) else None
 
     # --- scripts ---
 
@@ -494,7 +496,3 @@ class Injector:
 
 def _at_once() -> bool:
     return True
-
-
-def _nothing() -> None:
-    """Do nothing: the fault has no end."""

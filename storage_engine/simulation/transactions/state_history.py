@@ -65,6 +65,10 @@ class StateHistory:
 
     def check_compacted(self) -> None:
         """Compare the replicas that have been compacted further since they were compared."""
+        with self._cluster.seen_whole():
+            self._check_compacted()
+
+    def _check_compacted(self) -> None:
         for broker in self._cluster.brokers:
             if not broker.serving:
                 continue

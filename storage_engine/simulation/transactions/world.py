@@ -143,7 +143,6 @@ class TransactionalWorld:
         found += self.ledger.open_parts()
         if found:
             return found
-        # Offsets of a transaction that the coordinator's log lost stay pending, as in Kafka.
         if self.ledger.is_readable(GROUP_STATE) and not self.offset_reader.has_ended:
             self.offset_reader.read_last()
             return ["the group's offsets are not stable"]
@@ -218,17 +217,19 @@ class TransactionalWorld:
             )
 
     def _unstable(self) -> list[str]:
-        """Return the partitions whose last stable offset is not where their log ends."""
+        """Return the partitions whose last stable offset is not where their log ends: also what a
+        loss of power has left open is ended."""
         found = []
         for tp in [*self.partitions, GROUP_STATE]:
             record = self.checker.record(tp)
             leader = None if record.state is None else record.state.leader
-            if record.unclean or leader is None or leader == -1:
+            if leader is None or leader == -1:
                 continue
             partition = self.cluster[leader].replicas.get(tp)
-            if partition is not None and self.ledger.is_readable(tp):
+            if partition is not None:
                 stable, end = partition.last_stable_offset, partition.log.log_end_offset
-                if stable < record.committed.end_offset:
+                committed = record.committed.end_offset
+                if stable < (partition.high_watermark if record.unclean else committed):
                     found.append(f"{tp} is stable up to {stable}, and ends at {end}")
         return found
 

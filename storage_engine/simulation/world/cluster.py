@@ -3,7 +3,8 @@
 Everything happens in `loop`; a caller that waits runs it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -22,6 +23,7 @@ from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.simulation.world.broker import SimulatedBroker
 from storage_engine.simulation.world.clock import SimulatedLoop
+from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.simulation.world.network import CLIENT, SimulatedNetwork
 from storage_engine.simulation.world.processes import SimulatedMachine
 from storage_engine.simulation.world.requests import (
@@ -86,6 +88,20 @@ class SimulatedCluster:
 
     def __getitem__(self, broker_id: int) -> SimulatedBroker:
         return self._brokers[broker_id]
+
+    @contextmanager
+    def seen_whole(self) -> Iterator[None]:
+        """Within it all files can be read, also those in log directories that have failed for their
+        brokers."""
+        disks = [b.disk for b in self.brokers if isinstance(b.disk, SimulatedDisk)]
+        hidden = [(disk, disk.broken) for disk in disks if disk.broken]
+        for disk, _ in hidden:
+            disk.broken = set()
+        try:
+            yield
+        finally:
+            for disk, broken in hidden:
+                disk.broken = broken
 
     @property
     def controller(self) -> SimulatedBroker | None:

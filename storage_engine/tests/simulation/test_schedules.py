@@ -1,10 +1,13 @@
 """Faults follow from the seed, as data."""
 
 from storage_engine.simulation.faults.faults import (
+    FIRST_OF_DISKS,
     FIRST_OF_PORTS,
+    OF_DISKS,
     OF_PROOF,
     OF_TRANSACTIONS,
     FaultKind,
+    disk_faults_of,
     marker_faults_of,
     port_faults_of,
     schedule_of,
@@ -24,7 +27,7 @@ def test_schedules_differ_and_have_every_kind_of_fault():
     schedules = [schedule_of(seed, seconds=20) for seed in SEEDS]
     assert len({str(schedule) for schedule in schedules}) == len(SEEDS)
     kinds = {fault.kind for schedule in schedules for fault in schedule}
-    assert kinds == set(FaultKind) - {*OF_TRANSACTIONS, *OF_PROOF}
+    assert kinds == set(FaultKind) - {*OF_TRANSACTIONS, *OF_PROOF, *OF_DISKS}
 
 
 def test_faults_of_markers_have_numbers_of_their_own():
@@ -41,6 +44,16 @@ def test_faults_of_ports_have_numbers_of_their_own():
         faults = port_faults_of(seed, brokers=3, seconds=20)
         assert all(fault.number >= FIRST_OF_PORTS for fault in faults)
         assert {fault.kind for fault in faults} <= set(OF_PROOF)
+
+
+def test_faults_of_disks_have_numbers_of_their_own_and_power_is_lost_among_them():
+    found = set()
+    for seed in SEEDS:
+        faults = disk_faults_of(seed, brokers=3, seconds=20)
+        assert len({fault.number for fault in faults}) == len(faults)
+        assert all(fault.number >= FIRST_OF_DISKS for fault in faults)
+        found |= {fault.kind for fault in faults}
+    assert found == {*OF_DISKS, FaultKind.POWER_LOSS}
 
 
 def test_faults_are_in_order_and_never_between_a_broker_and_itself():

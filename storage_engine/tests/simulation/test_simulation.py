@@ -13,7 +13,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from storage_engine.simulation.faults.faults import OF_PROOF, OF_TRANSACTIONS, FaultKind
+from storage_engine.simulation.faults.faults import (
+    OF_DISKS,
+    OF_PROOF,
+    OF_TRANSACTIONS,
+    FaultKind,
+)
 from storage_engine.simulation.run import run_seed
 from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.cli import main
@@ -56,10 +61,11 @@ def sum_of(
     transactions: bool = False,
     typed: bool = False,
     proof: bool = False,
+    disks: bool = False,
 ) -> SeedSum:
     """Of seeds that run in the process of the file: those of the command take as long to start as
     six seeds."""
-    which = {"transactions": transactions, "typed": typed, "proof": proof}
+    which = {"transactions": transactions, "typed": typed, "proof": proof, "disks": disks}
     total = SeedSum()
     for run in [pool.submit(run_seed, seed, seconds=seconds, **which) for seed in seeds]:
         seed = run.result()
@@ -85,7 +91,7 @@ def test_a_fixed_set_of_seeds_keeps_every_promise(pool):
     assert ran.acknowledged > 50 * SEEDS
     if DELETES_A_TOPIC >= SEEDS:
         ran += sum_of(pool, [DELETES_A_TOPIC])
-    assert {*ran.faults} == {*FaultKind} - {*OF_TRANSACTIONS, *OF_PROOF}
+    assert {*ran.faults} == {*FaultKind} - {*OF_TRANSACTIONS, *OF_PROOF, *OF_DISKS}
 
 
 @pytest.mark.slow
@@ -161,7 +167,7 @@ def test_seeds_run_the_same_in_every_process_of_the_command(pool):
     done = simulate(*of_seeds, *plain, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
-    more = {"transactions": ALL_FAULTS, "typed": ALL_FAULTS, "proof": True}
+    more = {"transactions": ALL_FAULTS, "typed": ALL_FAULTS, "proof": True, "disks": True}
     here = sum_of(pool, (6, 7), seconds=1, **more)
     assert (told["seeds"], told["failures"]) == (2, [])
     assert told["events"] == here.events
@@ -173,7 +179,7 @@ def test_seeds_run_the_same_in_every_process_of_the_command(pool):
 
 def test_only_the_faults_that_were_asked_for_take_place(capsys):
     more = ("--faults", "1,2", "--json")
-    plain = ("--no-transactions", "--no-typed", "--no-proof")
+    plain = ("--no-transactions", "--no-typed", "--no-proof", "--no-disks")
     assert main(["simulate", *plain, "--seed", "7", "--seconds", "5", *more]) == 0
     assert sum(json.loads(capsys.readouterr().out)["faults"].values()) <= 2
 

@@ -98,6 +98,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="place brokers on machines and let them close the sessions of the dead, or let every "
         "session expire (default: close them)",
     )
+    parser.add_argument(
+        "--disks",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="give brokers two log directories that fail and that replicas move between, delete "
+        "records and set clocks, or leave that out (default: do it)",
+    )
     parser.add_argument("--trace", action="store_true", help="print the events of a failing run")
     add_json(parser)
 
@@ -210,6 +217,7 @@ def _submit(
         transactions=args.transactions,
         typed=args.typed,
         proof=args.proof,
+        disks=args.disks,
         only=only,
     )
 
@@ -237,6 +245,7 @@ def _explain(
         f"{'' if args.transactions else ' --no-transactions'}"
         f"{'' if args.typed else ' --no-typed'}"
         f"{'' if args.proof else ' --no-proof'}"
+        f"{'' if args.disks else ' --no-disks'}"
         f" --faults {','.join(map(str, numbers)) or ','} --trace"
     )
     if not args.json:
