@@ -23,16 +23,23 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from connector.connections import close_all
+from connector.errors import ConnectorError
+from connector.options.sink_options import parse_sink_options
+from connector.sink.stream_writer import HeadraceStreamWriter
 from integration_tests.security.secured_cluster import (
     SecuredCluster,
     secured_cluster,
     wait_until_in_force,
 )
 from integration_tests.support.cluster_support import wait_until
+from integration_tests.transactions.test_named_writes_count_each_number import Query
 from storage_engine.client import Admin, BulkReader, NewTopic
 from storage_engine.client import Consumer as OurConsumer
 from storage_engine.client import Producer as OurProducer
 from storage_engine.client import TopicPartition as OurPartition
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.micro_batches import CommitOutcome, MicroBatches
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.errors import KafkaError as OurError
 from storage_engine.core.security.acl_rules import AclBinding as OurBinding
@@ -224,6 +231,37 @@ def test_a_transaction_needs_its_transactional_id(cluster):
     producer.begin_transaction()
     producer.produce(topic, b"in a transaction")
     producer.commit_transaction(60)
+
+
+def test_a_stream_needs_its_sink_id_and_no_right_to_its_own_id(cluster, monkeypatch):
+    """It also notes its sink under its own id, where it may."""
+    topic, sink = _new_topic(cluster), f"x-{uuid4().hex[:8]}"
+    query = Query(monkeypatch)
+    query.is_at_work()
+    config = cluster.bob("SASL") | {"topic": topic, "sinkId": sink}
+    writer = HeadraceStreamWriter(parse_sink_options(config, is_stream=True))
+
+    def write(batch: int) -> None:
+        query.batch = batch
+        rows = pa.record_batch({"value": ["row"]})
+        writer.commit([writer.write(iter([rows]))], batch)
+
+    _allow(cluster, (AclOperation.WRITE, TOPIC, topic))
+    with pytest.raises(ConnectorError, match=r"^\[TRANSACTIONAL_ID_AUTHORIZATION_FAILED\] "):
+        write(0)
+    _allow(cluster, (AclOperation.WRITE, TRANSACTION, sink))
+    write(0)
+    with pytest.raises(OurError):
+        _noted(cluster, query.id, 0, sink)
+    _allow(cluster, (AclOperation.WRITE, TRANSACTION, query.id))
+    write(1)
+    assert _noted(cluster, query.id, 1, sink) is CommitOutcome.ALREADY_COMMITTED
+    close_all()
+
+
+def _noted(cluster: SecuredCluster, query: str, batch: int, sink: str) -> CommitOutcome:
+    with Cluster(cluster.brokers.bootstrap("OPEN")) as ours:
+        return MicroBatches(ours, query, query, owner=sink).commit(batch, [], drained=1).outcome
 
 
 def test_listings_show_what_the_user_may_describe(cluster):
