@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from storage_engine.client.closing import Closing
 from storage_engine.client.groups.group_requests import GroupMetadata
-from storage_engine.client.producer.partition_choice import Partitioner, partition_for_key
+from storage_engine.client.producer.key_partitioners import KEY_PARTITIONERS
+from storage_engine.client.producer.partition_choice import Partitioner
 from storage_engine.client.producer.producer_batch import (
     BATCH_OVERHEAD_BYTES,
     ProducerBatch,
@@ -103,12 +104,15 @@ class Producer(Closing):
     ) -> None:
         """`config`: see `producer_config.SETTINGS`, Kafka's keys, values also as text; ConfigError
         for a wrong one. Opens nothing before the first record. `partitioner`: (topic, key, value,
-        number of partitions) -> partition; None: keys by murmur2 as the Java client, records
-        without a key one partition a batch."""
+        number of partitions) -> partition; None: keys as the setting `partitioner` says,
+        records without one to one partition a batch."""
+        if partitioner is not None and "partitioner" in config:
+            raise ConfigError("partitioner is a setting and an argument; leave one of the two out")
         self._config = ProducerConfig.of(config)
         self._encode_key = key_encoder
         self._encode_value = value_encoder
         self._partitioner = partitioner
+        self._of_keys = KEY_PARTITIONERS[self._config.partitioner]
         self._random = random.Random()
         self._loop = ProducerLoop(self._config)
         self._stage = None if self._config.transactional_id is None else _Stage.NEW
@@ -226,6 +230,7 @@ class Producer(Closing):
             partition_count,
             batch_bytes=min(wanted_bytes, config.max_request_size, config.buffer_memory),
             compression=config.compression_type,
+            partitioner=self._of_keys,
             first_partition=self._random.randrange(partition_count),
             now_ms=time.time_ns() // 1_000_000,
         )
@@ -263,6 +268,7 @@ class Producer(Closing):
             partition_count,
             batch_bytes=min(wanted_bytes, most_bytes),
             compression=codec,
+            partitioner=self._of_keys,
             first_partition=self._random.randrange(partition_count),
             now_ms=time.time_ns() // 1_000_000,
         )
@@ -377,9 +383,7 @@ class Producer(Closing):
                     f"0 to {known.partition_count - 1}"
                 )
             return partition
-        if key is not None:
-            return partition_for_key(key, known.partition_count)
-        return None
+        return self._of_keys.partition_of(key, known.partition_count)
 
 
 def _call(callback: Callback, done: RecordFuture) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from storage_engine.client.producer.key_partitioners import DEFAULT as DEFAULT_PARTITIONER
+from storage_engine.client.producer.key_partitioners import KEY_PARTITIONERS
 from storage_engine.client.security.client_security import ClientSecurity
 from storage_engine.client.security.setting_names import SECURITY_KEYS
 from storage_engine.client.settings import (
@@ -80,6 +82,13 @@ SETTINGS = by_key(
         maximum=_LARGEST_BYTES,
         unit="bytes",
     ),
+    one_of(
+        "partitioner",
+        tuple(KEY_PARTITIONERS),
+        DEFAULT_PARTITIONER,
+        "How keys choose partitions: murmur2_random as Java's clients do by default, "
+        "consistent_random as librdkafka's.",
+    ),
     milliseconds("linger.ms", 5, "A batch that is not full waits so long for more.", minimum=0),
     one_of("compression.type", _CODECS, "none", "The codec of batches."),
     Setting(
@@ -140,6 +149,7 @@ class ProducerConfig:
     enable_idempotence: bool
     max_in_flight_requests_per_connection: int
     batch_size: int
+    partitioner: str
     linger_ms: int
     compression_type: str
     buffer_memory: int

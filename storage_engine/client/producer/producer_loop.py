@@ -13,14 +13,13 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from storage_engine.client.broker_discovery import ZooKeeperBrokers
-from storage_engine.client.cluster import Cluster
 from storage_engine.client.groups.group_requests import GroupMetadata
 from storage_engine.client.loop import ClientLoop, LoopEndedError
 from storage_engine.client.producer.accumulator import Accumulator
 from storage_engine.client.producer.partition_choice import StickyPartition
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.producer_batch import Headers, ProducerBatch
+from storage_engine.client.producer.producer_cluster import cluster_of
 from storage_engine.client.producer.producer_config import ProducerConfig
 from storage_engine.client.producer.producer_errors import (
     BufferFullError,
@@ -59,7 +58,7 @@ class ProducerLoop:
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
-        self._cluster = _cluster_of(config, config.delivery_timeout_ms)
+        self._cluster = cluster_of(config, config.delivery_timeout_ms)
         self._writer: BatchWriter | None = None
         self._transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
@@ -80,7 +79,7 @@ class ProducerLoop:
         )
         self._topics = TopicWatch(unknown_wait_ms=self._cluster.unknown_topic_wait_ms)
         self._typed_topics = TypedTopics(
-            _cluster_of(config, min(REQUEST_MS, max(1, config.max_block_ms))),
+            cluster_of(config, min(REQUEST_MS, max(1, config.max_block_ms))),
             max_age_ms=config.metadata_max_age_ms,
         )
         # Batches that are taken or wait, in the order in which they were begun; the values are
@@ -483,23 +482,3 @@ def _import_encoder() -> None:
     """Load what encodes batches, before there are any: the loop would wait for an import that a
     handler has interrupted, and the handler for the loop."""
     import storage_engine.protocol.records.records  # noqa: F401
-
-
-def _cluster_of(config: ProducerConfig, deadline_ms: int) -> Cluster:
-    where, source = config.bootstrap_servers, None
-    if config.zookeeper_connect is not None:
-        where = f"the cluster of ZooKeeper at {config.zookeeper_connect}"
-        source = ZooKeeperBrokers(
-            config.zookeeper_connect,
-            timeout_ms=config.zookeeper_connection_timeout_ms,
-            protocol=config.security.protocol.name,
-            tls=config.zookeeper_tls,
-        )
-    return Cluster(
-        where,
-        client_id=config.client_id,
-        request_timeout_ms=config.request_timeout_ms,
-        deadline_ms=deadline_ms,
-        source=source,
-        security=config.security,
-    )

@@ -1,7 +1,7 @@
 """Divides the rows of a table among the partitions of a topic.
 
-The partition of a row is the one that the table names, else the murmur2 of its key, else runs of
-rows go to the partitions by turns. Rows of one partition keep their order. Source: R-CLI1, R-CLI7.
+The partition of a row is the one that the table names, else that of its key, else runs of rows go
+to the partitions by turns. Rows of one partition keep their order. Source: R-CLI1, R-CLI7.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage_engine.client.producer.partitioner import partitions_for_keys
+from storage_engine.client.producer.key_partitioners import KeyPartitioner
 from storage_engine.client.producer.producer_errors import SerializationError
 
 SLICE_ROWS = 131_072
@@ -30,6 +30,7 @@ def rows_by_partition(
     *,
     named: Any,
     keys: Any,
+    partitioner: KeyPartitioner,
     turn: int,
     batch_rows: int,
     named_column: str = "partition",
@@ -47,8 +48,8 @@ def rows_by_partition(
     partitions = np.full(rows, _OPEN, np.int32)
     if named is not None and named.null_count < rows:
         _take_named(partitions, named, partition_count, named_column)
-    if keys is not None and keys.null_count < rows:
-        by_key = partitions_for_keys(keys, partition_count, null_partition=_OPEN)
+    if keys is not None and not (partitioner.spreads_null and keys.null_count == rows):
+        by_key = partitioner.partitions_of(keys, partition_count, spread=_OPEN)
         partitions = np.where(partitions == _OPEN, by_key, partitions)
     left = np.flatnonzero(partitions == _OPEN)
     if len(left):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from storage_engine.client.producer.key_partitioners import KeyPartitioner
 from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.tables.plain_arrays import plain, plain_type
 from storage_engine.client.producer.tables.row_partitions import (
@@ -34,6 +35,7 @@ def table_batches(
     *,
     batch_bytes: int,
     compression: str,
+    partitioner: KeyPartitioner,
     first_partition: int,
     now_ms: int,
 ) -> Iterator[tuple[int, EncodedBatch]]:
@@ -49,6 +51,7 @@ def table_batches(
             partition_count,
             named=part.get("partition"),
             keys=part.get("key"),
+            partitioner=partitioner,
             turn=turn,
             batch_rows=_batch_rows(values, batch_bytes),
         )

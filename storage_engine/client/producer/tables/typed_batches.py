@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from storage_engine.client.producer.key_partitioners import KeyPartitioner
 from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.tables.row_partitions import (
     SLICE_ROWS,
@@ -60,6 +61,7 @@ def typed_batches(
     *,
     batch_bytes: int,
     compression: Codec,
+    partitioner: KeyPartitioner,
     first_partition: int,
     now_ms: int,
 ) -> Iterator[tuple[int, EncodedBatch]]:
@@ -77,6 +79,7 @@ def typed_batches(
             partition_count,
             named=part.partitions,
             keys=keys,
+            partitioner=partitioner,
             turn=turn,
             batch_rows=encoder.rows_of_batch(part.rows),
             named_column=PARTITION,

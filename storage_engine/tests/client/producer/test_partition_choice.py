@@ -5,9 +5,11 @@ import random
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer as ConfluentProducer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_engine.client.producer.key_partitioners import KEY_PARTITIONERS
 from storage_engine.client.producer.partition_choice import (
     StickyPartition,
     murmur2,
@@ -49,3 +51,60 @@ def test_a_partition_that_lost_its_leader_is_left():
     sticky = StickyPartition(10_000, random.Random(1))
     first = sticky.next(1, [0, 1])
     assert sticky.next(1, [1 - first]) == 1 - first
+
+
+def librdkafka_partitions(partitioner, keys, count):
+    """Where librdkafka sends them, in a cluster of its own that it mocks."""
+    producer = ConfluentProducer(
+        {
+            "bootstrap.servers": "mocked",
+            "test.mock.num.brokers": 1,
+            "log_level": 0,
+            **({} if partitioner is None else {"partitioner": partitioner}),
+        }
+    )
+    found = [-1] * len(keys)
+    for place, key in enumerate(keys):
+
+        def told(error, message, place=place):
+            assert error is None
+            found[place] = message.partition()
+
+        producer.produce("t", b"v", key, on_delivery=told)
+    assert producer.flush(60) == 0
+    assert set(found) <= set(range(count))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs"),
+    [(name, name) for name in KEY_PARTITIONERS if name != "random"] + [("consistent_random", None)],
+)
+def test_keys_go_where_librdkafka_sends_them(name, theirs):
+    rng = random.Random(3)
+    keys = [
+        b"",
+        b"a",
+        bytes(7),
+        b"\xff" * 7,
+        *(rng.randbytes(rng.randrange(1, 40)) for _ in range(200)),
+    ]
+    partitions = librdkafka_partitions(theirs, keys, 4)
+    ours = KEY_PARTITIONERS[name]
+    singly = [ours.partition_of(key, 4) for key in keys]
+    column = ours.partitions_of(pa.array(keys, pa.binary()), 4, spread=-1).tolist()
+    assert column == [-1 if each is None else each for each in singly]
+    assert [each for each in singly if each is not None] == [
+        partition for each, partition in zip(singly, partitions, strict=True) if each is not None
+    ]
+    assert (singly[0] is None) == (name == "consistent_random")
+
+
+@pytest.mark.parametrize("name", KEY_PARTITIONERS)
+def test_records_without_a_key_are_spread_where_the_name_says_random(name):
+    ours = KEY_PARTITIONERS[name]
+    column = ours.partitions_of(pa.array([None, b"k"], pa.binary()), 4, spread=-1).tolist()
+    spread = name.endswith("random")
+    assert column[0] == (-1 if spread else ours.partition_of(b"", 4))
+    assert (ours.partition_of(None, 4) is None) == spread
+    assert (column[1] == -1) == (name == "random")

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+import zlib
 
 import pyarrow as pa
 import pytest
@@ -84,6 +85,23 @@ def test_a_record_is_where_its_future_says(fake, produce):
     ]
     header = read_header(batch)
     assert (header.base_timestamp, header.base_sequence) == (77, 0)
+
+
+def test_rows_and_tables_go_where_the_setting_partitioner_sends_their_keys(fake, produce):
+    fake.add_topic("t", [1, 2, 3, 1])
+    keys = [f"key {number}" for number in range(20)]
+    with produce({"partitioner": "consistent_random"}) as producer:
+        futures = [producer.send("t", b"row", key=key) for key in keys]
+        producer.send_table("t", pa.table({"key": keys, "value": ["row"] * 20})).result(WAIT_S)
+    wanted = [zlib.crc32(key.encode()) % 4 for key in keys]
+    assert [future.result().partition for future in futures] == wanted
+    for number in range(4):
+        there = [key.encode() for key, at in zip(keys, wanted, strict=True) if at == number]
+        assert [key for key, _ in rows_of(fake.partition("t", number))] == there * 2
+    with pytest.raises(ConfigError, match="leave one of the two out"):
+        produce({"partitioner": "murmur2"}, partitioner=lambda *_: 0)
+    with pytest.raises(ConfigError, match="partitioner is 'crc32'; it must be one of"):
+        produce({"partitioner": "crc32"})
 
 
 def test_records_of_a_partition_keep_their_order_over_batches_and_tables(fake, produce):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_engine.client.producer.key_partitioners import DEFAULT, KEY_PARTITIONERS
 from storage_engine.client.producer.partition_choice import partition_for_key
 from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.tables.table_batches import table_batches
@@ -18,6 +19,7 @@ def batches(table, count, batch_bytes=500):
         count,
         batch_bytes=batch_bytes,
         compression="none",
+        partitioner=KEY_PARTITIONERS[DEFAULT],
         first_partition=0,
         now_ms=5,
     )

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from storage_engine.client.producer.key_partitioners import DEFAULT, KEY_PARTITIONERS
 from storage_engine.client.producer.partition_choice import partition_for_key
 from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.tables.typed_batches import typed_batches, typed_codec
@@ -31,6 +32,7 @@ def sent(table, schema, *, partitions=4, batch_bytes=900_000, compression=Codec.
             partitions,
             batch_bytes=batch_bytes,
             compression=compression,
+            partitioner=KEY_PARTITIONERS[DEFAULT],
             first_partition=1,
             now_ms=NOW,
         )
