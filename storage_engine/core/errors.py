@@ -318,6 +318,13 @@ class EarlierBatchExpectedError(OutOfOrderSequenceError):
     """One that every client sends again, in order; a sequence that is out of order ends some."""
 
 
+class TooManyProducersError(KafkaError):
+    """A log has as many producers as it may remember; those that it knows go on."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+    """One that every client sends again."""
+
+
 class InvalidProducerEpochError(KafkaError):
     """The producer was fenced by a newer epoch."""
 

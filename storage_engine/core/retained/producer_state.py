@@ -32,7 +32,6 @@ forgotten may begin at any sequence, but not behind a batch that was refused her
 again. Source: KIP-98, KIP-360, KIP-890, KIP-1228; R-CLI7.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -41,18 +40,23 @@ from storage_engine.core.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
+    TooManyProducersError,
     TransactionCoordinatorFencedError,
 )
+from storage_engine.core.retained.producer_table import (
+    BATCHES_REMEMBERED,
+    ProducerEntry,
+    ProducerTable,
+    SequencedBatch,
+)
 from storage_engine.core.transactions.partition_transactions import (
-    NO_COORDINATOR_EPOCH,
     AbortedTransaction,
     PartitionTransactions,
     TransactionMarker,
 )
 from storage_engine.core.transactions.single_use import is_single_use
 
-BATCHES_REMEMBERED = 5
-"""Kafka's clients have at most five requests in flight per connection when they are idempotent."""
+__all__ = ["BATCHES_REMEMBERED", "ProducerEntry", "SequencedBatch"]
 
 MAX_SEQUENCE = 0x7FFFFFFF
 NO_PRODUCER_EPOCH = -1
@@ -66,56 +70,16 @@ REFUSALS_REMEMBERED = 1000
 replicas are missing. Each entry takes some hundred bytes, and clients choose the ids."""
 
 
-class SequencedBatch(NamedTuple):
-    """One appended batch of a producer."""
+PRODUCERS_MAX = 50_000
+"""The most producers of one log from which on another one, but in a transaction, has to wait.
+Clients choose the ids."""
 
-    first_sequence: int
-    last_sequence: int
-    base_offset: int
-    last_offset: int
-    timestamp_ms: int
+IDLE_MS = 15 * 60 * 1000
+"""A producer that has been silent for so long is forgotten when the log has half of that number:
+its clients have given up what it sent last (`delivery.timeout.ms` is 2 minutes)."""
 
-
-class ProducerEntry:
-    """State of one producer id. Invariant: `batches` are all of `epoch`, oldest first."""
-
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_seen_ms", "producer_id")
-
-    def __init__(
-        self,
-        producer_id: int,
-        epoch: int,
-        last_seen_ms: int,
-        batches: Iterable[SequencedBatch] = (),
-        *,
-        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
-    ) -> None:
-        self.producer_id = producer_id
-        self.epoch = epoch
-        self.last_seen_ms = last_seen_ms
-        """The broker's clock at the last batch: the timestamps of batches may be those of events
-        long past."""
-        self.batches: deque[SequencedBatch] = deque(batches, BATCHES_REMEMBERED)
-        self.coordinator_epoch = coordinator_epoch
-        """The epoch of the transaction coordinator that wrote the producer's last marker."""
-
-    def find(self, epoch: int, first_sequence: int, last_sequence: int) -> SequencedBatch | None:
-        """Return the remembered batch of exactly these sequences."""
-        if epoch != self.epoch:
-            return None
-        for batch in self.batches:
-            if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
-                return batch
-        return None
-
-    def copy(self) -> "ProducerEntry":
-        return ProducerEntry(
-            self.producer_id,
-            self.epoch,
-            self.last_seen_ms,
-            self.batches,
-            coordinator_epoch=self.coordinator_epoch,
-        )
+EXPIRED_AT_ONCE = 10_000
+"""The most producers that are forgotten in one step; the others in the next, a minute later."""
 
 
 class RefusedBatch(NamedTuple):
@@ -132,16 +96,18 @@ _NOTHING: dict[int, RefusedBatch] = {}
 class ProducerStates:
     """All producers of one log, and their transactions."""
 
-    __slots__ = ("_entries", "_refused", "forgotten_to", "transactions")
+    __slots__ = ("_entries", "_left_out", "_refused", "forgotten_to", "transactions")
 
     def __init__(
         self,
-        entries: Iterable[ProducerEntry] = (),
+        entries: Iterable[ProducerEntry | bytes] = (),
         *,
         forgotten_to: int = NONE_FORGOTTEN,
         transactions: PartitionTransactions | None = None,
     ) -> None:
-        self._entries: dict[int, ProducerEntry] = {entry.producer_id: entry for entry in entries}
+        self._entries = ProducerTable(entries)
+        self._left_out = 0
+        """Producers of the table that this one is a part of, see `copy_of`."""
         self.transactions = PartitionTransactions() if transactions is None else transactions
         self.forgotten_to = forgotten_to
         """No producer of this log with a higher id is missing here: it is the highest id that has
@@ -157,7 +123,11 @@ class ProducerStates:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[ProducerEntry]:
-        return iter(self._entries.values())
+        return iter(self._entries)
+
+    def packed(self) -> bytes:
+        """Return all producers, as in a snapshot."""
+        return self._entries.packed()
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
@@ -175,6 +145,12 @@ class ProducerStates:
         duplicate; raise otherwise.
         """
         entry = self._entries.get(producer_id)
+        count = len(self._entries) + self._left_out
+        if entry is None and not in_transaction and count >= PRODUCERS_MAX:
+            raise TooManyProducersError(
+                f"this partition has {count} producers, and producer {producer_id} is"
+                f" another one: wait until some have been silent for {IDLE_MS // 60_000} minutes"
+            )
         duplicate = self._check_sequence(entry, producer_id, epoch, first_sequence, last_sequence)
         if duplicate is None and not in_transaction and self.transactions.is_open(producer_id):
             raise InvalidTxnStateError(
@@ -300,13 +276,14 @@ class ProducerStates:
             self._refused.pop(producer_id, None)
         entry = self._entries.get(producer_id)
         if entry is None:
-            self._entries[producer_id] = ProducerEntry(producer_id, epoch, now_ms, (batch,))
+            self._entries.begin(producer_id, epoch, now_ms, batch)
             return
         if epoch != entry.epoch:
             entry.epoch = epoch
-            entry.batches.clear()
-        entry.batches.append(batch)
-        entry.last_seen_ms = now_ms
+            entry.batches = ()
+        entry.batches = (*entry.batches[1 - BATCHES_REMEMBERED :], batch)
+        self._entries.note_seen(entry, now_ms)
+        self._entries.put(entry)
 
     def record_marker(
         self,
@@ -324,32 +301,37 @@ class ProducerStates:
         """
         entry = self._entries.get(producer_id)
         if entry is None:
-            entry = self._entries[producer_id] = ProducerEntry(producer_id, epoch, now_ms)
+            entry = ProducerEntry(producer_id, epoch, now_ms)
         elif epoch > entry.epoch:
             entry.epoch = epoch
-            entry.batches.clear()
-        entry.last_seen_ms = now_ms
+            entry.batches = ()
+        self._entries.note_seen(entry, now_ms)
+        if marker is not None:
+            entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
+        self._entries.put(entry)
         if marker is None:
             return None
-        entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
         ended = self.transactions.end(producer_id, offset)
         if is_single_use(producer_id):
             # No batch of it comes any more, except some that are refused as unverified.
-            del self._entries[producer_id]
+            self._entries.remove(producer_id)
         return None if marker.commits else ended
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget the producers without an open transaction that have been silent for longer; return
-        their number.
+        """Forget producers without an open transaction that have been silent for longer, in a log
+        with many for IDLE_MS; return their number, EXPIRED_AT_ONCE at most.
         """
-        gone = [
-            producer_id
-            for producer_id, entry in self._entries.items()
-            if now_ms - entry.last_seen_ms >= expiration_ms
-            and not self.transactions.is_open(producer_id)
-        ]
+        if len(self._entries) >= PRODUCERS_MAX // 2:
+            expiration_ms = min(expiration_ms, IDLE_MS)
+        gone: list[int] = []
+        for producer_id, seen_ms in self._entries.seen():
+            if 0 <= now_ms - seen_ms < expiration_ms or len(gone) >= EXPIRED_AT_ONCE:
+                # Those behind it have written since.
+                break
+            if now_ms >= seen_ms and not self.transactions.is_open(producer_id):
+                gone.append(producer_id)
         for producer_id in gone:
-            del self._entries[producer_id]
+            self._entries.remove(producer_id)
             self._note_forgotten(producer_id)
         return len(gone)
 
@@ -363,7 +345,7 @@ class ProducerStates:
         """
         if self.forgotten_to == ANY_FORGOTTEN:
             self.forgotten_to = before.forgotten_to
-            for producer_id in before._entries.keys() - self._entries.keys():
+            for producer_id in set(before._entries.ids()) - set(self._entries.ids()):
                 self._note_forgotten(producer_id)
 
     def put_back(self, entries: Iterable[ProducerEntry], *, without: Iterable[int] = ()) -> None:
@@ -371,9 +353,9 @@ class ProducerStates:
         it, and drop those that had not begun there. What was refused behind that end is no bound
         any more."""
         for entry in entries:
-            self._entries[entry.producer_id] = entry
+            self._entries.put(entry)
         for producer_id in without:
-            del self._entries[producer_id]
+            self._entries.remove(producer_id)
         self._refused = _NOTHING
 
     def copy_of(self, producer_ids: Iterable[int]) -> "ProducerStates":
@@ -388,6 +370,7 @@ class ProducerStates:
             forgotten_to=self.forgotten_to,
             transactions=PartitionTransactions(ongoing),
         )
+        copy._left_out = len(self._entries) - len(copy._entries)
         if self._refused:
             copy._refused = {
                 producer_id: self._refused[producer_id]

@@ -43,9 +43,9 @@ from storage_engine.core.retained.producer_state import (
     ProducerStates,
     SequencedBatch,
 )
+from storage_engine.core.retained.producer_table import BATCH, PRODUCER, unpacked
 from storage_engine.core.system_errors import passes_by_itself
 from storage_engine.core.transactions.partition_transactions import (
-    NO_COORDINATOR_EPOCH,
     EndedTransaction,
     PartitionTransactions,
 )
@@ -65,10 +65,9 @@ _START = struct.Struct(">4sI")
 _TABLE = struct.Struct(">qI")
 _TABLE_WITHOUT_ID = struct.Struct(">BI")
 _TRANSACTIONS = struct.Struct(">II")
-_PRODUCER = struct.Struct(">qhqiB")
+_BATCHES = struct.Struct(">B")
 _PRODUCER_WITHOUT_TRANSACTIONS = struct.Struct(">qhqB")
 _PAIR = struct.Struct(">qq")
-_BATCH = struct.Struct(">iiqqq")
 
 logger = logging.getLogger(__name__)
 
@@ -77,16 +76,7 @@ def encode(states: ProducerStates) -> bytes:
     ongoing, ended = states.transactions.ongoing, states.transactions.ended
     body = bytearray(_TABLE.pack(states.forgotten_to, len(states)))
     body += _TRANSACTIONS.pack(len(ongoing), len(ended))
-    for entry in states:
-        body += _PRODUCER.pack(
-            entry.producer_id,
-            entry.epoch,
-            entry.last_seen_ms,
-            entry.coordinator_epoch,
-            len(entry.batches),
-        )
-        for batch in entry.batches:
-            body += _BATCH.pack(*batch)
+    body += states.packed()
     for pair in (*ongoing.items(), *ended):
         body += _PAIR.pack(*pair)
     return _START.pack(_MAGIC, crc32c(body)) + body
@@ -119,7 +109,7 @@ def _decode(data: bytes, magic: bytes) -> ProducerStates:
     if with_transactions:
         ongoing_count, ended_count = _TRANSACTIONS.unpack_from(data, at)
         at += _TRANSACTIONS.size
-    entries = []
+    entries: list[ProducerEntry | bytes] = []
     for _ in range(count):
         entry, at = _decode_producer(data, at, with_transactions=with_transactions)
         entries.append(entry)
@@ -137,22 +127,20 @@ def _decode(data: bytes, magic: bytes) -> ProducerStates:
     )
 
 
-def _decode_producer(data: bytes, at: int, *, with_transactions: bool) -> tuple[ProducerEntry, int]:
+def _decode_producer(
+    data: bytes, at: int, *, with_transactions: bool
+) -> tuple[ProducerEntry | bytes, int]:
     """Return the producer at `at`, and where the next one begins."""
     if with_transactions:
-        producer_id, epoch, last_seen_ms, coordinator_epoch, count = _PRODUCER.unpack_from(data, at)
-        at += _PRODUCER.size
-    else:
-        fields = _PRODUCER_WITHOUT_TRANSACTIONS.unpack_from(data, at)
-        producer_id, epoch, last_seen_ms, count = fields
-        coordinator_epoch = NO_COORDINATOR_EPOCH
-        at += _PRODUCER_WITHOUT_TRANSACTIONS.size
-    end = at + count * _BATCH.size
-    batches = map(SequencedBatch._make, _BATCH.iter_unpack(data[at:end]))
-    entry = ProducerEntry(
-        producer_id, epoch, last_seen_ms, batches, coordinator_epoch=coordinator_epoch
-    )
-    return entry, end
+        count = _BATCHES.unpack_from(data, at + PRODUCER.size - _BATCHES.size)[0]
+        end = at + PRODUCER.size + count * BATCH.size
+        one = data[at:end]
+        return one if count == 1 else unpacked(one), end
+    producer_id, epoch, last_seen_ms, count = _PRODUCER_WITHOUT_TRANSACTIONS.unpack_from(data, at)
+    at += _PRODUCER_WITHOUT_TRANSACTIONS.size
+    end = at + count * BATCH.size
+    batches = map(SequencedBatch._make, BATCH.iter_unpack(data[at:end]))
+    return ProducerEntry(producer_id, epoch, last_seen_ms, batches), end
 
 
 class ProducerSnapshots:

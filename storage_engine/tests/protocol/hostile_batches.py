@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[bytes, ErrorCode]] = {
 REFUSED_BY_PLAIN_TOPICS: dict[str, tuple[bytes, ErrorCode]] = {
     "a new producer that does not begin at 0": (
         batch(producer=(7, 0, 9)),
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
     ),
 }
 """A compacted one may have forgotten the producer."""

@@ -1,0 +1,165 @@
+"""The producers of one log, in the order in which they wrote last, give or take a second.
+
+Clients choose producer ids, and most that are made up write once. A producer with one batch is kept
+as the bytes that stand for it in a snapshot, in a fifth of the room of an object, so that snapshots
+only join them.
+
+    field               bytes  meaning
+    producer_id           8
+    epoch                 2
+    last_seen_ms          8     the broker's clock at the last batch
+    coordinator_epoch     4     of its last marker; -1: none
+    batches               1     0 to 5, oldest first
+    then per batch: first_sequence 4, last_sequence 4, base_offset 8, last_offset 8, timestamp_ms 8
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from storage_engine.core.transactions.partition_transactions import NO_COORDINATOR_EPOCH
+
+BATCHES_REMEMBERED = 5
+"""Kafka's clients have at most five requests in flight per connection when they are idempotent."""
+
+MOVED_AFTER_MS = 1_000
+"""A producer that writes all the time is moved in the order as often as this."""
+
+PRODUCER = struct.Struct(">qhqiB")
+BATCH = struct.Struct(">iiqqq")
+_WITH_ONE = struct.Struct(">qhqiBiiqqq")
+_LAST_SEEN = struct.Struct(">q")
+_LAST_SEEN_AT = 10
+
+
+class SequencedBatch(NamedTuple):
+    """One appended batch of a producer."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class ProducerEntry:
+    """State of one producer id. Invariant: `batches` are all of `epoch`, oldest first."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_seen_ms", "producer_id")
+
+    def __init__(
+        self,
+        producer_id: int,
+        epoch: int,
+        last_seen_ms: int,
+        batches: Iterable[SequencedBatch] = (),
+        *,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.last_seen_ms = last_seen_ms
+        """The broker's clock at the last batch: the timestamps of batches may be those of events
+        long past."""
+        self.batches: tuple[SequencedBatch, ...] = tuple(batches)[-BATCHES_REMEMBERED:]
+        self.coordinator_epoch = coordinator_epoch
+        """The epoch of the transaction coordinator that wrote the producer's last marker."""
+
+    def find(self, epoch: int, first_sequence: int, last_sequence: int) -> SequencedBatch | None:
+        """Return the remembered batch of exactly these sequences."""
+        if epoch != self.epoch:
+            return None
+        for batch in self.batches:
+            if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                return batch
+        return None
+
+    def copy(self) -> "ProducerEntry":
+        return ProducerEntry(
+            self.producer_id,
+            self.epoch,
+            self.last_seen_ms,
+            self.batches,
+            coordinator_epoch=self.coordinator_epoch,
+        )
+
+    def packed(self) -> bytes:
+        head = PRODUCER.pack(
+            self.producer_id,
+            self.epoch,
+            self.last_seen_ms,
+            self.coordinator_epoch,
+            len(self.batches),
+        )
+        return head + b"".join(BATCH.pack(*batch) for batch in self.batches)
+
+
+def unpacked(data: bytes) -> ProducerEntry:
+    """Return the entry in these bytes; struct.error when they are not one."""
+    producer_id, epoch, last_seen_ms, coordinator_epoch, _ = PRODUCER.unpack_from(data)
+    batches = map(SequencedBatch._make, BATCH.iter_unpack(data[PRODUCER.size :]))
+    return ProducerEntry(
+        producer_id, epoch, last_seen_ms, batches, coordinator_epoch=coordinator_epoch
+    )
+
+
+class ProducerTable:
+    """Producers by id; the one that wrote last comes last."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Iterable[ProducerEntry | bytes] = ()) -> None:
+        self._entries: dict[int, ProducerEntry | bytes] = {}
+        for entry in entries:
+            if isinstance(entry, bytes):
+                self._entries[PRODUCER.unpack_from(entry)[0]] = entry
+            else:
+                self.put(entry)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        return map(_entry, self._entries.values())
+
+    def ids(self) -> Iterable[int]:
+        return self._entries.keys()
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        """Return what is known of a producer; `put` it after a change."""
+        known = self._entries.get(producer_id)
+        return unpacked(known) if isinstance(known, bytes) else known
+
+    def put(self, entry: ProducerEntry) -> None:
+        few = len(entry.batches) < 2
+        self._entries[entry.producer_id] = entry.packed() if few else entry
+
+    def begin(self, producer_id: int, epoch: int, now_ms: int, batch: SequencedBatch) -> None:
+        """Put a producer with its first batch."""
+        head = producer_id, epoch, now_ms, NO_COORDINATOR_EPOCH, 1
+        self._entries[producer_id] = _WITH_ONE.pack(*head, *batch)
+
+    def note_seen(self, entry: ProducerEntry, now_ms: int) -> None:
+        """The producer writes now; to be followed by `put`."""
+        if now_ms - entry.last_seen_ms >= MOVED_AFTER_MS:
+            self._entries.pop(entry.producer_id, None)
+        entry.last_seen_ms = now_ms
+
+    def remove(self, producer_id: int) -> None:
+        del self._entries[producer_id]
+
+    def seen(self) -> Iterator[tuple[int, int]]:
+        """Return each id and when it was last seen, the longest idle first."""
+        for producer_id, entry in self._entries.items():
+            if isinstance(entry, bytes):
+                yield producer_id, _LAST_SEEN.unpack_from(entry, _LAST_SEEN_AT)[0]
+            else:
+                yield producer_id, entry.last_seen_ms
+
+    def packed(self) -> bytes:
+        """Return all of them, as in a snapshot."""
+        return b"".join([e if isinstance(e, bytes) else e.packed() for e in self._entries.values()])
+
+
+def _entry(known: ProducerEntry | bytes) -> ProducerEntry:
+    return unpacked(known) if isinstance(known, bytes) else known
