@@ -50,6 +50,7 @@ timeouts of Spark."""
 WITH_PROCESSES = ("integration_tests/", "examples/")
 
 MEASURED_S = {
+    "integration_tests/spark/test_spark_actions_on_one_frame.py": 40,
     "integration_tests/spark/test_spark_batch.py": 120,
     "integration_tests/console/test_pages_of_a_live_cluster.py": 80,
     "integration_tests/groups/test_consumer_groups.py": 74,
@@ -57,7 +58,7 @@ MEASURED_S = {
     "examples/flights/tests/test_demo.py": 60,
     "integration_tests/security/test_our_clients.py": 55,
     "integration_tests/security/test_one_command_secures_a_cluster.py": 45,
-    "integration_tests/spark/test_source_reads_what_is_there.py": 24,
+    "integration_tests/connector/test_source_reads_what_is_there.py": 24,
     "integration_tests/spark/test_spark_stream.py": 50,
     "integration_tests/command_line/test_command_line_leaves_nothing_behind.py": 48,
     "integration_tests/exactly_once/test_spark_exactly_once.py": 45,
@@ -70,7 +71,7 @@ MEASURED_S = {
     "storage_engine/tests/tools/bench/test_bench_requests.py": 35,
     "integration_tests/security/clients/test_clients_by_every_way.py": 34,
     "integration_tests/command_line/test_mirror.py": 34,
-    "integration_tests/spark/test_queries_tell_a_console.py": 34,
+    "integration_tests/connector/test_queries_tell_a_console.py": 34,
     "integration_tests/transactions/test_transactions_are_read_as_they_ended.py": 34,
     "integration_tests/security/users/test_quotas_of_users.py": 34,
     "integration_tests/command_line/test_command_line_restarts_brokers.py": 30,
@@ -85,7 +86,7 @@ MEASURED_S = {
     "integration_tests/security/test_listeners_and_tls.py": 28,
     "integration_tests/requests/test_every_api_takes_any_request.py": 28,
     "integration_tests/transactions/test_named_writes_count_each_number.py": 28,
-    "integration_tests/spark/test_tasks_share_ranges.py": 27,
+    "integration_tests/connector/test_tasks_share_ranges.py": 27,
     "storage_engine/tests/protocol/apis/test_hostile_bytes.py": 26,
     "storage_engine/tests/log/cleaning/test_compaction_crash.py": 26,
     "integration_tests/command_line/test_dead_letters_go_back_once.py": 24,

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[3]
 USAGE = ROOT / "examples" / "usage"
 PACKAGES = ("connector", "storage_engine", "pyspark_headrace")
 SPARK_HOME = Path(os.environ.get("SPARK_HOME", Path(pyspark.__file__).parent))
-PACKED_JOB = ROOT / "integration_tests" / "spark" / "packed_job.py"
+PACKED_JOB = Path(__file__).with_name("packed_job.py")
 TEN_TWICE = sorted([*range(10), *range(10)])
 TIMEOUT_S = 600
 
