@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.settings.config import log_without_effect
 from storage_engine.broker.settings.schema_rules import check_new_topic
 from storage_engine.broker.settings.topic_config import (
     BrokerValues,
     TopicConfig,
     validate_topic_config,
 )
-from storage_engine.broker.settings.without_effect import log_without_effect
 from storage_engine.core.assignment import Assignment, assign_replicas
 from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError

@@ -4,6 +4,7 @@ A broker starts only with settings that are known and possible; each mistake is 
 is `core.settings`.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,9 +41,17 @@ from storage_engine.core.settings.settings import ALIASES, BY_BROKER_KEY
 from storage_engine.core.settings.zookeeper_settings import ZOOKEEPER_TLS_KEYS, ZooKeeperTls
 from storage_engine.zookeeper.connect_string import ConnectString
 
-__all__ = ["BrokerConfig", "check_broker_setting", "check_relations", "parse_properties"]
+__all__ = [
+    "BrokerConfig",
+    "check_broker_setting",
+    "check_relations",
+    "log_without_effect",
+    "parse_properties",
+]
 
 _EMPTY_IS_ABSENT = frozenset({SettingType.STRING, SettingType.LIST, SettingType.PASSWORD})
+
+log = logging.getLogger(__name__)
 
 
 class BrokerConfig:
@@ -311,3 +320,11 @@ def _check_below(config: Integers, lower: str, upper: str) -> None:
     low, high = config.integer(lower), config.integer(upper)
     if low > high:
         raise ConfigError(f"{lower}={low} must not be above {upper}={high}")
+
+
+def log_without_effect(names: Iterable[str], table: Mapping[str, Setting], *, where: str) -> None:
+    """`where` the settings are given: "server.properties", "topic 't'"."""
+    for name in sorted(names):
+        setting = table.get(name)
+        if setting is not None and setting.without_effect:
+            log.warning("%s of %s has no effect: %s", name, where, setting.without_effect)

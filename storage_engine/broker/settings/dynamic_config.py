@@ -10,9 +10,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from storage_engine.broker.settings.config import BrokerConfig, check_relations
+from storage_engine.broker.settings.config import BrokerConfig, check_relations, log_without_effect
 from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
-from storage_engine.broker.settings.without_effect import log_without_effect
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import Secret
 from storage_engine.core.settings.config_source import ConfigSource

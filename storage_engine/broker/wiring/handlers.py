@@ -281,14 +281,7 @@ def add_administration_apis(
     access: AccessParts | None,
 ) -> None:
     """Registers the APIs that any broker answers: the cluster, settings, log directories."""
-    for_clients = cluster_for_clients(ports, cluster, replicas.manager)
-    metadata = MetadataHandler(
-        cluster=for_clients,
-        probes=cluster.probes,
-        topic_admin=cluster.topic_admin,
-        config=settings.config,
-        may_create=None if access is None else access.may_create,
-    )
+    _add_cluster_apis(table, ports, settings, cluster, replicas, access=access)
     describe_configs = DescribeConfigsHandler(
         broker_id=ports.broker_id,
         config=settings.config,
@@ -317,13 +310,6 @@ def add_administration_apis(
     client_quotas = ClientQuotasHandlers(
         usage=settings.clients, config_store=settings.store, config_changes=config_changes
     )
-    table.add(METADATA, metadata.handle)
-    table.add(DESCRIBE_CLUSTER, partial(describe_cluster.handle, for_clients))
-    describe_topic_partitions = DescribeTopicPartitionsHandler(
-        cluster=for_clients,
-        most_partitions=settings.config.integer("max.request.partition.size.limit"),
-    )
-    table.add(DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle)
     table.add(UPDATE_FEATURES, update_features.handle)
     table.add(LIST_CONFIG_RESOURCES, partial(list_config_resources.handle, cluster.metadata))
     table.add(DESCRIBE_CONFIGS, describe_configs.handle)
@@ -337,6 +323,33 @@ def add_administration_apis(
     _add_access_apis(table, access)
     table.add(DESCRIBE_USER_SCRAM_CREDENTIALS, scram_credentials.describe)
     table.add(ALTER_USER_SCRAM_CREDENTIALS, scram_credentials.alter)
+
+
+def _add_cluster_apis(
+    table: HandlerTable,
+    ports: BrokerPorts,
+    settings: SettingsParts,
+    cluster: ClusterParts,
+    replicas: ReplicaParts,
+    *,
+    access: AccessParts | None,
+) -> None:
+    """Registers the APIs that describe brokers, topics and leaders."""
+    for_clients = cluster_for_clients(ports, cluster, replicas.manager)
+    metadata = MetadataHandler(
+        cluster=for_clients,
+        probes=cluster.probes,
+        topic_admin=cluster.topic_admin,
+        config=settings.config,
+        may_create=None if access is None else access.may_create,
+    )
+    describe_topic_partitions = DescribeTopicPartitionsHandler(
+        cluster=for_clients,
+        most_partitions=settings.config.integer("max.request.partition.size.limit"),
+    )
+    table.add(METADATA, metadata.handle)
+    table.add(DESCRIBE_CLUSTER, partial(describe_cluster.handle, for_clients))
+    table.add(DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle)
 
 
 def _add_access_apis(table: HandlerTable, access: AccessParts | None) -> None:

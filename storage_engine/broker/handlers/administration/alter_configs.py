@@ -12,9 +12,10 @@ from functools import partial
 from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.handlers.administration import broker_loggers
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.broker.settings import broker_loggers
+from storage_engine.broker.settings.config import log_without_effect
 from storage_engine.broker.settings.config_alteration import (
     BrokerRules,
     Change,
@@ -32,7 +33,6 @@ from storage_engine.broker.settings.config_entity import (
 from storage_engine.broker.settings.config_store import Compute, ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.listener_key import is_listener_key
-from storage_engine.broker.settings.without_effect import log_without_effect
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.security.acl_types import CLUSTER_NAME, ResourceType

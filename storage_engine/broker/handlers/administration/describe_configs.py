@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.handlers.administration import broker_loggers
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.broker.settings import broker_loggers
 from storage_engine.broker.settings.config_entity import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,

@@ -129,7 +129,7 @@ def test_who_asks_a_follower_is_told_where_the_leader_listens(cluster):
     assert not fetched(cluster, request(id_of(cluster)), broker=follower, version=15).nodes
 
 
-def test_kafka_python_takes_us_for_version_3_9(cluster):
+def test_kafka_python_takes_us_for_version_4_2(cluster):
     advertised = cluster[1].parts.dispatcher.advertised
     served = {key: SERVED_RANGES[key] for key in advertised if key in SERVED_RANGES}
-    assert infer_broker_version_from_api_versions(served) == (3, 9)
+    assert infer_broker_version_from_api_versions(served) == (4, 2)
