@@ -7,9 +7,11 @@ sure that nothing changed unnoticed.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ids import TAIL_LOST_NOW, BrokerId, TopicPartition
+from storage_engine.log.dirs.log_dir import BOOT_ID_FILE
 from storage_engine.log.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
     RECOVERY_POINTS_FILE,
@@ -46,11 +48,9 @@ class Checker:
         self._durable: set[str] = set()
         self._compacted: set[str] = set()
         self._registered_since: dict[int, int] = {}
-        """For brokers that lost their power and have registered since, the incarnation that they
-        give as the first since then."""
+        """For brokers that lost their power and have registered since, the first incarnation."""
         self._knows_registration: set[int] = set()
-        """The brokers among these that have received their registration, and so have kept its
-        number."""
+        """The brokers among these that have received, and so kept, their registration."""
         self._lives: dict[ProcessLoop, Life] = {}
         self._controller_epoch = 0
         self.disks_fail = False
@@ -119,18 +119,31 @@ class Checker:
 
     def started(self, broker: SimulatedBroker) -> None:
         """Record the beginning of a new life."""
+        with self._cluster.seen_whole():
+            self._started(broker)
+
+    def _started(self, broker: SimulatedBroker) -> None:
         life = Life(broker)
         for folder in broker.config.log_dirs:
             if broker.disk.exists(folder):
                 saved = read_offsets(broker.disk, folder / HIGH_WATERMARKS_FILE).offsets
-                if broker.id in self._lost_power and broker.id not in self._registered_since:
+                if self._may_lack_bytes(broker, folder):
                     # Unflushed bytes may be ones that a truncation had removed.
-                    points = folder / RECOVERY_POINTS_FILE
-                    flushed = read_offsets(broker.disk, points).offsets
+                    flushed = read_offsets(broker.disk, folder / RECOVERY_POINTS_FILE).offsets
                     saved = {tp: min(known, flushed.get(tp, 0)) for tp, known in saved.items()}
                 life.saved |= saved
         self._lives = {k: v for k, v in self._lives.items() if v.broker is not broker}
         self._lives[broker.loop] = life
+
+    def _may_lack_bytes(self, broker: SimulatedBroker, folder: Path) -> bool:
+        """Return True when no start has used the log directory since the power was lost: the first
+        one, or that in which a directory that had failed works again."""
+        path = folder / BOOT_ID_FILE
+        known = broker.disk.read_file(path) if broker.disk.exists(path) else b""
+        is_first = broker.id not in self._registered_since
+        return broker.id in self._lost_power and (
+            is_first or known.decode().strip() != broker.disk.boot_id()
+        )
 
     # --- replicas ---
 
