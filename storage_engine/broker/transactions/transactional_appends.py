@@ -128,13 +128,23 @@ class TransactionalAppends:
         if verification is not None:
             append.write(records, verification)
             return
+        self._verify(version, request.transactional_id, connection, append, records)
+
+    def _verify(
+        self,
+        version: int,
+        name: str | None,
+        connection: Connection,
+        append: "_TransactionalAppend",
+        records: memoryview,
+    ) -> None:
+        """Append when the coordinator says that the transaction is open."""
         kept = memoryview(bytearray(records))
-        name = request.transactional_id
         assert name is not None
         self._verifier.verify(
-            partition,
+            append.partition,
             name,
-            *producer,
+            *append.producer,
             partial(append.on_verified, kept),
             # Members of a sink join and enlist by themselves.
             enlists=version >= FIRST_THAT_ENLISTS and not is_member(name),
@@ -153,10 +163,11 @@ class _TransactionalAppend:
         "_guards",
         "_lost",
         "_on_outcome",
-        "_producer",
         "_replicas",
         "_tp",
         "_version",
+        "partition",
+        "producer",
     )
 
     def __init__(
@@ -175,9 +186,10 @@ class _TransactionalAppend:
         """`lost`: why the producer may not write to the topic any more."""
         self._replicas = replicas
         self._appends = appends
+        self.partition = partition
         self._tp = partition.topic_partition
         self._guards = partition.guards
-        self._producer = producer
+        self.producer = producer
         self._connection = connection
         self._version = version
         self._acks = acks
@@ -192,7 +204,7 @@ class _TransactionalAppend:
             self._on_outcome(lost)
             return
         if code is ErrorCode.NONE:
-            verification = self._guards.verification(*self._producer)
+            verification = self._guards.verification(*self.producer)
             if verification is not None and self._is_valid(verification):
                 self.write(records, verification)
                 return
