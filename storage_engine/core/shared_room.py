@@ -33,8 +33,9 @@ class SharedRoom:
         """What was taken is free again."""
         self.used -= size
         for level in range(1, len(share) + 1):
-            left = self._used_by[share[:level]] - size
+            # One that has nothing is not kept, even if it has taken nothing.
+            left = self._used_by.get(share[:level], 0) - size
             if left:
                 self._used_by[share[:level]] = left
             else:
-                del self._used_by[share[:level]]
+                self._used_by.pop(share[:level], None)

@@ -48,6 +48,9 @@ WAITING_MAX_BYTES = 128 << 20
 """The limit for the bytes of all waiting appends, as they were sent, which producers share: one
 whose share is used up gets a retriable error. A single append may be larger."""
 
+WAITER_BYTES = 1 << 10
+"""Roughly what a waiting append takes besides its own bytes, of which it may have none."""
+
 _Queue = tuple[TopicPartition, Share]
 """A partition, with a principal and its address."""
 
@@ -171,7 +174,7 @@ class ProducerAppends:
         share = share_of(connection)
         try:
             partition.check_writable_by_producers(acks)
-            self._take_room(share, len(records))
+            self._take_room(share, len(records) + WAITER_BYTES)
         except KafkaError as failure:
             partition.note_refused(records, failure)
             on_outcome(failure.as_outcome())
@@ -275,7 +278,7 @@ class ProducerAppends:
                 log.error(tp.topic, "append failed partition=%s", tp, exc_info=error)
                 outcome = _unexpected(tp)
             queue.popleft()
-            self._room.give_back(waiting.share, len(waiting.records))
+            self._room.give_back(waiting.share, len(waiting.records) + WAITER_BYTES)
             if not queue:
                 del self._queues[key]
             try:

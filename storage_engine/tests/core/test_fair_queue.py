@@ -183,3 +183,11 @@ def test_anything_finds_room_where_nothing_is(size):
     assert room.take(("one",), size)
     room.give_back(("one",), size)
     assert room.take(("other",), size)
+
+
+def test_nothing_may_be_taken_and_given_back():
+    room = SharedRoom(100)
+    assert room.take(("one",), 10) and room.take(("one",), 0)
+    room.give_back(("one",), 10)
+    room.give_back(("one",), 0)
+    assert room.used == 0 and not room._used_by

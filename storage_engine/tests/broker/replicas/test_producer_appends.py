@@ -150,6 +150,21 @@ def test_batches_of_one_producer_keep_their_order_however_long_each_takes(cluste
     assert values_in(leading(cluster, COMPACTED)) == [b"%d" % n for n in range(9)]
 
 
+def test_a_request_without_bytes_stops_no_other_behind_it(cluster):
+    broker = leader(cluster, COMPACTED)
+    hold(broker)
+    sent = [send(cluster, COMPACTED, records) for records in (batch_of(b"slow"), memoryview(b""))]
+    cluster.loop.run_for(10)
+    assert not any(sent)
+    broker.loop.release()
+    assert code_of([cluster.answer(sent[0])]) is ErrorCode.NONE
+    assert code_of([cluster.answer(sent[1])]) is not ErrorCode.NONE
+    # One that needs no thread, so that nothing but the append itself looks at the queue.
+    plain = send(cluster, COMPACTED, batch_of(b"plain", codec="none"))
+    assert code_of([cluster.answer(plain)]) is ErrorCode.NONE
+    assert values_in(leading(cluster, COMPACTED)) == [b"slow", b"plain"]
+
+
 def _move_leadership_away_and_back(cluster) -> None:
     first = leader(cluster, COMPACTED).id
     for target in ([3 - first, first], [first, 3 - first]):
@@ -393,7 +408,9 @@ def test_more_than_the_limit_does_not_wait_and_is_to_be_sent_again(cluster):
     batch = batch_of(b"x")
     broker = leader(cluster, COMPACTED)
     # One alone gets half of it.
-    broker.parts.replicas.producer_appends._room.most = 4 * len(batch)
+    broker.parts.replicas.producer_appends._room.most = 4 * (
+        len(batch) + producer_appends.WAITER_BYTES
+    )
     hold(broker)
     sent = [send(cluster, COMPACTED, batch) for _ in range(3)]
     cluster.loop.run_until(lambda: bool(sent[2]))
