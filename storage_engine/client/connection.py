@@ -5,6 +5,7 @@ A request has the newest version that both sides know. Answers come in the order
 the next answer belongs to the oldest request in flight. Source: KIP-35, KIP-511.
 """
 
+import struct
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -191,7 +192,16 @@ class BrokerConnection:
         if version is None:
             version = self.version_for(spec)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        frame = encode_request_frame(spec, version, self._correlation_id, self._client_id, message)
+        try:
+            frame = encode_request_frame(
+                spec, version, self._correlation_id, self._client_id, message
+            )
+        except (struct.error, ValueError, TypeError, OverflowError) as error:
+            # A number, a text or a list of the caller's: it must not end a thread of a client.
+            raise KafkaError(
+                f"a value does not fit its field in a request {spec.name}: {error}",
+                ErrorCode.INVALID_REQUEST,
+            ) from error
         if answered:
             self._in_flight.append((self._correlation_id, spec, version))
         self._socket.send(frame, deadline)

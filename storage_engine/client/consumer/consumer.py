@@ -36,7 +36,7 @@ from storage_engine.client.consumer.consumer_coordinator import (
     ConsumerCoordinator,
     OffsetsCommitted,
 )
-from storage_engine.client.consumer.consumer_lookups import LARGEST_OFFSET, ConsumerLookups
+from storage_engine.client.consumer.consumer_lookups import ConsumerLookups, check_offset
 from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece, PolledTable
@@ -153,6 +153,8 @@ class Consumer(ConsumerLookups, Closing):
         self._stop_run()
         self._positions.read_as(None)
         limit = max_records or self._config.max_poll_records
+        if limit < 1:
+            raise ConfigError(f"max_records is {max_records}; it must be 1 or more")
         deadline = Deadline.after(timeout_ms)
         while self._fill(deadline):
             if rows := self._positions.take_rows(limit):
@@ -297,8 +299,7 @@ class Consumer(ConsumerLookups, Closing):
     @in_turn
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Moves the position in a partition."""
-        if not 0 <= offset <= LARGEST_OFFSET:
-            raise ConfigError(f"{offset} is not an offset of a log; see seek_to_beginning")
+        check_offset(tp, offset)
         self._seek(tp, offset)
 
     def _seek(self, tp: TopicPartition, offset: int) -> None:
@@ -359,6 +360,8 @@ class Consumer(ConsumerLookups, Closing):
         returns at once; the next `poll` passes its outcome to `callback`."""
         group = self._thread()
         wanted = self._positions.known() if offsets is None else offsets
+        for tp, offset in wanted.items():
+            check_offset(tp, offset)
         if not wanted:
             if callback is not None:
                 with self._turn.lent():

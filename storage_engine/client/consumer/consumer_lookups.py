@@ -13,6 +13,12 @@ LARGEST_OFFSET = (1 << 63) - 1
 """Of offsets, and of times."""
 
 
+def check_offset(tp: TopicPartition, offset: int) -> None:
+    """ConfigError for what is no offset of a log."""
+    if not 0 <= offset <= LARGEST_OFFSET:
+        raise ConfigError(f"{TopicPartition(*tp)}: {offset} is not an offset of a log")
+
+
 class ConsumerLookups:
     """The part of a consumer that looks up offsets, and asks for no records."""
 

@@ -507,3 +507,13 @@ def test_a_transaction_without_its_offsets_can_only_be_aborted(produce, monkeypa
     producer.begin_transaction()
     producer.commit_transaction()
     assert ended == [False, True]
+
+
+@pytest.mark.parametrize("topic", ["\ud800", "t" * 40_000])
+def test_a_name_that_does_not_fit_a_request_fails_alone(fake, produce, topic):
+    fake.add_topic("t", [1])
+    producer = produce()
+    with pytest.raises(KafkaError, match="does not fit its field in a request Metadata") as failed:
+        producer.send(topic, b"x")
+    assert failed.value.code is ErrorCode.INVALID_REQUEST
+    assert producer.send("t", b"x").result(WAIT_S).offset == 0
