@@ -130,20 +130,19 @@ class Checker:
                 if self._may_lack_bytes(broker, folder):
                     # Unflushed bytes may be ones that a truncation had removed.
                     flushed = read_offsets(broker.disk, folder / RECOVERY_POINTS_FILE).offsets
-                    saved = {tp: min(known, flushed.get(tp, 0)) for tp, known in saved.items()}
-                life.saved |= saved
+                    saved = {tp: min(each, flushed.get(tp, 0)) for tp, each in saved.items()}
+                for tp, known in saved.items():
+                    life.saved.setdefault(tp, {})[folder] = known
         self._lives = {k: v for k, v in self._lives.items() if v.broker is not broker}
         self._lives[broker.loop] = life
 
     def _may_lack_bytes(self, broker: SimulatedBroker, folder: Path) -> bool:
-        """Return True when no start has used the log directory since the power was lost: the first
-        one, or that in which a directory that had failed works again."""
+        """Return True when no start has used the log directory since the power was lost."""
         path = folder / BOOT_ID_FILE
         known = broker.disk.read_file(path) if broker.disk.exists(path) else b""
-        is_first = broker.id not in self._registered_since
-        return broker.id in self._lost_power and (
-            is_first or known.decode().strip() != broker.disk.boot_id()
-        )
+        is_used = broker.id in self._registered_since
+        is_used = is_used and known.decode().strip() == broker.disk.boot_id()
+        return broker.id in self._lost_power and not is_used
 
     # --- replicas ---
 
@@ -272,7 +271,8 @@ class Checker:
                     f" {found.end_offset} after the restart, or differs",
                 )
         # Once: a log that takes another's place later goes on with the high watermark in memory.
-        saved = min(life.saved.pop(tp, 0), partition.log.log_end_offset)
+        saved = life.saved.pop(tp, {}).get(partition.log.directory.parent, 0)
+        saved = min(saved, partition.log.log_end_offset)
         if partition.high_watermark < saved:
             raise InvariantViolation(
                 "the high watermark survives a restart",

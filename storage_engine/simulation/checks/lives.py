@@ -1,5 +1,7 @@
 """What the checker remembers of one life of a broker's process."""
 
+from pathlib import Path
+
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.simulation.world.broker import SimulatedBroker
@@ -34,5 +36,5 @@ class Life:
         """The metadata's brokers, an object that each UpdateMetadata replaces."""
         self.announced_epochs: dict[tuple[str, int], int] = {}
         """The leader epoch in the broker's answers to clients, by partition."""
-        self.saved: dict[TopicPartition, int] = {}
-        """The high watermarks on the disk at the start."""
+        self.saved: dict[TopicPartition, dict[Path, int]] = {}
+        """The high watermarks at the start, in each log directory that has one of the partition."""
