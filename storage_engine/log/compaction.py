@@ -107,13 +107,8 @@ class Compaction:
 
         log = self._log
         segments, end_offset = log.segments, plan.first_uncleanable_offset
-        producers = list(log.producer_state)
-        kept_batches = {
-            batch.last_offset
-            for producer in producers
-            for batch in producer.batches
-            if batch.last_offset < end_offset
-        }
+        last_offsets, only_markers = log.producer_state.kept_in_log()
+        kept_batches = {offset for offset in last_offsets if offset < end_offset}
         if not segments.active.size:
             # A consumer that waits for the last offset of the log must get a batch with it.
             kept_batches.add(segments.active.base_offset - 1)
@@ -130,11 +125,7 @@ class Compaction:
             epoch_starts=frozenset(
                 start_offset for epoch, start_offset in log.leader_epochs.entries if epoch > 0
             ),
-            kept_markers=frozenset(
-                (producer.producer_id, producer.epoch)
-                for producer in producers
-                if not producer.batches
-            ),
+            kept_markers=frozenset(only_markers),
             aborted=tuple(aborted),
             schema=log.config.schema,
         )

@@ -59,6 +59,7 @@ from storage_engine.protocol.consumer_protocol import (
     encode_subscription,
 )
 
+COMMITS_MAX = 1_000  # on their way; who would begin another one waits for the first of them
 _LONGEST_WAIT_MS = 1_000
 _LEAVE_MS = 2_000
 """The time for a LeaveGroup request. Without one the coordinator notices by itself, after the
@@ -98,8 +99,6 @@ Change = membership.Release | Assigned | GroupFailed | OffsetsCommitted
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PendingCommit:
-    """Offsets on their way."""
-
     offsets: Mapping[TopicPartition, int]
     caller: MemberIdentity
     deadline: Deadline
@@ -203,7 +202,9 @@ class ConsumerCoordinator:
         commit = PendingCommit(
             offsets=dict(offsets), caller=caller, deadline=deadline, callback=callback
         )
-        with self._lock:
+        with self._lock, self._changed.waiting() as waiting:
+            while len(self._commits) >= COMMITS_MAX and not self._loop.has_ended:
+                waiting.wait(None)
             if self._loop.has_ended:
                 raise HeadraceError("the consumer is closed")
             self._commits.append(commit)
@@ -238,10 +239,8 @@ class ConsumerCoordinator:
         self._events.append(event)
         self._loop.wake()
 
-    # The work of the loop, in its thread.
-
     def turn(self) -> None:
-        """Processes the answers that have arrived, and does what is due."""
+        """In the loop's thread: processes the answers that have arrived, and does what is due."""
         self._calls.receive()
         with self._lock:
             events, self._events = self._events, deque()

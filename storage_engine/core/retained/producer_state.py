@@ -129,6 +129,11 @@ class ProducerStates:
         """Return all producers, as in a snapshot."""
         return self._entries.packed()
 
+    def kept_in_log(self) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the last offsets of all batches that are remembered, and id and epoch of each
+        producer that has nothing but a marker: compaction keeps them."""
+        return self._entries.kept_in_log()
+
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
 

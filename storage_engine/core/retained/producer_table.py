@@ -30,6 +30,8 @@ BATCH = struct.Struct(">iiqqq")
 _WITH_ONE = struct.Struct(">qhqiBiiqqq")
 _LAST_SEEN = struct.Struct(">q")
 _LAST_SEEN_AT = 10
+_OFFSET = struct.Struct(">q")
+_LAST_OFFSET_AT = PRODUCER.size + 16
 
 
 class SequencedBatch(NamedTuple):
@@ -155,6 +157,19 @@ class ProducerTable:
                 yield producer_id, _LAST_SEEN.unpack_from(entry, _LAST_SEEN_AT)[0]
             else:
                 yield producer_id, entry.last_seen_ms
+
+    def kept_in_log(self) -> tuple[list[int], list[tuple[int, int]]]:
+        """See `ProducerStates`; without an object for each."""
+        last_offsets: list[int] = []
+        only_markers: list[tuple[int, int]] = []
+        for producer_id, entry in self._entries.items():
+            if not isinstance(entry, bytes):
+                last_offsets += (batch.last_offset for batch in entry.batches)
+            elif len(entry) == _WITH_ONE.size:
+                last_offsets.append(_OFFSET.unpack_from(entry, _LAST_OFFSET_AT)[0])
+            else:
+                only_markers.append((producer_id, unpacked(entry).epoch))
+        return last_offsets, only_markers
 
     def packed(self) -> bytes:
         """Return all of them, as in a snapshot."""

@@ -113,3 +113,11 @@ def test_a_table_keeps_those_that_wrote_last_at_its_end_and_what_it_was_given():
     assert again.packed() == table.packed()
     known = again.get(0)
     assert isinstance(known, ProducerEntry) and known.batches == (batch(0), batch(1))
+
+
+def test_compaction_keeps_what_producers_need_however_they_are_kept():
+    table = ProducerTable()
+    table.begin(1, 0, 0, batch(0, offset=10))
+    table.put(ProducerEntry(2, 3, 0, (batch(0, offset=11), batch(1, offset=12))))
+    table.put(ProducerEntry(4, 5, 0))
+    assert table.kept_in_log() == ([10, 11, 12], [(4, 5)])
