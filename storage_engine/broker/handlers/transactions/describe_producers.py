@@ -56,9 +56,11 @@ def _described(replicas: ReplicaManager, tp: TopicPartition) -> Generator[None, 
         )
     ongoing = known.transactions.ongoing
     producers = []
-    # A copy: it may change while others have their turn.
-    for entry in list(known):
-        producers.append(_producer(entry, ongoing.get(entry.producer_id, NOT_KNOWN)))
+    # Their ids alone: producers may come and go while others have their turn.
+    for producer_id in known.ids():
+        entry = known.get(producer_id)
+        if entry is not None:
+            producers.append(_producer(entry, ongoing.get(producer_id, NOT_KNOWN)))
         yield None
     return _Partition(
         partition_index=tp.partition,
