@@ -6,9 +6,10 @@ A producer id ends in one record: that of its transactional id, or the ledger th
 With two such records, nobody could say to which of them a marker belongs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from storage_engine.core.coordinator_log import UnreadableRecord
+from storage_engine.core.rounds import pieces
 from storage_engine.core.transactions.transaction_state import (
     LedgerRecord,
     StateKey,
@@ -30,13 +31,15 @@ def ending_ids(record: StateRecord | UnreadableRecord) -> list[int]:
 
 def contradictions(
     content: Mapping[StateKey, StateRecord | UnreadableRecord],
-) -> dict[StateKey, UnreadableRecord]:
+) -> Generator[None, None, dict[StateKey, UnreadableRecord]]:
     """Return the records that contradict others, each replaced by an UnreadableRecord with the
-    reason."""
+    reason; looked for in pieces."""
     places: dict[int, list[StateKey]] = {}
-    for key, record in content.items():
-        for producer_id in ending_ids(record):
-            places.setdefault(producer_id, []).append(key)
+    for piece in pieces(content.items()):
+        for key, record in piece:
+            for producer_id in ending_ids(record):
+                places.setdefault(producer_id, []).append(key)
+        yield
     return {
         key: UnreadableRecord(f"producer id {producer_id} ends in several places")
         for producer_id, keys in places.items()

@@ -121,13 +121,14 @@ class TransactionCoordinator:
         members: list[tuple[int, MemberRecord]] = []
         ledgers: list[tuple[LedgerKey, LedgerRecord]] = []
         numbers: list[tuple[NumbersKey, NumbersRecord]] = []
-        untrue = contradictions(content)
+        untrue = yield from contradictions(content)
         for key, unreadable in untrue.items():
             self._log.emit(Contradiction(key=key, reason=unreadable.reason))
             # It is unknown whether and how these have ended.
             self._unreadable.update(MemberKey(each) for each in ending_ids(content[key]))
-        for piece in pieces({**content, **untrue}.items()):
-            for key, record in piece:
+        for piece in pieces(content.items()):
+            for key, given in piece:
+                record = untrue.get(key, given)
                 match key, record:
                     case TransactionalIdKey(), TransactionRecord():
                         self.producers.restore(key.transactional_id, record, at)
