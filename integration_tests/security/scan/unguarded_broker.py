@@ -1,5 +1,5 @@
 """A broker that leaves all guards out, and lets everybody read, write and create: what a mistake in
-the table, or in one of the four places beside it, would make of it."""
+the table, or in one of the five places beside it, would make of it."""
 
 from collections.abc import Collection
 from typing import Any
@@ -31,6 +31,6 @@ if __name__ == "__main__":
     rules.guarded = _unguarded
     parts: Any = AccessParts
     parts.unreadable = _nothing_unreadable
-    parts.may_write = parts.may_create = _yes
+    parts.may_write = parts.may_create = parts.may_act_as_broker = _yes
     parts.may_still_write = _nothing_lost
     raise SystemExit(main())
