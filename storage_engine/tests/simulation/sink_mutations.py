@@ -105,14 +105,6 @@ def compaction_forgets_unfinished_ends(stack: ExitStack) -> None:
     set_attribute(stack, Compactor, "_filtered", forget)
 
 
-@mutation
-def compaction_forgets_where_epochs_begin(stack: ExitStack) -> None:
-    def stays(self: Any, header: Any) -> bool:
-        return header.last_offset in self._order.kept_batches
-
-    set_attribute(stack, Compactor, "_stays", stays)
-
-
 def _has_ends(batch: bytes) -> bool:
     """Whether a batch holds a ledger whose members' markers are not all written."""
     for _, raw_key, raw in iter_raw(batch, "compacted log"):
