@@ -49,11 +49,17 @@ class Commits:
                 self._group(key.group_id).offsets.put(key.partition, placed)
                 topics.add(key.partition.topic)
             yield
-        for producer_id, pending in content.pending.items():
-            topics.update(key.partition.topic for key in pending)
-            for key, placed in pending.items():
+        every = (
+            (producer_id, key, placed)
+            for producer_id, pending in content.pending.items()
+            for key, placed in pending.items()
+        )
+        for some in pieces(every):
+            for producer_id, key, placed in some:
                 self._group(key.group_id).offsets.put_pending(producer_id, key.partition, placed)
                 self._open.setdefault(producer_id, set()).add(key.group_id)
+                topics.add(key.partition.topic)
+            yield
         self._check_deleted(topics)
 
     def _group(self, group_id: str) -> Group:

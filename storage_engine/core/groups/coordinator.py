@@ -43,11 +43,8 @@ from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.joins import Joins
 from storage_engine.core.groups.rebalances import GroupSettings, Rebalances
 from storage_engine.core.groups.records import GroupContent
-from storage_engine.core.rounds import pieces
+from storage_engine.core.rounds import PIECE
 from storage_engine.core.state_log import StateLog
-
-RESTORED_AT_ONCE = 50
-"""Groups; each may have some members."""
 
 
 def refusal(request: int, error: ErrorCode) -> Answer:
@@ -73,15 +70,17 @@ class GroupCoordinator:
 
     def restore(self, content: GroupContent, at: Moment) -> Generator[None, None, list[Effect]]:
         """Begin with the content of the log; called once, before any event, and in pieces."""
-        for piece in pieces(content.groups.items(), RESTORED_AT_ONCE):
-            for group_id, record in piece:
-                self.groups[group_id] = Group.of_record(group_id, record, at.now_ms)
-            yield
-        for group in self.groups.values():
-            for members in pieces(group.members.values()):
-                for member in members:
-                    self._rebalances.plan_end(group, member, at)
+        looked_at = 0
+        for group_id, record in list(content.groups.items()):
+            # Many groups have few members, and one may have many.
+            looked_at += 1 + len(record.members)
+            if looked_at > PIECE:
                 yield
+                looked_at = 1 + len(record.members)
+            group = self.groups[group_id] = Group.of_record(group_id, record, at.now_ms)
+            for member in group.members.values():
+                self._rebalances.plan_end(group, member, at)
+        yield
         yield from self._commits.restore(content)
         return self._effects()
 

@@ -127,29 +127,34 @@ class MicroBatchCommits:
         now_ms: int,
         numbers: Iterable[tuple[NumbersKey, NumbersRecord]] = (),
         unreadable: Set[StateKey] = frozenset(),
-    ) -> None:
-        """Restore the state from the log and continue what was under way; a record in `unreadable`
-        is never replaced.
+    ) -> Iterator[None]:
+        """Restore the state from the log, in pieces, and continue what was under way; a record in
+        `unreadable` is never replaced.
 
         The timeout of an open transaction begins anew, since no record has the time of the last
         request of its batch.
         """
-        self._ledgers.restore(ledgers, numbers, unreadable)
-        for key, ledger in self._ledgers:
-            if ledger.record.ends:
-                self._send_ends(key, ledger)
-        for producer_id, member_record in members:
-            member = SinkMember(member_record, 0)
-            if producer_id in self._ending:
-                continue
-            self._members[producer_id] = member
-            if member_record.aborting:
-                self._send_abort(producer_id, member)
-            else:
-                ledger = self._ledgers.of(member_record.ledger)
-                self._ledgers.keep(member_record.ledger, ledger)
-                ledger.members.add(producer_id)
-                self.touched[member.batch] = now_ms
+        yield from self._ledgers.restore(ledgers, numbers, unreadable)
+        for piece in pieces(self._ledgers):
+            for key, ledger in piece:
+                if ledger.record.ends:
+                    self._send_ends(key, ledger)
+            yield
+        for some in pieces(members):
+            for producer_id, member_record in some:
+                if producer_id not in self._ending:
+                    self._restore_member(producer_id, SinkMember(member_record, 0), now_ms)
+            yield
+
+    def _restore_member(self, producer_id: int, member: SinkMember, now_ms: int) -> None:
+        self._members[producer_id] = member
+        if member.record.aborting:
+            self._send_abort(producer_id, member)
+        else:
+            ledger = self._ledgers.of(member.record.ledger)
+            self._ledgers.keep(member.record.ledger, ledger)
+            ledger.members.add(producer_id)
+            self.touched[member.batch] = now_ms
 
     # --- requests of tasks ---
 

@@ -117,15 +117,17 @@ class SinkLedgers:
         ledgers: Iterable[tuple[LedgerKey, LedgerRecord]],
         numbers: Iterable[tuple[NumbersKey, NumbersRecord]],
         unreadable: Set[StateKey],
-    ) -> None:
-        """Restore the ledgers from the log."""
+    ) -> Iterator[None]:
+        """Restore the ledgers from the log, in pieces."""
         self._unreadable = unreadable
         for numbers_key, record in numbers:
             self.numbers.restore(numbers_key, record)
         # The log does not say in which order they were committed; numbers mostly grow.
-        for key, ledger_record in sorted(ledgers, key=lambda each: each[1].last):
-            self._ledgers[key] = SinkLedger(ledger_record, 0)
-            self._note(key, self._ledgers[key])
+        for piece in pieces(sorted(ledgers, key=lambda each: each[1].last)):
+            for key, ledger_record in piece:
+                self._ledgers[key] = SinkLedger(ledger_record, 0)
+                self._note(key, self._ledgers[key])
+            yield
 
     def write(self, key: LedgerKey, ledger: SinkLedger, record: LedgerRecord) -> None:
         """Keep the ledger with a new record."""

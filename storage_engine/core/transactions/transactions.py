@@ -144,7 +144,7 @@ class TransactionCoordinator:
                         raise AssertionError(f"the record of {key} is of another kind: {record}")
             yield
         self._blind_sinks = {each.sink for each in self._unreadable if isinstance(each, LedgerKey)}
-        self.batches.restore(
+        yield from self.batches.restore(
             ledgers, self._not_ended_unseen(members), at.now_ms, numbers, self._unreadable
         )
         return self._log.take_effects()
