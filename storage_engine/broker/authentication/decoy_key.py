@@ -4,8 +4,8 @@ import logging
 
 from storage_engine.core.ports import Scheduler
 from storage_engine.zookeeper.flow import Flow, ZookeeperFlows, pause
-from storage_engine.zookeeper.scram_znodes import ScramDecoyZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znodes.scram_znodes import ScramDecoyZNode
 
 log = logging.getLogger(__name__)
 

@@ -57,6 +57,6 @@ class ClientSockets:
         limit = deadline.no_later_than(CONNECT_TIMEOUT_MS)
         if self._context is None:
             return BlockingConnection.open(*address, limit, pool)
-        from storage_engine.net.blocking_tls import TlsConnection
+        from storage_engine.net.tls.blocking_tls import TlsConnection
 
         return TlsConnection.open_tls(*address, self._context, limit, pool)

@@ -90,16 +90,10 @@ def _load(
     may_have_gaps = folder.config.compacts or start.first_dirty_offset > 0
     gaps = Gaps(may_have_gaps, start.no_gap_above)
     disk = folder.disk
-    disk.make_directory(folder.path)
-    names = disk.list_names(folder.path)
-    if finish_swaps(disk, folder.path, names):
-        logger.info("finished the swap of compacted segments folder=%s", folder.path)
-        names = disk.list_names(folder.path)
-    names = _remove_leftovers(folder, names)
+    names = _names_in_order(folder)
     segments = _segments_of(folder, names, now_ms)
-    epochs_path = folder.path / LEADER_EPOCHS_FILE
-    saved_epochs = read_epochs(disk, epochs_path)
-    epochs = LeaderEpochCache(saved_epochs)
+    epochs = LeaderEpochCache(read_epochs(disk, folder.path / LEADER_EPOCHS_FILE))
+    saved_epochs = list(epochs.entries)
     snapshots = ProducerSnapshots(disk, folder.path, names)
     if not clean:
         snapshots.remove_above(start.recovery_point)
@@ -126,14 +120,9 @@ def _load(
     if not segments:
         segments.append(folder.new_segment(log_start_offset, created_ms=now_ms))
     log_start_offset = max(log_start_offset, segments[0].base_offset)
-    end_offset = segments[-1].next_offset
-    epochs.truncate_from_end(end_offset)
-    if not epochs.entries or (not clean and _lacks_first_epoch(segments, epochs, log_start_offset)):
-        epochs.clear()
-        rebuild_epochs(segments, epochs)
-    epochs.truncate_from_start(log_start_offset)
+    _settle_epochs(epochs, segments, log_start_offset, clean=clean)
     if list(epochs.entries) != saved_epochs:
-        write_epochs(disk, epochs_path, epochs.entries)
+        write_epochs(disk, folder.path / LEADER_EPOCHS_FILE, epochs.entries)
     producers = load_producers(
         snapshots,
         tuple(segments),
@@ -152,6 +141,28 @@ def _load(
         snapshots=snapshots,
         recovered_bytes=checks.recovered_bytes,
     )
+
+
+def _names_in_order(folder: LogFolder) -> list[str]:
+    """The names in the folder once swaps are finished and leftovers are gone."""
+    disk = folder.disk
+    disk.make_directory(folder.path)
+    names = disk.list_names(folder.path)
+    if finish_swaps(disk, folder.path, names):
+        logger.info("finished the swap of compacted segments folder=%s", folder.path)
+        names = disk.list_names(folder.path)
+    return _remove_leftovers(folder, names)
+
+
+def _settle_epochs(
+    epochs: LeaderEpochCache, segments: list[LogSegment], log_start_offset: int, *, clean: bool
+) -> None:
+    """Leaves the epochs of what the log has."""
+    epochs.truncate_from_end(segments[-1].next_offset)
+    if not epochs.entries or (not clean and _lacks_first_epoch(segments, epochs, log_start_offset)):
+        epochs.clear()
+        rebuild_epochs(segments, epochs)
+    epochs.truncate_from_start(log_start_offset)
 
 
 def rebuild_epochs(segments: list[LogSegment], epochs: LeaderEpochCache) -> None:

@@ -20,7 +20,7 @@ from storage_engine.log.files.checkpoints import (
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.simulation.checks.copies import BatchNote, NotedLog, noted
 from storage_engine.simulation.checks.ledger import InvariantViolation, PartitionRecord
-from storage_engine.simulation.checks.lives import Life, Seen
+from storage_engine.simulation.checks.lives import Life, ReplicaSeen
 from storage_engine.simulation.checks.trace import Trace
 from storage_engine.simulation.world.broker import SimulatedBroker
 from storage_engine.simulation.world.clock import ProcessLoop
@@ -172,7 +172,7 @@ class Checker:
         for partition in broker.replicas:
             seen = replicas.get(partition.topic_partition)
             if seen is None:
-                seen = replicas[partition.topic_partition] = Seen()
+                seen = replicas[partition.topic_partition] = ReplicaSeen()
             log, leader = partition.log, partition.leader
             if (
                 log.log_end_offset != seen.end_offset
@@ -224,7 +224,7 @@ class Checker:
                     )
                 life.announced_epochs[topic, number] = item.leader_epoch
 
-    def _changed(self, life: Life, partition: HostedPartition, seen: Seen) -> None:
+    def _changed(self, life: Life, partition: HostedPartition, seen: ReplicaSeen) -> None:
         record = self.record(partition.topic_partition)
         broker = life.broker
         if partition.log is not seen.log:
@@ -304,7 +304,9 @@ class Checker:
             record.note_chain(broker.id, note)
         return bool(added)
 
-    def _check_epoch(self, broker: SimulatedBroker, partition: HostedPartition, seen: Seen) -> None:
+    def _check_epoch(
+        self, broker: SimulatedBroker, partition: HostedPartition, seen: ReplicaSeen
+    ) -> None:
         tp = partition.topic_partition
         if partition.leader_epoch < seen.leader_epoch:
             raise InvariantViolation(
@@ -321,7 +323,7 @@ class Checker:
         self,
         broker: SimulatedBroker,
         partition: HostedPartition,
-        seen: Seen,
+        seen: ReplicaSeen,
     ) -> None:
         """Check R-REP11: nothing is appended once the session has ended, nor in a later session
         under the epoch of the ended one."""

@@ -7,7 +7,7 @@ from storage_engine.log.partition_log import PartitionLog
 from storage_engine.simulation.world.broker import SimulatedBroker
 
 
-class Seen:
+class ReplicaSeen:
     """The state of a replica at its last check."""
 
     __slots__ = ("end_offset", "high_watermark", "leader_epoch", "leading", "log", "session")
@@ -31,7 +31,7 @@ class Life:
         self.broker = broker
         self.logs: dict[TopicPartition, PartitionLog] = {}
         """The logs at the last check, hosted or not."""
-        self.replicas: dict[TopicPartition, Seen] = {}
+        self.replicas: dict[TopicPartition, ReplicaSeen] = {}
         self.brokers_known: object = None
         """The metadata's brokers, an object that each UpdateMetadata replaces."""
         self.announced_epochs: dict[tuple[str, int], int] = {}

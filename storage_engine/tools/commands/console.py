@@ -73,18 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{CONFIG_HELP}; of its log-in only the mechanism counts, since users log in "
         "themselves (default with --cluster: what the cluster needs)",
     )
-    parser.add_argument(
-        "--port", type=int, default=8480, metavar="PORT", help="0 chooses a free one (default 8480)"
-    )
-    parser.add_argument(
-        "--address",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="where to listen (default 127.0.0.1); one that others reach needs --certificate, "
-        "--key, and a log-in",
-    )
-    parser.add_argument("--certificate", type=Path, metavar="FILE", help="certificate chain, PEM")
-    parser.add_argument("--key", type=Path, metavar="FILE", help="its private key, PEM")
+    _add_listening(parser)
     parser.add_argument(
         "--password-file",
         type=Path,
@@ -98,6 +87,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file with the token that queries show when they post their progress; needed where "
         "users log in",
     )
+    parser.add_argument("--read-only", action="store_true", help="change nothing")
+    _add_thresholds(parser)
+
+
+def _add_listening(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--port", type=int, default=8480, metavar="PORT", help="0 chooses a free one (default 8480)"
+    )
+    parser.add_argument(
+        "--address",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="where to listen (default 127.0.0.1); one that others reach needs --certificate, "
+        "--key, and a log-in",
+    )
+    parser.add_argument("--certificate", type=Path, metavar="FILE", help="certificate chain, PEM")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="its private key, PEM")
     parser.add_argument(
         "--allowed-host",
         action="append",
@@ -113,8 +119,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="address of a reverse proxy, whose X-Forwarded-For tells who asks: failed log-ins are "
         "counted by address; repeatable",
     )
-    parser.add_argument("--read-only", action="store_true", help="change nothing")
-    _add_thresholds(parser)
 
 
 def _add_thresholds(parser: argparse.ArgumentParser) -> None:

@@ -79,6 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,N",
         help="with --seed: inject only the faults with these numbers (default: all)",
     )
+    _add_workloads(parser)
+    parser.add_argument("--trace", action="store_true", help="print the events of a failing run")
+    add_json(parser)
+
+
+def _add_workloads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--transactions",
         action=argparse.BooleanOptionalAction,
@@ -105,8 +111,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="give brokers two log directories that fail and that replicas move between, delete "
         "records and set clocks, or leave that out (default: do it)",
     )
-    parser.add_argument("--trace", action="store_true", help="print the events of a failing run")
-    add_json(parser)
 
 
 def _numbers(text: str) -> list[int]:

@@ -3,7 +3,7 @@ out, which the model must notice. Source: R-SPARK2."""
 
 import pytest
 
-from storage_engine.tests.core.transactions.named_writes_model import (
+from storage_engine.tests.core.transactions.sinks.named_writes_model import (
     Broken,
     Kept,
     Query,

@@ -14,7 +14,7 @@ from storage_engine.core.transactions.transaction_state import LedgerKey
 from storage_engine.protocol.state.transaction_records import decode_key, decode_record
 from storage_engine.tests.core.transactions.coordinator_bench import CoordinatorBench, error
 
-STORED = Path(__file__).parents[2] / "protocol" / "fixtures" / "sink_state_of_one_sequence.json"
+STORED = Path(__file__).parents[3] / "protocol" / "fixtures" / "sink_state_of_one_sequence.json"
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 STREAM = "5f0e7a9e-4c1d-4f4e-9a53-0f6f3b6a6c11"
 

@@ -17,8 +17,8 @@ from storage_engine.core.errors import (
     KafkaError,
 )
 from storage_engine.net.blocking import BlockingConnection, wait_readable
-from storage_engine.net.blocking_tls import TlsConnection
 from storage_engine.net.deadline import Deadline
+from storage_engine.net.tls.blocking_tls import TlsConnection
 from storage_engine.tests.net.serving import framed
 from storage_engine.tests.net.tls_serving import Authority, echo_frames, frame, tls_serving
 

@@ -3,7 +3,7 @@ and each rule taken out, which the model must notice. Source: R-SPARK2."""
 
 import pytest
 
-from storage_engine.tests.core.transactions.repeated_writes_model import (
+from storage_engine.tests.core.transactions.sinks.repeated_writes_model import (
     NOBODY,
     Broken,
     Name,
