@@ -13,7 +13,8 @@ asked about. Then nobody can commit it any more:
   coordinator without it has ended it, with a marker that all replicas in sync here had, or has
   lost it.
 - A commit needs that record: a coordinator without it refuses EndTxn and CommitBatch.
-- A transaction that begins after the question has another first offset here.
+- A transaction that begins after the question has another first offset here, and one that goes on
+  here under the same epoch another last one.
 
 Where the lost record was the marker of a commit, its rows are lost with it, as all that was not
 flushed may be. They are not committed here: under one epoch they may as well be those of an older
@@ -58,6 +59,8 @@ the state log."""
 LONGEST_PAUSE = 30
 """The longest pause between two questions about one transaction, in looks."""
 
+NOTHING_WRITTEN = -1
+
 _Key = tuple[TopicPartition, int]
 """A partition and a producer id."""
 
@@ -71,6 +74,8 @@ class _Open:
     leader_epoch: int
     ask_ms: int
     pause_ms: int
+    asked_with: int = NOTHING_WRITTEN
+    """The last offset of the producer here when the question was asked."""
 
     def is_in(self, partition: HostedPartition | None) -> bool:
         """Return True while this broker leads on, and the transaction is open."""
@@ -163,6 +168,7 @@ class HangingTransactions:
         partitions_of: dict[int, list[TopicPartition]] = {}
         for each in some:
             tp, producer_id = each.key
+            each.asked_with = self._last_offset(tp, producer_id)
             partitions_of.setdefault(producer_id, []).append(tp)
         nobody: Counter[_Key] = Counter()
         known: set[_Key] = set()
@@ -214,6 +220,9 @@ class HangingTransactions:
         partition = self._replicas.get(tp)
         if partition is None or not hanging.is_in(partition):
             return
+        if self._last_offset(tp, producer_id) != hanging.asked_with:
+            # It goes on: its coordinator may know it by now.
+            return
         entry = partition.log.producer_state.get(producer_id)
         epoch, coordinator_epoch = 0, NO_COORDINATOR_EPOCH
         if entry is not None:
@@ -227,6 +236,11 @@ class HangingTransactions:
         marker = TransactionMarker(commits=False, coordinator_epoch=coordinator_epoch)
         # One that is refused is tried again after the next look.
         self._writes.write([MarkerTarget(producer_id, epoch, marker, tp)], lambda _codes: None)
+
+    def _last_offset(self, tp: TopicPartition, producer_id: int) -> int:
+        partition = self._replicas.get(tp)
+        entry = None if partition is None else partition.log.producer_state.get(producer_id)
+        return entry.batches[-1].last_offset if entry and entry.batches else NOTHING_WRITTEN
 
 
 def _ongoing(partition: HostedPartition) -> Mapping[int, int]:

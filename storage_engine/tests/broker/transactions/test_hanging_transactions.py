@@ -187,6 +187,24 @@ def test_a_transaction_that_began_after_the_question_is_left_alone(cluster):
     assert aborted(cluster, A) == []
 
 
+def test_a_transaction_that_goes_on_after_the_question_is_left_alone(cluster):
+    """Its coordinator has lost it, and may be told of the partition again."""
+    first = left_open(cluster)
+    hanging = cluster[cluster.state(A).leader].parts.coordinators.hanging_transactions
+    cluster.loop.run_until(lambda: bool(hanging._open))
+    asked = list(hanging._open.values())
+    for each in asked:
+        each.asked_with = hanging._last_offset(*each.key)
+    first.write(A, b"more")
+    for each in asked:
+        if each.key[0] == A:
+            hanging._end(each)
+    assert ended_by_leaders(cluster) == 0
+    first.end(commits=True)
+    settle(cluster, A, B)
+    assert aborted(cluster, A) == []
+
+
 @pytest.mark.parametrize(
     "name", [search_name(0), f"{SEARCH_PREFIX}x", member_transactional_id("s")]
 )
