@@ -30,7 +30,7 @@ order, and a commit ends the members of its own number. What is left of the ledg
 Checked as a model: every rule here has a counterexample without it. Source: R-SPARK2.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 
 from storage_engine.core.coordinator_log import Moment
@@ -305,14 +305,14 @@ class MicroBatchCommits:
             member.unmarked -= event.partitions
             self._drop_aborted(producer_id, member)
 
-    def tick(self, at: Moment) -> Iterator[None]:
+    def tick(self, now: Callable[[], Moment]) -> Iterator[None]:
         """Abort late members and forget ledgers; between the steps others have their turn."""
         for number, piece in enumerate(pieces(self._members)):
             if number:
                 yield
             for producer_id in piece:
-                self._abort_if_late(producer_id, at)
-        yield from self._ledgers.forget_over(at, self._expiration_ms)
+                self._abort_if_late(producer_id, now())
+        yield from self._ledgers.forget_over(now, self._expiration_ms)
 
     def _abort_if_late(self, producer_id: int, at: Moment) -> None:
         member = self._members.get(producer_id)

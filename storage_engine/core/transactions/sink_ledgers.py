@@ -150,17 +150,17 @@ class SinkLedgers:
                 self.claims.forget(key, self._ledgers.pop(key).record)
                 self._log.append((key, None))
 
-    def forget_over(self, at: Moment, expiration_ms: int) -> Iterator[None]:
+    def forget_over(self, now: Callable[[], Moment], expiration_ms: int) -> Iterator[None]:
         """Forget ledgers that no query can ask for any more; only a part of them where there are
         many, since that is one step. Between the steps of the search others have their turn."""
         found: list[LedgerKey] = []
         for number, piece in enumerate(pieces(self._ledgers)):
             if number:
                 yield
-            found += (key for key in piece if self._is_over(key, at, expiration_ms))
+            found += (key for key in piece if self._is_over(key, now(), expiration_ms))
             if len(found) >= MOST_FORGOTTEN:
                 break
-        still = (key for key in found if self._is_over(key, at, expiration_ms))
+        still = (key for key in found if self._is_over(key, now(), expiration_ms))
         self.forget(list(islice(still, MOST_FORGOTTEN)))
 
     def _is_over(self, key: LedgerKey, at: Moment, expiration_ms: int) -> bool:

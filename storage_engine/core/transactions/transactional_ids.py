@@ -21,7 +21,7 @@ is kept for fencing: a producer id that has used up the others is replaced when 
 complete. Source: KIP-98, KIP-360, KIP-890.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from storage_engine.core.coordinator_log import Moment
@@ -231,17 +231,18 @@ class TransactionalIds:
                 self._complete(transactional_id, entry, event.now_ms)
         return True
 
-    def tick(self, at: Moment) -> Iterator[None]:
+    def tick(self, now: Callable[[], Moment]) -> Iterator[None]:
         """Look for ids that have expired and transactions that have been open for too long. Between
         the steps others have their turn."""
+        began_ms = now().now_ms
         for number, piece in enumerate(pieces(self._entries)):
             if number:
                 yield
             for transactional_id in piece:
                 entry = self._entries.get(transactional_id)
                 if entry is not None:
-                    self._check_time(transactional_id, entry, at)
-        self._checked_ms = at.now_ms
+                    self._check_time(transactional_id, entry, now())
+        self._checked_ms = began_ms
 
     def _check_time(self, transactional_id: str, entry: _Entry, at: Moment) -> None:
         record = entry.record

@@ -106,6 +106,8 @@ class TransactionCoordinator:
         leads."""
         self._round: Iterator[None] | None = None
         """The round of periodic checks that is under way."""
+        self._at = Moment(0, 0)
+        """When its present step began."""
         self._blind_sinks: set[str] = set()
         """The sinks with a ledger among them: their origins are unknown."""
 
@@ -205,8 +207,12 @@ class TransactionCoordinator:
 
     def _tick(self, at: Moment) -> None:
         """Go on with the round of checks that is under way, or begin one."""
+        # A step may come long after the one before it, as when replicas were missing.
+        self._at = at
         if self._round is None:
-            self._round = chain(self.producers.tick(at), self.batches.tick(at))
+            self._round = chain(
+                self.producers.tick(lambda: self._at), self.batches.tick(lambda: self._at)
+            )
         for _ in self._round:
             self._log.emit(TickAgain())
             return

@@ -154,7 +154,7 @@ class TimesEachByItself(MicroBatchCommits):
 
 
 class HasNoTimeout(MicroBatchCommits):
-    def tick(self, at):
+    def tick(self, now):
         return iter(())
 
 

@@ -4,8 +4,13 @@ used between the pieces stays."""
 from typing import Any
 
 from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated, TickAgain
+from storage_engine.core.ids import TopicPartition
 from storage_engine.core.rounds import PIECE
-from storage_engine.core.transactions.transaction_events import CheckTimeouts, InitProducer
+from storage_engine.core.transactions.transaction_events import (
+    AddPartitions,
+    CheckTimeouts,
+    InitProducer,
+)
 from storage_engine.core.transactions.transaction_state import (
     TransactionalIdKey,
     TransactionRecord,
@@ -37,9 +42,9 @@ def restored() -> tuple[TransactionCoordinator, int]:
     return coordinator, pieces
 
 
-def tick(coordinator: TransactionCoordinator) -> tuple[int, bool]:
+def tick(coordinator: TransactionCoordinator, at: Moment = LATE) -> tuple[int, bool]:
     """How many ids have expired, and whether there is more to do."""
-    effects = coordinator.step(CheckTimeouts(at=LATE))
+    effects = coordinator.step(CheckTimeouts(at=at))
     gone = sum(isinstance(each, AppendRecord) and each.entry[1] is None for each in effects)
     return gone, any(isinstance(each, TickAgain) for each in effects)
 
@@ -67,3 +72,31 @@ def test_an_id_that_is_used_while_others_expire_stays():
     while tick(coordinator)[1]:
         pass
     assert [name for name, _ in coordinator.producers] == [last]
+
+
+def test_a_transaction_that_began_within_a_round_has_all_of_its_time():
+    """A round stands still while replicas are missing, perhaps for longer than the timeout."""
+    coordinator, _ = restored()
+    coordinator.step(CheckTimeouts(at=Moment(0, 0)))
+    began_ms = 100_000
+    effects = coordinator.step(
+        AddPartitions(
+            request=1,
+            transactional_id=f"id{IDS - 1}",
+            producer_id=IDS - 1,
+            producer_epoch=0,
+            partitions=frozenset([TopicPartition("t", 0)]),
+            now_ms=began_ms,
+        )
+    )
+    (number,) = (each.number for each in effects if isinstance(each, AppendRecord))
+    coordinator.step(Replicated(number=number))
+
+    def state_at(now_ms: int) -> TransactionState:
+        while tick(coordinator, Moment(now_ms, now_ms))[1]:
+            pass
+        return dict(coordinator.producers)[f"id{IDS - 1}"].state
+
+    assert state_at(began_ms + 10) is TransactionState.ONGOING
+    assert state_at(began_ms + 999) is TransactionState.ONGOING
+    assert state_at(began_ms + 1_000) is not TransactionState.ONGOING
