@@ -6,7 +6,7 @@ R-LOG9.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,9 @@ MAKE_GOOD_INTERVAL_MS = 1000
 
 PRODUCERS_INTERVAL_MS = 60_000
 """How often the broker looks for producers whose expiration time is over."""
+
+FORGOTTEN_A_TURN = 10_000
+"""Producers that are forgotten in one turn of the event loop, of however many logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,11 +160,18 @@ class LogMaintenance:
                 partition.follower_watches.note()
 
     def _expire_producers(self) -> None:
-        now_ms = self._clock.wall_ms()
-        self._each(lambda p: self._forget_producers(p, now_ms))
+        self._forget_some(iter(list(self._replicas)))
 
-    def _forget_producers(self, partition: HostedPartition, now_ms: int) -> None:
-        partition.log.expire_producers(now_ms)
+    def _forget_some(self, left: Iterator[HostedPartition]) -> None:
+        """Forget producers of the next replicas, and those of the others in later turns."""
+        now_ms = self._clock.wall_ms()
+        gone = 0
+        for partition in left:
+            if partition.role is not Role.FAILED:
+                gone += partition.log.expire_producers(now_ms)
+            if gone >= FORGOTTEN_A_TURN:
+                self._scheduler.call_soon(lambda: self._forget_some(left))
+                return
 
     def _flush(self) -> None:
         now_ms = self._clock.monotonic_ms()
