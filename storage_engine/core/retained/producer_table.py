@@ -22,7 +22,7 @@ from storage_engine.core.transactions.partition_transactions import NO_COORDINAT
 BATCHES_REMEMBERED = 5
 """Kafka's clients have at most five requests in flight per connection when they are idempotent."""
 
-MOVED_AFTER_MS = 1_000
+MOVED_EACH_MS = 1_000
 """A producer that writes all the time is moved in the order as often as this."""
 
 PRODUCER = struct.Struct(">qhqiB")
@@ -143,7 +143,8 @@ class ProducerTable:
 
     def note_seen(self, entry: ProducerEntry, now_ms: int) -> None:
         """The producer writes now; to be followed by `put`."""
-        if now_ms - entry.last_seen_ms >= MOVED_AFTER_MS:
+        # By whole seconds: the time since the last batch is short for one that writes all the time.
+        if now_ms // MOVED_EACH_MS != entry.last_seen_ms // MOVED_EACH_MS:
             self._entries.pop(entry.producer_id, None)
         entry.last_seen_ms = now_ms
 

@@ -64,6 +64,18 @@ def test_silent_producers_of_a_log_with_few_stay_for_the_time_that_was_set():
     assert states.expire(now_ms=DAY_MS, expiration_ms=DAY_MS) == MOST // 2 - 1
 
 
+def test_one_that_writes_without_a_pause_keeps_nobody_from_being_forgotten():
+    states = ProducerStates()
+    write(states, HONEST, 0, now_ms=0)
+    write(states, 1, 0, now_ms=1)
+    pause_ms = IDLE_MS // 1_000
+    assert pause_ms < 1_000
+    for number in range(1, 1_100):
+        write(states, HONEST, number, now_ms=number * pause_ms)
+    assert states.expire(now_ms=1_100 * pause_ms, expiration_ms=IDLE_MS) == 1
+    assert [entry.producer_id for entry in states] == [HONEST]
+
+
 def test_a_transaction_begins_and_an_open_one_is_never_forgotten_however_many_there_are():
     states = ProducerStates()
     flood(states, now_ms=0)
