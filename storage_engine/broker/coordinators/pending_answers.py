@@ -48,7 +48,8 @@ class PendingAnswers(Generic[AnswerT]):
         """Refuse whatever waits, also where an answer is due."""
         numbers = list(self._waiting)
         self._due.clear()
-        self.give_each(self._refusal(number, code) for number in numbers)
+        # Others may be answered between the turns, as by the rest of a step that has ended it all.
+        self.give_each(self._refusal(number, code) for number in numbers if number in self)
 
     def _give_some(self) -> None:
         self._is_scheduled = False
