@@ -393,8 +393,8 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         unit="ms",
         live=True,
-        doc="A producer id and its sequence numbers are forgotten when it has not written for "
-        "this long, or for 15 minutes where a partition has 25000 of them; it takes 50000 at most.",
+        doc="Producer ids that have not written for so long are forgotten, or sooner beyond 25,000 "
+        "in a log.",
     ),
 )
 

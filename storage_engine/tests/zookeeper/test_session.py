@@ -452,7 +452,8 @@ def test_no_zookeeper_is_told_in_one_line(loop: HandLoop, unused_port: int) -> N
     assert time.monotonic() - began_s < 30
     assert str(caught.value) == (
         f"can't reach ZooKeeper at 127.0.0.1:{unused_port}/x: is it running? "
-        "check zookeeper.connect"
+        "check zookeeper.connect; one that speaks TLS alone, as that of a secured cluster does for "
+        "its brokers, needs zookeeper.ssl.client.enable"
     )
     session.close(100)
 

@@ -23,7 +23,7 @@ SET, DELETE = 0, 1
 
 def levels() -> Iterator[tuple[str, str]]:
     """(name, level in effect) of each logger, the root's first."""
-    yield ROOT, _named(logging.getLogger().level)
+    yield ROOT, _named(logging.root.level)
     present = logging.Logger.manager.loggerDict
     for name in sorted(present):
         logger = present[name]
@@ -53,7 +53,7 @@ def change(name: str, operation: int, value: str | None) -> None:
 
 def _existing(name: str) -> logging.Logger:
     if name == ROOT:
-        return logging.getLogger()
+        return logging.root
     logger = logging.Logger.manager.loggerDict.get(name)
     if not isinstance(logger, logging.Logger):
         raise KafkaError(f"there is no logger {name}", ErrorCode.INVALID_CONFIG)

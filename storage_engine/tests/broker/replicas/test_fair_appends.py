@@ -11,6 +11,7 @@ from storage_engine.broker.replicas.producer_appends import (
     LARGE_AT_ONCE,
     LARGE_EACH,
     PREPARED_AT_ONCE,
+    WAITER_BYTES,
 )
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
@@ -123,7 +124,7 @@ def test_a_large_append_is_stored_like_a_small_one(cluster) -> None:
 
 
 def test_waiting_appends_of_one_leave_room_for_those_of_others(cluster, stuck) -> None:
-    cluster[1].parts.replicas.producer_appends._room.most = 100 * len(LARGE)
+    cluster[1].parts.replicas.producer_appends._room.most = 100 * (len(LARGE) + WAITER_BYTES)
     come_as(cluster, "crowd")
     waiting = [send(cluster, FIRST, LARGE, acks=1) for _ in range(100)]
     cluster.loop.run_for(1000)
