@@ -88,6 +88,9 @@ class Accumulator:
         """The time until `take` has something, as far as that is a matter of time; 0: now."""
         first = None
         for tp, batches in self._queues.items():
+            if not batches:
+                # Its first batch is on its way to it: whoever brings it wakes the loop then.
+                continue
             if batches[0].closed:
                 return 0
             if not waiting(tp):

@@ -72,6 +72,17 @@ def test_batches_leave_in_order_full_or_due_and_nothing_stays_after_a_flush(step
     assert not accumulator
 
 
+def test_nothing_is_due_for_a_batch_that_a_handler_keeps_from_its_queue():
+    accumulator = Accumulator(Changed(), batch_bytes=BATCH_BYTES, linger_ms=LINGER_MS)
+    tp = TopicPartition("t", 0)
+    queue = accumulator.queue_behind(tp)
+    # Here a signal handler waits, and the loop asks meanwhile.
+    assert accumulator.due_in_ms(0, lambda _: False) is None
+    batch, is_news = accumulator.room_for(tp, 1, 0)
+    assert is_news and list(queue) == [batch]
+    assert accumulator.due_in_ms(0, lambda _: False) == LINGER_MS
+
+
 @settings(deadline=None, max_examples=examples(50))
 @given(
     st.lists(
