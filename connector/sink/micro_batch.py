@@ -98,15 +98,14 @@ def with_streaming_query(batch: MicroBatchId) -> MicroBatchId:
 
 
 def _of_origins(sink: str, owner: str, claim: ClaimedBy) -> MicroBatchId:
-    """A part for each query: with a new checkpoint numbers begin anew, and origins go on."""
-    from storage_engine.client.micro_batches import named_write_query
+    """A name for each micro-batch, which the brokers may forget: numbers of one part would never
+    end, and each micro-batch without such a write would be a gap between them."""
+    from storage_engine.client.micro_batches import origins_note_query
 
-    part, number = f"idempotentKey/{owner}", claim.micro_batch
     return MicroBatchId(
         sink=sink,
-        query=named_write_query(part, number),
-        batch=number,
-        part=part,
+        query=origins_note_query(owner, claim.micro_batch),
+        batch=0,
         owner=owner,
         run=query_run(),
         claim=claim,

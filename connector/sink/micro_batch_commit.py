@@ -142,10 +142,11 @@ def _claim_origins(options: SinkOptions, note: MicroBatchId) -> None:
     except KafkaError as error:
         if error.code is not ErrorCode.BATCH_ID_TAKEN:
             raise
+        micro_batch = None if note.claim is None else note.claim.micro_batch
         raise ConnectorError(
             "BATCH_ID_TAKEN",
             f"this is a second write with idempotentKey under the sinkId '{note.sink}' in "
-            f"micro-batch {note.batch}, whose rows would count as copies of the first one's: give "
+            f"micro-batch {micro_batch}, whose rows would count as copies of the first one's: give "
             "each write a sinkId of its own",
         ) from None
 

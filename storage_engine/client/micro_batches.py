@@ -74,6 +74,12 @@ def unnamed_write_query() -> str:
     return ONCE_PREFIX + str(uuid.uuid4())
 
 
+def origins_note_query(owner: str, micro_batch: int) -> str:
+    """The query id under which a micro-batch of the streaming query `owner` notes that it moves the
+    origins of a sink. The brokers forget it like that of a batch write without a name."""
+    return f"{ONCE_PREFIX}origins/{micro_batch}/{owner}"
+
+
 def named_write_query(part: str, number: int) -> str:
     """The query id of a batch write with a number in a part of a sink. The brokers never forget
     it."""

@@ -158,6 +158,15 @@ def test_a_write_knows_its_call_of_foreach_batch_whatever_is_set_there(monkeypat
         with_streaming_query(named)
 
 
+def test_a_note_of_moved_origins_may_be_forgotten_and_is_found_again_by_a_repetition(monkeypatch):
+    options = _options(sinkId="s", idempotentKey="from,part,at")
+    monkeypatch.setattr(pyspark, "TaskContext", Context)
+    first, second = (with_streaming_query(batch_write_id(options)).origins for _ in range(2))
+    assert first.query == second.query != batch_write_id(options).query
+    assert first.query.startswith(ONCE_PREFIX)
+    assert first.claim.write != second.claim.write
+
+
 def test_the_tasks_and_the_commit_of_a_job_write_the_same_batch():
     writer = HeadraceBatchWriter(_options())
     assert pickle.loads(pickle.dumps(writer))._batch == writer._batch

@@ -20,6 +20,7 @@ from storage_engine.core.transactions.single_use import single_use
 from storage_engine.core.transactions.sink_names import (
     FORMER_SEQUENCE,
     NAMED_PREFIX,
+    is_once,
     member_transactional_id,
     part_and_number,
 )
@@ -287,9 +288,11 @@ def _taken(name: str, by: NumberClaim, claim: ClaimedBy) -> str:
 
 
 def _claim(request: _Named) -> NumberClaim | None:
-    """The claim of a named batch write. Others have none: their numbers are Spark's."""
+    """The claim of a named batch write, or of the note that one moves origins. Streaming queries
+    have none: their numbers are Spark's."""
     claim = request.claim
-    if claim is None or part_and_number(request.query) is None or not request.owner:
+    has_name = part_and_number(request.query) is not None or is_once(request.query)
+    if claim is None or not has_name or not request.owner:
         return None
     return NumberClaim(claim.micro_batch, claim.attempt, claim.write)
 

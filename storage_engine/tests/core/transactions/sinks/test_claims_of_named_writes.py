@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from storage_engine.client.micro_batches import origins_note_query
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.transactions import committed_numbers
 from storage_engine.core.transactions.sink_names import named_write
@@ -154,6 +155,24 @@ def test_a_write_gives_up_only_itself():
     assert call.writes() is OK
     call.gives_up(other)
     assert call.writes() is TAKEN
+
+
+def test_micro_batches_with_gaps_note_moved_origins_without_end():
+    bench = CoordinatorBench()
+
+    def notes(micro_batch: int, attempt: int, write: int) -> ErrorCode | None:
+        claim = NumberClaim(micro_batch, UUID(int=attempt), UUID(int=write))
+        query = origins_note_query("q", micro_batch)
+        told = error(bench.commit(0, query=query, owner="q", claim=claim))
+        bench.settle()
+        return told
+
+    most = committed_numbers.MOST_PIECES + 1
+    assert {notes(2 * each, each, each) for each in range(most)} == {OK}
+    last = 2 * most
+    assert [notes(last, 1, 1), notes(last, 1, 1)] == [OK, ALREADY], "the answer was lost"
+    assert notes(last, 1, 2) is TAKEN
+    assert [notes(last, 2, 3), notes(last, 2, 4)] == [ALREADY, TAKEN]
 
 
 def test_names_that_changed_wait_for_the_former_ones(between):
