@@ -12,6 +12,7 @@ from pathlib import Path
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
+from storage_engine.core.retained.producer_state import IDLE_MS
 from storage_engine.log.appending.append_rules import append_rules_of
 from storage_engine.log.compaction import Compaction
 from storage_engine.log.files.disk import REAL_DISK, Disk
@@ -216,9 +217,13 @@ class PartitionLog(LogState):
         """Records that nothing below can be lost any more, including the ends of transactions."""
         self.producer_state.transactions.note_high_watermark(high_watermark)
 
-    def expire_producers(self, now_ms: int) -> int:
-        """Forgets producers idle for `producer.id.expiration.ms`; returns their number."""
-        return self.producer_state.expire(now_ms, self.config.producer_id_expiration_ms)
+    def expire_producers(self, now_ms: int, *, is_crowded: bool = False) -> int:
+        """Forgets producers idle for `producer.id.expiration.ms`; returns their number.
+        `is_crowded`: the broker has many, see `IDLE_MS`."""
+        expiration_ms = self.config.producer_id_expiration_ms
+        if is_crowded:
+            expiration_ms = min(expiration_ms, IDLE_MS)
+        return self.producer_state.expire(now_ms, expiration_ms)
 
     def take_deleted_files(self, now_ms: int) -> list[Path]:
         """Return files of deleted segments whose `file.delete.delay.ms` is over; the caller removes

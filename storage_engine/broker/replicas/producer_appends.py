@@ -17,10 +17,11 @@ appended. Source: R-NET1, R-LOG7, R-LOG10.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.new_producers import NewProducers
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.shared_threads import SharedThreads, share_of
 from storage_engine.core.errors import ErrorCode, KafkaError
@@ -107,8 +108,11 @@ class _Waiting:
 class ProducerAppends:
     """All appends of producers to the partitions of one broker."""
 
-    def __init__(self, replicas: ReplicaManager, background: Background) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, background: Background, new_producers: NewProducers
+    ) -> None:
         self._replicas = replicas
+        self._new_producers = new_producers
         self._threads = SharedThreads(background, at_once=PREPARED_AT_ONCE)
         self._threads_for_large = SharedThreads(background, at_once=LARGE_AT_ONCE, each=LARGE_EACH)
         self._queues: dict[_Queue, deque[_Waiting]] = {}
@@ -132,20 +136,35 @@ class ProducerAppends:
         return requirement is None or requirement.is_settled_at_once(records)
 
     def append_at_once(
-        self, tp: TopicPartition, records: memoryview, *, acks: int, in_transaction: bool = False
+        self,
+        tp: TopicPartition,
+        records: memoryview,
+        connection: Connection,
+        *,
+        acks: int,
+        in_transaction: bool = False,
     ) -> AppendOutcome:
         """Append within the call what `takes_at_once` says can be; see `HostedPartition.append`."""
         partition = self._replicas.get(tp)
         if partition is None:
             return _not_here(tp)
-        return partition.append(records, acks=acks, in_transaction=in_transaction)
+        return self._append(
+            partition, records, connection.principal, acks=acks, in_transaction=in_transaction
+        )
 
     def append_columns(
         self, tp: TopicPartition, columns: BatchColumns, connection: Connection, *, acks: int
     ) -> list[int] | KafkaError | None:
         """Like `HostedPartition.append_columns`, but None also where another append waits."""
         partition = None if self.has_waiting(tp, connection) else self._replicas.get(tp)
-        return None if partition is None else partition.append_columns(columns, acks=acks)
+        principal = connection.principal
+        # They are of one producer at most.
+        if partition is None or self._new_producers.free_for(principal) < 1:
+            return None
+        known = len(partition.log.producer_state)
+        outcome = partition.append_columns(columns, acks=acks)
+        self._note_new(partition, principal, known)
+        return outcome
 
     def append(
         self,
@@ -165,7 +184,10 @@ class ProducerAppends:
         transaction. `refusal` is asked after a wait, whether that is still so.
         """
         if self.takes_at_once(tp, records, connection):
-            on_outcome(self.append_at_once(tp, records, acks=acks, in_transaction=in_transaction))
+            outcome = self.append_at_once(
+                tp, records, connection, acks=acks, in_transaction=in_transaction
+            )
+            on_outcome(outcome)
             return
         partition = self._replicas.get(tp)
         if partition is None:
@@ -195,6 +217,35 @@ class ProducerAppends:
             waiting.requirement, waiting.prepared = requirement, waiting.records
         else:
             self._have_prepared(waiting)
+
+    def _append(
+        self,
+        partition: HostedPartition,
+        records: memoryview,
+        principal: Hashable,
+        *,
+        acks: int,
+        in_transaction: bool,
+        is_checked: bool = False,
+    ) -> AppendOutcome:
+        if in_transaction or partition.leader is None:
+            return partition.append(
+                records, acks=acks, in_transaction=in_transaction, is_checked=is_checked
+            )
+        refusal = self._new_producers.refusal(principal, partition, records)
+        if refusal is not None:
+            partition.figures.failed_produces += 1
+            partition.note_refused(records, refusal)
+            return refusal
+        known = len(partition.log.producer_state)
+        outcome = partition.append(records, acks=acks, is_checked=is_checked)
+        self._note_new(partition, principal, known)
+        return outcome
+
+    def _note_new(self, partition: HostedPartition, principal: Hashable, known: int) -> None:
+        new = len(partition.log.producer_state) - known
+        if new:
+            self._new_producers.note(principal, new)
 
     def _take_room(self, share: Share, size: int) -> None:
         if not self._room.take(share, size):
@@ -311,8 +362,10 @@ class ProducerAppends:
         if isinstance(waiting.prepared, KafkaError):
             return _stored_before(waiting) or waiting.prepared
         assert waiting.prepared is not None
-        return waiting.partition.append(
+        return self._append(
+            waiting.partition,
             waiting.prepared,
+            waiting.share[0],
             acks=waiting.acks,
             in_transaction=waiting.in_transaction,
             is_checked=waiting.is_checked,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from storage_engine.broker.replicas.changed_replicas import ChangedReplicas
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
+from storage_engine.broker.replicas.new_producers import BROKER_PRODUCERS_MAX, NewProducers
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.upkeep.compactions import Compactions
 from storage_engine.broker.upkeep.rhythm import Rhythm
@@ -71,6 +72,7 @@ class LogMaintenance:
         deletion_policy: DeletionPolicy,
         compactions: Compactions | None,
         scrubs: Scrubs,
+        new_producers: NewProducers,
     ) -> None:
         self._intervals = intervals
         self._logs = logs
@@ -81,6 +83,7 @@ class LogMaintenance:
         self._deletion_policy = deletion_policy
         self._compactions = compactions
         self._scrubs = scrubs
+        self._new_producers = new_producers
         self._changed = ChangedReplicas(replicas.changes)
         self._flushing: set[HostedPartition] = set()
         self._rhythms: list[Rhythm] = []
@@ -160,17 +163,18 @@ class LogMaintenance:
                 partition.follower_watches.note()
 
     def _expire_producers(self) -> None:
-        self._forget_some(iter(list(self._replicas)))
+        is_crowded = self._new_producers.count() >= BROKER_PRODUCERS_MAX // 2
+        self._forget_some(iter(list(self._replicas)), is_crowded)
 
-    def _forget_some(self, left: Iterator[HostedPartition]) -> None:
+    def _forget_some(self, left: Iterator[HostedPartition], is_crowded: bool) -> None:
         """Forget producers of the next replicas, and those of the others in later turns."""
         now_ms = self._clock.wall_ms()
         gone = 0
         for partition in left:
             if partition.role is not Role.FAILED:
-                gone += partition.log.expire_producers(now_ms)
+                gone += partition.log.expire_producers(now_ms, is_crowded=is_crowded)
             if gone >= FORGOTTEN_A_TURN:
-                self._scheduler.call_soon(lambda: self._forget_some(left))
+                self._scheduler.call_soon(lambda: self._forget_some(left, is_crowded))
                 return
 
     def _flush(self) -> None:

@@ -185,7 +185,11 @@ def build(ports: BrokerPorts) -> BrokerParts:
     replicas = build_replicas(ports, settings, cluster)
     manager = replicas.manager
     upkeep = build_upkeep(
-        ports, settings=settings.config, replicas=manager, metadata=cluster.metadata
+        ports,
+        settings=settings.config,
+        replicas=manager,
+        metadata=cluster.metadata,
+        new_producers=replicas.new_producers,
     )
     authentication = build_authentication(ports)
     config_changes = build_config_changes(

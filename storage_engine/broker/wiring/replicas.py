@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.log_starts import LogStarts
+from storage_engine.broker.replicas.new_producers import NewProducers
 from storage_engine.broker.replicas.producer_appends import ProducerAppends
 from storage_engine.broker.replicas.replica_manager import ReplicaManager, ReplicaSettings
 from storage_engine.broker.replicas.replica_moves import ReplicaMoves
@@ -29,6 +30,7 @@ class ReplicaParts:
     throttle: ReplicationThrottle
     fetchers: FetcherManager
     producer_appends: ProducerAppends
+    new_producers: NewProducers
     moves: ReplicaMoves
 
 
@@ -55,12 +57,14 @@ def build_replicas(
     )
     fetchers = FetcherManager(_fetcher_settings(ports), fetcher_ports)
     manager = _manager(ports, settings, fetchers)
+    new_producers = NewProducers(manager, ports.clock)
     return ReplicaParts(
         manager=manager,
         log_starts=log_starts,
         throttle=throttle,
         fetchers=fetchers,
-        producer_appends=ProducerAppends(manager, ports.background),
+        producer_appends=ProducerAppends(manager, ports.background, new_producers),
+        new_producers=new_producers,
         moves=ReplicaMoves(
             logs=ports.logs,
             replicas=manager,

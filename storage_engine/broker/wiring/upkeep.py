@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.replicas.new_producers import NewProducers
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.upkeep.compactions import Compactions
@@ -32,6 +33,7 @@ def build_upkeep(
     settings: DynamicConfig,
     replicas: ReplicaManager,
     metadata: MetadataCache,
+    new_producers: NewProducers,
 ) -> UpkeepParts:
     """The periodic work, not yet begun."""
     config = ports.config
@@ -73,6 +75,7 @@ def build_upkeep(
         deletion_policy=load_policy(config.text(DELETION_POLICY_KEY)),
         compactions=compactions,
         scrubs=scrubs,
+        new_producers=new_producers,
     )
     orphaned_logs = OrphanedLogs(
         ports.cluster_id,

@@ -75,8 +75,8 @@ PRODUCERS_MAX = 50_000
 Clients choose the ids."""
 
 IDLE_MS = 15 * 60 * 1000
-"""A producer that has been silent for so long is forgotten when the log has half of that number:
-its clients have given up what it sent last (`delivery.timeout.ms` is 2 minutes)."""
+"""A producer that has been silent for so long is forgotten when its log, or the broker, has half of
+its limit: its clients have given up what it sent last (`delivery.timeout.ms` is 2 minutes)."""
 
 EXPIRED_AT_ONCE = 10_000
 """The most producers that are forgotten in one step; the others in the next, a minute later."""

@@ -168,7 +168,7 @@ class ProduceHandler:
                 return None
             every.append((tp, item.records))
         append = self.producer_appends.append_at_once
-        return [append(tp, records, acks=request.acks) for tp, records in every]
+        return [append(tp, records, connection, acks=request.acks) for tp, records in every]
 
     def answer(
         self,
