@@ -3,6 +3,7 @@ is killed is replaced at once, or within its session; nothing is left out, and o
 committed comes twice."""
 
 import contextlib
+import queue
 import subprocess
 import sys
 import threading
@@ -35,7 +36,11 @@ from storage_engine.client import (
 from storage_engine.net.deadline import monotonic_ms
 from storage_engine.tests.sampling import in_full
 from storage_engine.tools.local.local_cluster import LocalCluster
-from storage_engine.zookeeper.foreign_sessions import ZooKeeperUnreachableError
+from storage_engine.zookeeper.access import ANYBODY
+from storage_engine.zookeeper.foreign_sessions import (
+    ThreadedForeignSessions,
+    ZooKeeperUnreachableError,
+)
 
 PARTITIONS = 4
 RECORDS = 200
@@ -211,6 +216,19 @@ def _messages(told: list[str]) -> set[tuple[int, int]]:
     return {(int(partition), int(offset)) for partition, offset in lines}
 
 
+def end_session(servers: str, identity: tuple[int, bytes]) -> None:
+    """As ZooKeeper does with a session that is silent for too long: another client closes it."""
+    sessions = ThreadedForeignSessions(servers, SESSION_MS, lambda work: work(), access=ANYBODY)
+
+    def is_over() -> bool:
+        """Its owner connects again at once and may take the session back before it is closed."""
+        told: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        sessions.end(*identity, told.put)
+        return told.get(timeout=SESSION_MS / 1000)
+
+    wait_until(is_over, "the session is closed")
+
+
 def test_who_lost_its_session_hands_out_and_commits_nothing(cluster, zookeeper):
     """Its owner's znodes go to another while it stands still; afterwards it is a member again."""
     topic = group = filled(cluster, "expired")
@@ -219,11 +237,7 @@ def test_who_lost_its_session_hands_out_and_commits_nothing(cluster, zookeeper):
         read([stream], RECORDS)
         session = first._session
         assert session is not None
-        # As ZooKeeper does with a session that is silent for too long: another client closes it.
-        thief = KazooClient(cluster.state.zookeeper, client_id=session._client.client_id)
-        thief.start()
-        thief.stop()
-        thief.close()
+        end_session(cluster.state.zookeeper, session._client.client_id)
 
         def refused() -> bool:
             try:
