@@ -20,8 +20,8 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from functools import partial
 
+from storage_engine.broker.quotas.new_producers import NewProducers
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.new_producers import NewProducers
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.shared_threads import SharedThreads, share_of
 from storage_engine.core.errors import ErrorCode, KafkaError
@@ -232,7 +232,7 @@ class ProducerAppends:
             return partition.append(
                 records, acks=acks, in_transaction=in_transaction, is_checked=is_checked
             )
-        refusal = self._new_producers.refusal(principal, partition, records)
+        refusal = self._new_producers.refusal(principal, partition.log.producer_state, records)
         if refusal is not None:
             partition.figures.failed_produces += 1
             partition.note_refused(records, refusal)

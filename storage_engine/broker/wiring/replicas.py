@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from storage_engine.broker.quotas.new_producers import NewProducers
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.log_starts import LogStarts
-from storage_engine.broker.replicas.new_producers import NewProducers
 from storage_engine.broker.replicas.producer_appends import ProducerAppends
 from storage_engine.broker.replicas.replica_manager import ReplicaManager, ReplicaSettings
 from storage_engine.broker.replicas.replica_moves import ReplicaMoves
@@ -57,7 +57,7 @@ def build_replicas(
     )
     fetchers = FetcherManager(_fetcher_settings(ports), fetcher_ports)
     manager = _manager(ports, settings, fetchers)
-    new_producers = NewProducers(manager, ports.clock)
+    new_producers = NewProducers(lambda: (each.log.producer_state for each in manager), ports.clock)
     return ReplicaParts(
         manager=manager,
         log_starts=log_starts,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_engine.broker.replicas import new_producers
+from storage_engine.broker.quotas import new_producers
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.retained.producer_state import IDLE_MS
@@ -75,7 +75,10 @@ def test_another_principal_and_one_that_begins_a_few_find_room(cluster, monkeypa
     # What is noted here is in no log.
     monkeypatch.setattr(new_producers, "COUNTED_EACH", 10 * MOST)
     for broker in cluster.brokers:
-        admission = new_producers.NewProducers(broker.replicas, cluster.loop)
+        admission = new_producers.NewProducers(
+            lambda broker=broker: (each.log.producer_state for each in broker.replicas),
+            cluster.loop,
+        )
         admission.count()
         admission.note("User:crowd", MOST // 4)
         assert admission.free_for("User:honest") > 0

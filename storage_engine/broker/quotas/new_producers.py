@@ -6,14 +6,12 @@ when it appends: a follower takes what its leader took. Nobody gets more than is
 so whoever comes new finds room, and a few anybody may begin. Source: KIP-936.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 
-from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.core.errors import CorruptRecordError, TooManyProducersError
 from storage_engine.core.ports import Clock
-from storage_engine.core.retained.producer_state import IDLE_MS
+from storage_engine.core.retained.producer_state import IDLE_MS, ProducerStates
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, iter_headers
 
 BROKER_PRODUCERS_MAX = 200_000
@@ -31,8 +29,9 @@ class NewProducers:
     """Admits producers that a log does not know yet. Those in a transaction are always taken: the
     coordinator knows them."""
 
-    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
-        self._replicas = replicas
+    def __init__(self, logs: Callable[[], Iterable[ProducerStates]], clock: Clock) -> None:
+        """`logs`: the producers that each log of this broker remembers."""
+        self._logs = logs
         self._clock = clock
         self._remembered = 0
         self._uncounted = COUNTED_EACH
@@ -49,18 +48,18 @@ class NewProducers:
         if now_ms - self._span_ms >= IDLE_MS:
             self._begun, self._begun_before = {}, self._begun
             self._span_ms = now_ms
-        self._remembered = sum([len(each.log.producer_state) for each in self._replicas])
+        self._remembered = sum([len(each) for each in self._logs()])
         self._uncounted = 0
         return self._remembered
 
     def refusal(
-        self, principal: Hashable, partition: HostedPartition, records: memoryview
+        self, principal: Hashable, known: ProducerStates, records: memoryview
     ) -> TooManyProducersError | None:
         """Why these batches, none of a transaction, may not be appended."""
         free = self.free_for(principal)
         if len(records) < HEADER_BYTES * (free + 1):
             return None
-        new = _new_producers(partition, records)
+        new = _new_producers(known, records)
         if new <= free:
             return None
         return TooManyProducersError(
@@ -82,12 +81,11 @@ class NewProducers:
         self._uncounted += count
 
 
-def _new_producers(partition: HostedPartition, records: memoryview) -> int:
+def _new_producers(known: ProducerStates, records: memoryview) -> int:
     """Count producers that the log does not know; the append says what is wrong with a batch."""
-    states = partition.log.producer_state
     found: set[int] = set()
     with suppress(CorruptRecordError):
         for _, header in iter_headers(records):
             if header.producer_id >= 0:
                 found.add(header.producer_id)
-    return sum(states.get(producer_id) is None for producer_id in found)
+    return sum(known.get(producer_id) is None for producer_id in found)
